@@ -1,0 +1,209 @@
+"""Speed and memory beside the stock LlamaIndex stack, in the same run, as ratios.
+
+    python benchmarks/speed.py                        # 10,000 and 50,000 chunks
+    python benchmarks/speed.py --chunks 10000 --queries 100
+
+The peer is QueryFusionRetriever over BM25Retriever and QdrantVectorStore on a local path, over
+the same chunks and document vectors. Documents' vectors are synthetic and cost nothing on either
+side; every query is embedded by the real model on both. Each system runs in a process of its own,
+so that its memory is its own. Nothing here is a pass or a fail: machines differ, ratios less so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from synthetic import SyntheticEncoder, queries, write_corpus
+
+WARM_UP = 5
+ROWS = ("build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95", "hybrid p50",
+        "hybrid p95", "filtered p95", "memory MB", "no change s", "one file s")  # fmt: skip
+
+
+def main() -> None:
+    options = _arguments()
+    if options.child:
+        run = {"ours": measure_ours, "stock": measure_stock}[options.child]
+        print(json.dumps(run(options.folder, options.count)))
+        return
+    for chunks in options.chunks:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            write_corpus(folder / "corpus", chunks)
+            found = {
+                name: _in_a_process(name, folder, options.queries) for name in ("ours", "stock")
+            }
+        _print(chunks, found["ours"], found["stock"])
+
+
+def measure_ours(folder: Path, count: int) -> dict[str, float]:
+    """Build, reopen, query and update a store of ours."""
+    from catalog.search_v2.indexing import Indexer
+    from catalog.search_v2.service import SearchServiceV2
+
+    home, corpus = folder / "ours", folder / "corpus"
+    found: dict[str, float] = {}
+    with _workspace(home) as workspace:
+        found["build s"] = _seconds(lambda: Indexer(workspace).build(corpus, "bench"))
+    before = _memory()
+    with _workspace(home) as workspace:
+        service = SearchServiceV2(workspace)
+
+        def ask(mode: str, **search: Any) -> Callable[[str], Any]:
+            return lambda query: service.search(query, dataset="bench", mode=mode, **search)
+
+        found["open s"] = _seconds(lambda: ask("hybrid")("warm up"))
+        for mode in ("lexical", "vector", "hybrid"):
+            found |= _latency(mode, ask(mode), count)
+        inside = ask("hybrid", filters="path~doc0001")
+        found["filtered p95"] = _latency("filtered", inside, count)["filtered p95"]
+        found["memory MB"] = _memory()
+        found["memory before MB"] = before
+        found["no change s"] = _seconds(lambda: Indexer(workspace).update("bench"))
+        changed = corpus / "doc00003.md"
+        changed.write_text(changed.read_text().replace("Section 3-4", "Zanzibar"))
+
+        def update_and_find() -> None:
+            Indexer(workspace).update("bench")
+            assert ask("hybrid")("zanzibar")[0].path == "doc00003.md"
+
+        found["one file s"] = _seconds(update_and_find)
+    return found
+
+
+def measure_stock(folder: Path, count: int) -> dict[str, float]:
+    """The plain LlamaIndex hybrid stack over the same chunks and vectors."""
+    import logging
+    import uuid
+    import warnings
+
+    from llama_index.core import StorageContext, VectorStoreIndex
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.retrievers import QueryFusionRetriever
+    from llama_index.core.schema import TextNode
+    from llama_index.retrievers.bm25 import BM25Retriever
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+    from qdrant_client import QdrantClient
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    model = _model()
+    found: dict[str, float] = {}
+    texts = [
+        (file.name, section)
+        for file in sorted((folder / "corpus").glob("*.md"))
+        for section in file.read_text().split("\n\n# ")
+    ]
+
+    def build() -> QueryFusionRetriever:
+        nodes = [
+            TextNode(id_=str(uuid.uuid5(uuid.NAMESPACE_URL, str(i))), text=text,
+                     metadata={"path": path}, embedding=model.encoder.encode([text])[0].tolist(),
+                     excluded_embed_metadata_keys=["path"])
+            for i, (path, text) in enumerate(texts)
+        ]  # fmt: skip
+        store = QdrantVectorStore("bench", client=QdrantClient(path=str(folder / "qdrant")))
+        index = VectorStoreIndex(
+            nodes,
+            storage_context=StorageContext.from_defaults(vector_store=store),
+            embed_model=model,
+        )
+        lexical = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=20)
+        legs = [lexical, index.as_retriever(similarity_top_k=20)]
+        return QueryFusionRetriever(
+            legs, llm=MockLLM(), mode="reciprocal_rerank", similarity_top_k=30,
+            num_queries=1, use_async=False,
+        )  # fmt: skip
+
+    started = time.perf_counter()
+    fusion = build()
+    found["build s"] = time.perf_counter() - started
+    lexical, vector = fusion._retrievers
+    for name, retriever in (("lexical", lexical), ("vector", vector), ("hybrid", fusion)):
+        found |= _latency(name, retriever.retrieve, count)
+    found["memory MB"] = _memory()
+    return found
+
+
+def _latency(name: str, ask: Callable[[str], Any], count: int) -> dict[str, float]:
+    times = []
+    for number, query in enumerate(queries(count + WARM_UP)):
+        taken = _seconds(lambda query=query: ask(query)) * 1000  # type: ignore[misc]
+        if number >= WARM_UP:
+            times.append(taken)
+    return {f"{name} p50": float(np.median(times)), f"{name} p95": float(np.percentile(times, 95))}
+
+
+def _workspace(home: Path) -> Any:
+    from catalog.core.settings import load_settings
+    from catalog.search_v2.workspace import Workspace
+
+    sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
+    workspace = Workspace(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
+    workspace.__dict__["model"] = _model()
+    return workspace
+
+
+def _model() -> Any:
+    from catalog.core.settings import EmbeddingSettings
+    from catalog.embedding import get_embed_model
+    from catalog.embedding.resilient import ResilientEmbedding
+
+    real = get_embed_model(EmbeddingSettings())
+    encoder = SyntheticEncoder(real.encoder, real.query_prefix)
+    return ResilientEmbedding(encoder, query_prefix=real.query_prefix)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _memory() -> float:
+    return float(psutil.Process().memory_info().rss / 1e6)
+
+
+def _in_a_process(name: str, folder: Path, count: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", name, "--folder", str(folder)]
+    done = subprocess.run(
+        [*command, "--count", str(count)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _print(chunks: int, ours: dict[str, float], stock: dict[str, float]) -> None:
+    print(f"\n{chunks:,} chunks (times in ms unless marked s)")
+    print(f"{'':14}{'ours':>10}{'stock':>10}{'ours/stock':>12}")
+    for row in ROWS:
+        mine, theirs = ours.get(row), stock.get(row)
+        ratio = f"{mine / theirs:.3f}" if mine and theirs else "–"
+        shown = f"{theirs:.2f}" if theirs is not None else "–"
+        print(f"{row:14}{mine:>10.2f}{shown:>10}{ratio:>12}")
+    print(f"no change / build: {ours['no change s'] / ours['build s']:.4f}", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--chunks", nargs="+", type=int, default=[10_000, 50_000])
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--child", choices=["ours", "stock"], help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Made-up documents and vectors: Zipf words, clustered directions, the same at every run."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catalog.core.tokens import CharTokenCounter
+from catalog.embedding.encoder import Encoder
+
+WORDS_A_CHUNK = 200
+CHUNKS_A_FILE = 10
+VOCABULARY = 50_000
+CLUSTERS = 200
+
+
+class SyntheticEncoder:
+    """Queries through the real model; documents as clustered random directions, at no cost."""
+
+    counter = CharTokenCounter()
+
+    def __init__(self, real: Encoder, query_prefix: str) -> None:
+        self._real, self._prefix = real, query_prefix
+        self.model = f"synthetic {real.model}"
+        self.fingerprint = f"synthetic-{real.fingerprint}"
+        self.dim, self.max_tokens = real.dim, 10_000
+        self._centres = np.random.default_rng(1).normal(size=(CLUSTERS, real.dim))
+
+    def encode(self, texts: Sequence[str]) -> list[Any]:
+        """One vector a text."""
+        if texts[0].startswith(self._prefix):
+            return self._real.encode(texts)
+        return [self._direction(text) for text in texts]
+
+    def _direction(self, text: str) -> Any:
+        seed = zlib.crc32(text.encode())
+        noise = np.random.default_rng(seed).normal(size=self.dim)
+        vector = self._centres[seed % CLUSTERS] + 0.8 * noise
+        return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def write_corpus(folder: Path, chunks: int) -> None:
+    """``chunks`` sections of 200 words, ten to a Markdown file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chance = np.random.default_rng(7)
+    for number in range(chunks // CHUNKS_A_FILE):
+        sections = [
+            f"# Section {number}-{part}\n\n{words(chance, WORDS_A_CHUNK)}."
+            for part in range(CHUNKS_A_FILE)
+        ]
+        (folder / f"doc{number:05}.md").write_text("\n\n".join(sections), encoding="utf-8")
+
+
+def queries(count: int) -> list[str]:
+    """Queries of six to eight words from the same distribution."""
+    chance = np.random.default_rng(11)
+    return [words(chance, int(chance.integers(6, 9))) for _ in range(count)]
+
+
+def words(chance: np.random.Generator, count: int) -> str:
+    """Zipf-distributed words."""
+    numbers = chance.zipf(1.25, size=count * 2)
+    kept = [number for number in numbers if number <= VOCABULARY][:count]
+    return " ".join(f"term{number:x}" for number in kept)

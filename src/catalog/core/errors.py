@@ -1,0 +1,156 @@
+"""Every error this package raises on purpose.
+
+CatalogError
+├── ConfigError                  a setting is wrong: fix it and start again
+│   ├── UnknownPresetError       no preset of that name: pick one of those listed
+│   ├── MissingExtraError        an optional package is absent: run the named pip command
+│   └── ModelUnavailableError    a model's files cannot be had here: install or download them
+├── InputError                   the call is wrong: correct the argument, do not retry
+│   ├── QueryError               the query cannot be searched for
+│   ├── UnknownModeError         mode is not one of those listed
+│   ├── UnknownDatasetError      no dataset of that name: build it, or use one listed
+│   ├── DocumentNotFoundError    no document of that path or docid: see the suggestions
+│   ├── SourceError              the folder or file to index cannot be used
+│   ├── FilterError              the filter has no meaning
+│   │   ├── UnknownFieldError    no document of the dataset has that field
+│   │   └── UnknownOperatorError the operator is not one of those listed
+│   └── NotAvailableYetError     accepted by the signature, not built yet: leave it out
+├── ReadError                    one file cannot be read: it is skipped and reported, the rest go on
+│   └── EmptyDocumentError       the file holds no text: what was indexed of it before goes
+├── StoreError                   the database cannot do it
+│   ├── StoreBusyError           another process holds the write lock: try again
+│   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
+│   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
+│   └── EmbeddingMismatchError   the store holds another model's vectors: rebuild, or use that model
+├── EmbeddingError               the model failed on a text, or answered nonsense
+├── EngineError                  an index engine failed: the truth is intact, rebuild the index
+│   └── EngineLockedError        another process holds the index: use the exact engine meanwhile
+├── StageFailedError             ``strict=True`` and a stage was skipped over or failed
+└── SyncError                    an indexing run stopped before it changed anything
+    └── MassDeletionError        most files vanished: check the drive, or allow it explicitly
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CatalogError(Exception):
+    """Base of all errors raised on purpose; catching it never hides a bug."""
+
+
+class ConfigError(CatalogError):
+    """A setting is wrong: fix it and start again."""
+
+
+class UnknownPresetError(ConfigError):
+    """No preset has that name: pick one of those the message lists."""
+
+
+class MissingExtraError(ConfigError):
+    """An optional package is absent: run the pip command in the message."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{what} needs an optional package: pip install 'catalog[{extra}]'")
+
+
+class ModelUnavailableError(ConfigError):
+    """A model's files are neither on disk nor downloadable: do what the message says."""
+
+
+class InputError(CatalogError):
+    """The call is wrong: correct the argument; a retry will not help."""
+
+
+class QueryError(InputError):
+    """The query holds nothing that can be searched for."""
+
+
+class UnknownModeError(InputError):
+    """The retrieval mode is not one of those the message lists."""
+
+
+class UnknownDatasetError(InputError):
+    """No dataset has that name: build it first, or use one the message lists."""
+
+
+class DocumentNotFoundError(InputError):
+    """No document has that path or docid; ``suggestions`` holds near misses."""
+
+    def __init__(self, message: str, suggestions: Sequence[str] = ()) -> None:
+        self.suggestions = tuple(suggestions)
+        hint = f"; did you mean {', '.join(self.suggestions)}?" if self.suggestions else ""
+        super().__init__(message + hint)
+
+
+class SourceError(InputError):
+    """The folder or file to index does not exist or cannot be listed."""
+
+
+class FilterError(InputError):
+    """The filter has no meaning: the message names the part."""
+
+
+class UnknownFieldError(FilterError):
+    """No document of the dataset carries that field: the message lists those that exist."""
+
+
+class UnknownOperatorError(FilterError):
+    """The filter operator is not one of those the message lists."""
+
+
+class NotAvailableYetError(InputError):
+    """The signature accepts it, this release does not do it: leave the argument out."""
+
+
+class ReadError(CatalogError):
+    """One file cannot be read: it is skipped and reported, the rest go on."""
+
+
+class EmptyDocumentError(ReadError):
+    """The file holds no text: it is reported, and what was indexed of it before is removed."""
+
+
+class StoreError(CatalogError):
+    """The database cannot do what was asked."""
+
+
+class StoreBusyError(StoreError):
+    """Another process holds the write lock: try again in a moment."""
+
+
+class StoreVersionError(StoreError):
+    """A newer release wrote this store: upgrade catalog before opening it."""
+
+
+class StoreDamagedError(StoreError):
+    """The file is not a usable store: restore a copy, or rebuild from the documents."""
+
+
+class EmbeddingMismatchError(StoreError):
+    """The store holds another model's vectors: rebuild it, or go back to that model."""
+
+
+class EmbeddingError(CatalogError):
+    """The embedding model failed on a text, or answered with nonsense."""
+
+
+class EngineError(CatalogError):
+    """An index engine failed; the SQL truth is intact, so the index can be rebuilt."""
+
+
+class EngineLockedError(EngineError):
+    """Another process holds the index folder: the exact engine answers meanwhile."""
+
+
+class StageFailedError(CatalogError):
+    """``strict=True`` and a stage failed or fell back: the message names it."""
+
+
+class SyncError(CatalogError):
+    """An indexing run stopped before it changed anything."""
+
+
+class MassDeletionError(SyncError):
+    """Most files vanished since the last run: check the drive, or allow the deletion."""

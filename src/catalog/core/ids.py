@@ -1,0 +1,53 @@
+"""Deterministic ids: the same bytes under the same name have the same ids in every build.
+
+source_doc_id  "{dataset}:{path}"                               stable over edits
+content_hash   sha256 hex of the document's text and metadata   one content
+revision_id    sha1 of "source_doc_id:content_hash"
+chunk_id       sha1 of "revision_id:modality:start_offset"
+point_id       UUIDv5 of the chunk id (and of "chunk_id#n" for its later windows)
+docid          first hex digits of the content hash, short enough to type
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+POINT_NAMESPACE = uuid.UUID("6f1f5a52-6b0e-5f0c-9a55-0c6f0f3b7e11")
+DOCID_LENGTH = 8
+
+
+def source_doc_id(dataset: str, path: str) -> str:
+    """The stable name of a document: its dataset and its path there."""
+    return f"{dataset}:{path}"
+
+
+def sha1_hex(text: str) -> str:
+    """SHA-1 of the UTF-8 bytes, as 40 hex digits; lone surrogates are kept distinct."""
+    return hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def sha256_hex(text: str) -> str:
+    """SHA-256 of the UTF-8 bytes, as 64 hex digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def revision_id(source_doc_id: str, content_hash: str) -> str:
+    """The id of one content of one document."""
+    return sha1_hex(f"{source_doc_id}:{content_hash}")
+
+
+def chunk_id(revision_id: str, modality: str, start_offset: int) -> str:
+    """The id of the chunk that starts at ``start_offset`` (characters) of a revision."""
+    return sha1_hex(f"{revision_id}:{modality}:{start_offset}")
+
+
+def point_id(chunk_id: str, window: int = 0) -> str:
+    """The vector index's id for one window of a chunk; window 0 is the chunk itself."""
+    name = chunk_id if window == 0 else f"{chunk_id}#{window}"
+    return str(uuid.uuid5(POINT_NAMESPACE, name))
+
+
+def docid(content_hash: str) -> str:
+    """The short, typeable name of a content, without its ``#``."""
+    return content_hash[:DOCID_LENGTH]

@@ -1,0 +1,104 @@
+"""The data that crosses layers: documents as read, chunks as cut, hits as found.
+
+Offsets count characters (Python ``str`` indices) of the document's canonical text; lines
+count from 1; times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+MetadataScalar = str | int | float | bool
+MetadataValue = MetadataScalar | tuple[MetadataScalar, ...]
+
+Modality = Literal[
+    "text", "ocr", "video_transcript", "video_frame", "image_caption", "audio_transcript"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """Where a passage stands: page, lines (inclusive, from 1) and seconds, whichever exist."""
+
+    page: int | None = None
+    line_start: int | None = None
+    line_end: int | None = None
+    time_start: float | None = None
+    time_end: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of a document.
+
+    ``start``/``end`` delimit the heading's own lines in the text, ``level`` counts from 1
+    (outermost), ``title`` is its text without markup.
+    """
+
+    start: int
+    end: int
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    """What a reader makes of one document.
+
+    ``text`` is canonical: every offset anywhere refers to it, and it is stored as it is (no
+    NUL, no lone surrogate). ``body_start`` is where retrievable text begins (after front
+    matter). ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk.
+    ``metadata`` holds user metadata and the first-class fields the reader knows
+    (``tags``, ``created``, ``modified``, ``source_url`` …).
+    """
+
+    path: str
+    text: str
+    title: str
+    file_type: str
+    source_type: str = "file"
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    headings: tuple[Heading, ...] = ()
+    atomic: tuple[tuple[int, int], ...] = ()
+    body_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSpan:
+    """A passage as the chunker cuts it: ``text[start:end]`` is the chunk, always.
+
+    ``heading_path`` runs from the outermost heading to the chunk's own.
+    """
+
+    start: int
+    end: int
+    heading_path: tuple[str, ...] = ()
+    modality: Modality = "text"
+    locator: Locator = Locator()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stored passage, joined with what a result needs of its document.
+
+    ``seq`` is the database's row number: never reused, so it names the chunk in lexical
+    indexes; ``chunk_id`` is the deterministic public id.
+    """
+
+    seq: int
+    chunk_id: str
+    source_doc_id: str
+    dataset: str
+    path: str
+    docid: str
+    title: str
+    position: int
+    start_offset: int
+    end_offset: int
+    heading_path: tuple[str, ...]
+    modality: Modality
+    locator: Locator
+    text: str
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)

@@ -1,0 +1,72 @@
+"""Which documents may answer, as a type with three kinds of value.
+
+A truth test on a scope is an error on purpose: ``if scope:`` is how an empty access
+list comes to mean "everything".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """All documents, exactly these, or none.
+
+    Build it with :meth:`all`, :meth:`of` or :meth:`nothing`. ``ids`` holds source document
+    ids and is ``None`` only for :meth:`all`.
+    """
+
+    ids: frozenset[str] | None
+
+    @classmethod
+    def all(cls) -> Scope:
+        """No restriction."""
+        return cls(None)
+
+    @classmethod
+    def of(cls, ids: Iterable[str]) -> Scope:
+        """Exactly these source document ids; of nothing is nothing."""
+        return cls(frozenset(ids))
+
+    @classmethod
+    def nothing(cls) -> Scope:
+        """No document may answer."""
+        return cls(frozenset())
+
+    @classmethod
+    def from_doc_ids(cls, doc_ids: Iterable[str] | None) -> Scope:
+        """The reading of ``doc_ids`` at every public edge: ``None`` is all, ``[]`` is none."""
+        return cls.all() if doc_ids is None else cls.of(doc_ids)
+
+    @property
+    def is_all(self) -> bool:
+        """True when nothing is restricted."""
+        return self.ids is None
+
+    @property
+    def is_nothing(self) -> bool:
+        """True when no document may answer."""
+        return self.ids is not None and len(self.ids) == 0
+
+    def allows(self, source_doc_id: str) -> bool:
+        """Whether that document may answer."""
+        return self.ids is None or source_doc_id in self.ids
+
+    def __and__(self, other: Scope) -> Scope:
+        if self.ids is None:
+            return other
+        return self if other.ids is None else Scope(self.ids & other.ids)
+
+    def __or__(self, other: Scope) -> Scope:
+        if self.ids is None or other.ids is None:
+            return Scope.all()
+        return Scope(self.ids | other.ids)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a Scope has no truth value: ask is_all, is_nothing or allows()")
+
+
+ALL = Scope.all()

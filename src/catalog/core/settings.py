@@ -1,0 +1,350 @@
+"""Every setting, its default, its bounds, and where its value came from.
+
+``IDX_RAG_V2__*`` drives the v2 pipeline and ``IDX_*`` the rest. Environment wins over a TOML
+file (``IDX_CONFIG`` or ``catalog.toml`` in the home folder), that over a preset, that over
+the defaults. A name that does not exist is an error, never silence.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from catalog.core.errors import ConfigError, UnknownPresetError
+
+V2_PREFIX = "IDX_RAG_V2__"
+PREFIX = "IDX_"
+REBUILD: dict[str, JsonValue] = {
+    "rebuild": True
+}  # changing the setting re-cuts or re-embeds the documents
+
+
+class IngestSettings(BaseModel):
+    """``IDX_RAG_V2__INGEST__*``: how documents are read and stored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_file_bytes: int = Field(
+        20_000_000, ge=1, le=2_000_000_000, description="Larger files are skipped and reported."
+    )
+    group_chars: int = Field(
+        64_000,
+        ge=1,
+        le=50_000_000,
+        description="Characters of text whose new chunks are embedded together.",
+    )
+    max_missing_fraction: float = Field(
+        0.5,
+        ge=0.0,
+        le=1.0,
+        description="A listing that lost more than this share of its files stops the sync.",
+    )
+    lock_seconds: float = Field(
+        30.0, ge=0.0, le=3600.0, description="How long to wait for another indexing run to end."
+    )
+
+
+class RAGv2Settings(BaseSettings):
+    """``IDX_RAG_V2__*``: every knob of the v2 pipeline."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=V2_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    chunk_size: int = Field(
+        800,
+        ge=16,
+        le=8192,
+        description="Largest chunk, in the embedding model's tokens.",
+        json_schema_extra=REBUILD,
+    )
+    chunk_overlap: int = Field(
+        120,
+        ge=0,
+        le=4096,
+        description="Tokens that neighbouring chunks of one section share at most.",
+        json_schema_extra=REBUILD,
+    )
+    chunk_min_size: int = Field(
+        64,
+        ge=0,
+        le=4096,
+        description="Sections under this many tokens are merged with what follows.",
+        json_schema_extra=REBUILD,
+    )
+    embed_prefix_query: str | None = Field(
+        None, description="Put before a query when embedding it; unset: the model's profile."
+    )
+    embed_prefix_doc: str | None = Field(
+        None,
+        description="Put before a passage when embedding it; unset: the model's profile.",
+        json_schema_extra=REBUILD,
+    )
+    embed_context: bool = Field(
+        True,
+        description="Embed a passage together with its title and headings.",
+        json_schema_extra=REBUILD,
+    )
+    lexical_engine: Literal["bm25", "fts"] = Field("bm25", description="Keyword engine.")
+    vector_engine: Literal["qdrant", "exact"] = Field("qdrant", description="Vector engine.")
+    qdrant_url: str | None = Field(
+        None, description="A Qdrant server; unset: Qdrant inside this process."
+    )
+    qdrant_api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    vector_top_k: int = Field(20, ge=1, le=1000, description="Depth of the vector leg.")
+    fts_top_k: int = Field(20, ge=1, le=1000, description="Depth of the lexical leg.")
+    overfetch: int = Field(
+        5,
+        ge=1,
+        le=100,
+        description="Legs go this many times deeper, for fusion and the cap per document.",
+    )
+    fusion_top_k: int = Field(30, ge=1, le=2000, description="Candidates kept after fusion.")
+    fusion_mode: Literal["rrf", "relative_score"] = Field(
+        "rrf", description="How the legs become one list."
+    )
+    rrf_k: int = Field(60, ge=1, le=1000, description="The constant k of 1 / (k + rank).")
+    original_weight: float = Field(
+        2.0, ge=0.0, le=100.0, description="Weight of lists for the user's own query."
+    )
+    expansion_weight: float = Field(
+        1.0, ge=0.0, le=100.0, description="Weight of lists for expanded queries."
+    )
+    lexical_weight: float = Field(
+        1.0, ge=0.0, le=100.0, description="Factor on the weight of every lexical list."
+    )
+    vector_weight: float = Field(
+        1.0, ge=0.0, le=100.0, description="Factor on the weight of every vector list."
+    )
+    bonus_first: float = Field(
+        0.05, ge=0.0, le=10.0, description="Added once to a passage first in an original list."
+    )
+    bonus_second: float = Field(
+        0.02, ge=0.0, le=10.0, description="Added once to a passage second or third there."
+    )
+    max_chunks_per_doc: int = Field(
+        3, ge=0, le=1000, description="Passages of one document in an answer; 0: no limit."
+    )
+    max_query_chars: int = Field(
+        2000, ge=16, le=100_000, description="A longer query is cut, and the answer says so."
+    )
+    snippet_chars: int = Field(300, ge=40, le=10_000, description="Length of a snippet.")
+    query_cache_size: int = Field(
+        2048, ge=0, le=1_000_000, description="Query embeddings kept in the store; 0: none."
+    )
+    expansion_enabled: bool = Field(False, description="Expand queries (with query expansion).")
+    expansion_lex_max: int = Field(3, ge=0, le=10, description="lex: lines of one expansion.")
+    expansion_vec_max: int = Field(3, ge=0, le=10, description="vec: lines of one expansion.")
+    expansion_hyde_max: int = Field(1, ge=0, le=5, description="hyde: passages of one expansion.")
+    strong_signal_score: float = Field(
+        0.85, ge=0.0, le=1.0, description="A best lexical hit this good skips expansion …"
+    )
+    strong_signal_gap: float = Field(
+        0.15, ge=0.0, le=1.0, description="… when the second is this far behind."
+    )
+    rerank_enabled: bool = Field(False, description="Rerank (with reranking).")
+    rerank_candidates: int = Field(40, ge=1, le=1000, description="Passages that are reranked.")
+    rerank_top_n: int = Field(10, ge=1, le=1000, description="Passages kept after reranking.")
+    cache_ttl_seconds: int = Field(
+        7 * 24 * 3600, ge=0, description="How long expansions and rerank scores are kept."
+    )
+    ingest: IngestSettings = Field(default_factory=IngestSettings)
+
+    def __init__(self, **values: Any) -> None:
+        _refuse_unknown_variables(V2_PREFIX, type(self))
+        super().__init__(**values)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> RAGv2Settings:
+        if self.chunk_overlap * 2 >= self.chunk_size:
+            raise ValueError(f"chunk_overlap must be under half of chunk_size {self.chunk_size}")
+        if self.chunk_min_size >= self.chunk_size:
+            raise ValueError(f"chunk_min_size must be under chunk_size {self.chunk_size}")
+        return self
+
+
+class EmbeddingSettings(BaseModel):
+    """``IDX_EMBEDDING__*``: which model embeds, and how."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Literal["fastembed", "huggingface"] = Field(
+        "fastembed", description="Library that runs the model.", json_schema_extra=REBUILD
+    )
+    model: str = Field(
+        "BAAI/bge-small-en-v1.5",
+        description="Hub name of the model, or a folder holding it.",
+        json_schema_extra=REBUILD,
+    )
+    batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
+    threads: int | None = Field(None, ge=1, le=256, description="Threads; unset: all cores.")
+    offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
+
+
+class Settings(BaseSettings):
+    """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    home: Path = Field(
+        default_factory=lambda: _default_home(), description="Folder of the store and its indexes."
+    )
+    database_url: str | None = Field(None, description="SQL truth elsewhere than in the home.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "WARNING", description="What is written to standard error."
+    )
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Effective settings, and for each dotted name where its value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def get_settings() -> Settings:
+    """The effective settings of this process's environment, read anew at each call."""
+    return load_settings().settings
+
+
+def load_settings(
+    *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> LoadedSettings:
+    """Merge overrides, environment, TOML file, preset and defaults, in that order of strength.
+
+    ``overrides`` is nested like the TOML file. Raises :class:`ConfigError` naming the setting.
+    """
+    environment = _from_environment()
+    home = Path((overrides or {}).get("home", environment.get("home", _default_home())))
+    layers = [
+        ("argument", dict(overrides or {})),
+        ("environment", environment),
+        *_file_layer(home),
+        *_preset_layer(preset or os.environ.get("IDX_PRESET")),
+    ]
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in reversed(layers):
+        _merge(merged, layer)
+        origins.update({name: origin for name, _ in leaves(layer)})
+    return LoadedSettings(_validated(merged), origins)
+
+
+def presets() -> dict[str, Path]:
+    """Presets by name: the files of ``configs/``, as installed or in a checkout."""
+    package = Path(__file__).parents[1] / "configs"
+    folder = package if package.is_dir() else Path(__file__).parents[3] / "configs"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted name and value of nested settings."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def field_of(name: str) -> Any:
+    """The pydantic field behind a dotted name, for documentation."""
+    model: Any = Settings
+    *parents, last = name.split(".")
+    for parent in parents:
+        model = model.model_fields[parent].annotation
+    return model.model_fields[last]
+
+
+def _default_home() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("catalog")
+
+
+def _from_environment() -> dict[str, Any]:
+    _refuse_unknown_variables(f"{PREFIX}EMBEDDING__", EmbeddingSettings)
+    _refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
+    tree: dict[str, Any] = {}
+    for variable, text in os.environ.items():
+        path = variable.removeprefix(PREFIX).lower().split("__")
+        if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
+            branch = tree
+            for part in path[:-1]:
+                branch = branch.setdefault(part, {})
+            branch[path[-1]] = text
+    return tree
+
+
+def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
+    named = os.environ.get("IDX_CONFIG")
+    path = Path(named) if named else home / "catalog.toml"
+    if not named and not path.is_file():
+        return []
+    return [(str(path), _read_toml(path))]
+
+
+def _preset_layer(name: str | None) -> list[tuple[str, dict[str, Any]]]:
+    if name is None:
+        return []
+    found = presets()
+    if name not in found:
+        raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(found) or 'none'}")
+    return [(f"preset {name}", _read_toml(found[name]))]
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the settings file {path} is not TOML: {error}") from error
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for name, value in layer.items():
+        if isinstance(value, Mapping):
+            branch = into.setdefault(name, {})
+            _merge(branch, value)
+        else:
+            into[name] = value
+
+
+def _validated(merged: dict[str, Any]) -> Settings:
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        given = f", not {first['input']!r}" if "input" in first else ""
+        raise ConfigError(f"setting {name}: {first['msg']}{given}") from error
+
+
+def _refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
+    for variable in os.environ:
+        if variable.startswith(prefix) and variable not in _known_variables(prefix, model):
+            raise ConfigError(f"{variable} names no setting; see 'catalog config'")
+
+
+@cache
+def _known_variables(prefix: str, model: type[BaseModel]) -> frozenset[str]:
+    names: set[str] = set()
+    for name, field in model.model_fields.items():
+        nested = field.annotation
+        if isinstance(nested, type) and issubclass(nested, BaseModel):
+            names |= _known_variables(f"{prefix}{name.upper()}__", nested)
+        names.add(f"{prefix}{name.upper()}")
+    return frozenset(names)

@@ -1,0 +1,38 @@
+"""Counting text in a model's own tokens, and the fallback of four characters a token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CHARS_PER_TOKEN = 4
+
+
+class TokenCounter(Protocol):
+    """Where a model's tokens stand in a text."""
+
+    @property
+    def name(self) -> str:
+        """Names the tokenizer, so that a change of it is noticed."""
+        ...
+
+    def spans(self, text: str) -> npt.NDArray[np.int64]:
+        """Character offsets of every token but special ones: shape ``(n, 2)``, ascending."""
+        ...
+
+
+class CharTokenCounter:
+    """Takes every four characters for one token; used when a model's tokenizer fails."""
+
+    name = f"chars/{CHARS_PER_TOKEN}"
+
+    def spans(self, text: str) -> npt.NDArray[np.int64]:
+        """Offsets of consecutive runs of four characters, the last one shorter."""
+        import numpy as np
+
+        starts = np.arange(0, len(text), CHARS_PER_TOKEN, dtype=np.int64)
+        ends = np.minimum(starts + CHARS_PER_TOKEN, len(text))
+        return np.stack([starts, ends], axis=1)

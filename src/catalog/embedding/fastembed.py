@@ -1,0 +1,142 @@
+"""ONNX models through fastembed: the default, no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import ModelUnavailableError
+from catalog.core.settings import EmbeddingSettings
+from catalog.core.tokens import TokenCounter
+from catalog.embedding import packaged
+from catalog.embedding.encoder import fingerprint
+from catalog.embedding.profiles import profile_of
+from catalog.embedding.tokenizer import ModelTokenCounter
+
+if TYPE_CHECKING:
+    from catalog.embedding.encoder import Vector
+
+_loading = Lock()
+
+
+class FastEmbedEncoder:
+    """A model from an installed package, from a folder, or from the hub, in that order."""
+
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        self.model = settings.model
+        self._settings = settings
+        self._profile = profile_of(settings.model)
+        self._packaged = packaged.FASTEMBED.get(settings.model)
+
+    @cached_property
+    def _folder(self) -> Path:
+        if Path(self.model).is_dir():
+            return Path(self.model)
+        found = packaged.locate(self._packaged) if self._packaged else None
+        return found or Path(self._from_hub.model._model_dir)
+
+    @property
+    def _is_packaged(self) -> bool:
+        return self._packaged is not None and packaged.locate(self._packaged) == self._folder
+
+    @cached_property
+    def _weights(self) -> str:
+        """The hash of the weights: known beforehand for a packaged model, else computed."""
+        if self._packaged is not None and self._is_packaged:
+            return self._packaged.sha256[self._packaged.weights]
+        files = sorted(self._folder.rglob("*.onnx"))
+        if not files:
+            raise ModelUnavailableError(f"the folder {self._folder} holds no .onnx model")
+        return packaged.sha256_of(files[0])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return fingerprint("fastembed", self._weights, self._profile.pooling, self.max_tokens)
+
+    @cached_property
+    def _config(self) -> dict[str, Any]:
+        try:
+            config = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ModelUnavailableError(f"{self._folder} holds no readable config.json") from error
+        return config if isinstance(config, dict) else {}
+
+    @property
+    def dim(self) -> int:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return self._profile.dim or int(self._config["hidden_size"])
+
+    @property
+    def max_tokens(self) -> int:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return self._profile.max_tokens or int(self._config.get("max_position_embeddings", 512))
+
+    @cached_property
+    def counter(self) -> TokenCounter:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return ModelTokenCounter(self._folder / "tokenizer.json", f"tokenizer of {self.model}")
+
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """See :class:`~catalog.embedding.encoder.Encoder`.
+
+        A model whose vectors depend on their batch is given one text at a time, so that an
+        interrupted build ends with the same vectors as any other.
+        """
+        alone = (
+            self._is_packaged and self._packaged is not None and not self._packaged.batch_invariant
+        )
+        size = 1 if alone else self._settings.batch_size
+        return list(self._loaded.embed(list(texts), batch_size=size))
+
+    @cached_property
+    def _loaded(self) -> Any:
+        if not (self._is_packaged or Path(self.model).is_dir()):
+            return self._from_hub
+        if self._packaged is not None and self._is_packaged:
+            packaged.verify(self._packaged, self._folder)
+        from fastembed import TextEmbedding
+
+        name = f"catalog/{self.fingerprint}"
+        with _loading:
+            self._register(name)
+            return TextEmbedding(
+                name, specific_model_path=str(self._folder), threads=self._settings.threads
+            )
+
+    def _register(self, name: str) -> None:
+        from fastembed import TextEmbedding
+        from fastembed.common.model_description import ModelSource, PoolingType
+
+        if any(known["model"] == name for known in TextEmbedding.list_supported_models()):
+            return
+        weights = next(iter(sorted(self._folder.rglob("*.onnx")))).relative_to(self._folder)
+        TextEmbedding.add_custom_model(
+            model=name,
+            pooling=PoolingType.CLS if self._profile.pooling == "cls" else PoolingType.MEAN,
+            normalization=True,
+            sources=ModelSource(hf=name),
+            dim=self.dim,
+            model_file=str(weights),
+        )
+
+    @cached_property
+    def _from_hub(self) -> Any:
+        from fastembed import TextEmbedding
+
+        try:
+            return TextEmbedding(
+                self.model,
+                threads=self._settings.threads,
+                local_files_only=self._settings.offline,
+            )
+        except (ValueError, OSError) as error:
+            extra = self._packaged.extra if self._packaged else "offline"
+            raise ModelUnavailableError(
+                f"the model {self.model} is neither installed nor downloadable here; "
+                f"install its files: pip install 'catalog[{extra}]'"
+            ) from error

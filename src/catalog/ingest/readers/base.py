@@ -1,0 +1,85 @@
+"""What every reader answers, and what readers of whole files share."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import BinaryIO, ClassVar, Protocol
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers.binary import binary_kind
+from catalog.ingest.readers.decoding import decode
+
+MAX_TITLE = 300
+"""Characters of a title at most."""
+
+_EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailure:
+    """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can."""
+
+    path: str
+    reason: str
+
+
+class Reader(Protocol):
+    """Reads one format."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, max_bytes: int
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """The documents of one open file, and what of it could not be read.
+
+        ``max_bytes`` bounds what is held in memory at once. Raises ``ReadError`` with the
+        reason when the file as a whole is unusable.
+        """
+        ...
+
+
+class WholeFileReader(ABC):
+    """A format in which one file is one document."""
+
+    declares_encoding: ClassVar[bool] = False
+    """Whether files of the format may name their encoding near the top."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, max_bytes: int
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """The one document of the file; raises ``ReadError`` if binary, empty or too large."""
+        data = handle.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise ReadError(f"too large: over {max_bytes:,} bytes")
+        kind = binary_kind(data)
+        if kind is not None:
+            raise ReadError(f"binary ({kind})")
+        text = decode(data, declared=self.declares_encoding)
+        if not text or text.isspace():
+            raise EmptyDocumentError("empty")
+        yield self.parse(text, path)
+
+    @abstractmethod
+    def parse(self, text: str, path: str) -> ParsedDocument:
+        """The document that ``text`` (canonical, not blank) is."""
+
+
+def file_type(path: str) -> str:
+    """The extension in lower case without its dot; ``txt`` where there is none to speak of."""
+    suffix = PurePosixPath(path).suffix[1:].lower()
+    return suffix if _EXTENSION.fullmatch(suffix) else "txt"
+
+
+def title_or_stem(title: object, path: str) -> str:
+    """``title`` on one line and cut to 300 characters, or the file's stem if it is blank."""
+    text = one_line(title) if isinstance(title, str | int | float) else ""
+    return text or one_line(PurePosixPath(path).stem) or path
+
+
+def one_line(value: object) -> str:
+    """Text with white space collapsed, cut to the length of a title."""
+    return " ".join(str(value).split())[:MAX_TITLE].rstrip()

@@ -1,0 +1,72 @@
+"""Opens regular files and nothing else: no FIFO to hang on, no device, no swapped symlink."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from catalog.core.errors import ReadError
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file to read bytes.
+
+    Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular
+    file (a symlink as last part of the path included: discovery hands out resolved paths).
+    Errors of the file system while it is read become ``ReadError`` too.
+    """
+    with _opened(path) as handle:
+        try:
+            yield handle
+        except OSError as error:
+            raise ReadError(f"cannot be read: {error.strerror or error}") from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        # A look first: merely opening some devices has effects.
+        _refuse_irregular(path.lstat().st_mode)
+        handle = os.fdopen(os.open(path, _FLAGS), "rb")
+    except FileNotFoundError as error:
+        raise ReadError("vanished since it was listed") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ReadError(f"cannot be read: {reason or error}") from error
+    try:
+        _refuse_irregular(os.fstat(handle.fileno()).st_mode)
+    except ReadError:
+        handle.close()
+        raise
+    return handle
+
+
+def _refuse_irregular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise ReadError(f"not a regular file ({kind_of(mode)})")
+
+
+def kind_of(mode: int) -> str:
+    """What a file is, by its ``st_mode``, in one word or two."""
+    kinds = {
+        stat.S_IFREG: "file",
+        stat.S_IFDIR: "folder",
+        stat.S_IFLNK: "symlink",
+        stat.S_IFIFO: "FIFO",
+        stat.S_IFSOCK: "socket",
+        stat.S_IFCHR: "character device",
+        stat.S_IFBLK: "block device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "special file")

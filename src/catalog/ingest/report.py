@@ -1,0 +1,61 @@
+"""What an indexing run did, and how it tells of its progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One file or document that was not, or not wholly, indexed, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """The outcome of a run.
+
+    ``documents`` and ``chunks`` are what the dataset holds now; ``embedded`` counts the texts
+    the model was asked for in this run and ``reused`` those whose vectors were there already.
+    ``incomplete`` counts documents of which some text could not be embedded, ``unfinished``
+    documents that were not published because the model was down; the next run retries both.
+    """
+
+    documents: int
+    chunks: int
+    embedded: int
+    reused: int
+    failed: tuple[Failure, ...]
+    seconds: float
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    incomplete: int = 0
+    unfinished: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Progress(Protocol):
+    """Told how far a run is; the unit is bytes of listed files."""
+
+    def start(self, total: int) -> None:
+        """The run will cover this much."""
+        ...
+
+    def advance(self, amount: int, label: str) -> None:
+        """So much more is done; ``label`` names the file."""
+        ...
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def start(self, total: int) -> None:
+        """Ignore it."""
+
+    def advance(self, amount: int, label: str) -> None:
+        """Ignore it."""

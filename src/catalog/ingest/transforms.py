@@ -1,0 +1,187 @@
+"""The LlamaIndex steps that any ingestion pipeline of ours is made of.
+
+    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ CachedEmbedding ─ ChunkPersistenceTransform
+                   ─ PersistenceTransform ─> stored
+
+Each works on its own list of nodes; what one step finds out travels on the nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from llama_index.core.schema import BaseNode, TransformComponent
+from pydantic import PrivateAttr
+
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.ingest.chunking import TextChunker
+from catalog.ingest.nodes import ChunkNode, Source, source_of
+from catalog.store import Database, embedding_cache
+from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
+
+
+class ChunkSplitter(TransformComponent):
+    """Cuts documents into chunks with exact offsets and deterministic ids."""
+
+    dataset: str
+    _chunker: TextChunker = PrivateAttr()
+
+    def __init__(self, chunker: TextChunker, *, dataset: str) -> None:
+        super().__init__(dataset=dataset)
+        self._chunker = chunker
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Documents in, :class:`ChunkNode` out, in document order."""
+        sources = [source_of(node, self.dataset) for node in nodes]
+        return [
+            ChunkNode.of(source, span)
+            for source in sources
+            for span in self._chunker.chunk(source.parsed)
+        ]
+
+
+class CachedEmbedding(TransformComponent):
+    """Gives each chunk the vectors of its windows, asking the model only for what is new.
+
+    A window the model fails on stays without a vector and is noted in ``failures`` by chunk
+    id; the rest of its document goes on. Raises ``EmbeddingError`` when the model is down.
+    """
+
+    _model: ResilientEmbedding = PrivateAttr()
+    _database: Database = PrivateAttr()
+    _failures: dict[str, str] = PrivateAttr(default_factory=dict)
+    _computed: int = PrivateAttr(default=0)
+
+    def __init__(self, model: ResilientEmbedding, database: Database) -> None:
+        super().__init__()
+        self._model = model
+        self._database = database
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Reasons by chunk id, of all calls so far."""
+        return self._failures
+
+    @property
+    def computed(self) -> int:
+        """Windows the model was asked for and answered, in all calls so far."""
+        return self._computed
+
+    def __call__(
+        self,
+        nodes: Sequence[BaseNode],
+        on_batch: Callable[[int], None] | None = None,
+        **_: Any,
+    ) -> list[BaseNode]:
+        """Set ``embed_keys`` and ``embedding`` (the first window's) of every chunk."""
+        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
+        texts = {self._key(window): window for chunk in chunks for window in chunk.windows}
+        reasons = self._embed_missing(texts, on_batch)
+        with self._database.read() as connection:
+            vectors = embedding_cache.load(connection, texts)
+        for chunk in chunks:
+            chunk.embed_keys = tuple(self._key(window) for window in chunk.windows)
+            failed = next((reasons[key] for key in chunk.embed_keys if key in reasons), None)
+            if failed is not None:
+                self._failures[chunk.node_id] = failed
+            if chunk.embed_keys and chunk.embed_keys[0] in vectors:
+                chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
+        return list(nodes)
+
+    def _key(self, window: str) -> str:
+        return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)
+
+    def _embed_missing(
+        self, texts: dict[str, str], on_batch: Callable[[int], None] | None
+    ) -> dict[str, str]:
+        with self._database.read() as connection:
+            new = embedding_cache.missing(connection, texts)
+        keys = [key for key in texts if key in new]
+        if not keys:
+            return {}
+        done = self._model.embed([texts[key] for key in keys], on_batch)
+        vectors = {
+            key: vector
+            for key, vector in zip(keys, done.vectors, strict=True)
+            if vector is not None
+        }
+        with self._database.write() as connection:
+            embedding_cache.save(
+                connection,
+                vectors,
+                fingerprint=self._model.encoder.fingerprint,
+                side="document",
+                now=time.time(),
+            )
+        self._computed += len(vectors)
+        return {keys[index]: reason for index, reason in done.failures.items()}
+
+
+class ChunkPersistenceTransform(TransformComponent):
+    """Turns chunk nodes into the rows that :class:`PersistenceTransform` will publish.
+
+    ``pipeline`` names how they were cut and embedded, so that a change of that is noticed.
+    """
+
+    pipeline: str = ""
+    _rows: dict[str, NewRevision] = PrivateAttr(default_factory=dict)
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Stage one revision for each document among the nodes."""
+        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
+        for _id, group in groupby(chunks, key=lambda chunk: chunk.source.source_doc_id):
+            listed = list(group)
+            self._rows[_id] = _revision(listed[0].source, listed, self.pipeline)
+        return list(nodes)
+
+    def take(self) -> list[NewRevision]:
+        """The staged revisions, which are then no longer staged."""
+        staged, self._rows = list(self._rows.values()), {}
+        return staged
+
+
+class PersistenceTransform(TransformComponent):
+    """Publishes what was staged: each document with its chunks in one transaction."""
+
+    dataset: str
+    root: str
+    _database: Database = PrivateAttr()
+    _staged: ChunkPersistenceTransform = PrivateAttr()
+    _clock: Callable[[], float] = PrivateAttr()
+
+    def __init__(
+        self,
+        database: Database,
+        staged: ChunkPersistenceTransform,
+        *,
+        dataset: str,
+        root: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(dataset=dataset, root=root)
+        self._database = database
+        self._staged = staged
+        self._clock = clock
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Commit every staged document; a search sees all of a document or nothing of it."""
+        for revision in self._staged.take():
+            now = self._clock()
+            with self._database.write() as connection:
+                ensure_dataset(connection, self.dataset, self.root, now)
+                publish(connection, revision, now)
+        return list(nodes)
+
+
+def _revision(source: Source, chunks: list[ChunkNode], pipeline: str) -> NewRevision:
+    return NewRevision(
+        dataset=source.dataset,
+        file=source.file,
+        document=source.parsed,
+        content_hash=source.content_hash,
+        chunks=tuple(NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in chunks),
+        pipeline=pipeline,
+    )

@@ -1,0 +1,1 @@
+"""How people and programs call the product: the command line."""

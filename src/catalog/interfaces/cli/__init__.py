@@ -1,0 +1,29 @@
+"""The ``catalog`` command."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+INTERRUPTED = 130  # how typer ends a command that Ctrl-C stopped
+
+
+def main() -> None:
+    """Run the command line; every error of ours is one sentence on stderr and exit code 1."""
+    from catalog.core.errors import CatalogError
+    from catalog.interfaces.cli.app import app
+    from catalog.interfaces.cli.output import complain
+
+    try:
+        app()
+    except CatalogError as error:
+        complain(str(error))
+        sys.exit(1)
+    except SystemExit as ending:
+        if ending.code == INTERRUPTED:
+            complain("interrupted; what was finished is stored, run the same command to continue")
+        raise
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,56 @@
+"""``catalog status`` and ``catalog doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_workspace
+from catalog.interfaces.cli.output import print_json, say
+
+
+def status(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """What the store holds, and which model and engines are set."""
+    from catalog.search_v2.health import describe
+
+    with open_workspace(context, home, preset) as workspace:
+        found = describe(workspace)
+    if json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if name != "datasets":
+            say(f"{name:16} {value}")
+    for one in found["datasets"]:
+        say(
+            f"dataset          {one['dataset']}: {one['documents']} documents, "
+            f"{one['chunks']} chunks, {one['vectors']} of {one['windows']} vectors, "
+            f"from {one['root']}"
+        )
+
+
+def doctor(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Check the store, its indexes and the model; exit 1 with the fix if something is wrong."""
+    from catalog.search_v2.health import diagnose
+
+    with open_workspace(context, home, preset) as workspace:
+        checks = diagnose(workspace)
+    if json:
+        print_json([asdict(check) for check in checks])
+    for check in checks:
+        if not json:
+            fix = f"\n      fix: {check.fix}" if check.fix else ""
+            say(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}{fix}")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,180 @@
+"""``catalog index``: build, update, rebuild, stats."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catalog.interfaces.cli.options import (
+    DatasetOption,
+    HomeOption,
+    JsonOption,
+    PresetOption,
+    only_dataset,
+    open_workspace,
+)
+from catalog.interfaces.cli.output import complain, print_json, say
+
+if TYPE_CHECKING:
+    from catalog.ingest.report import SyncReport
+    from catalog.search_v2.indexing import Indexer
+
+app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
+
+SHOWN_FAILURES = 20
+DeletionsOption = Annotated[
+    bool, typer.Option("--allow-deletions", help="Forget documents even if most files are gone.")
+]
+
+
+@app.command("build")
+def build(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A folder of documents, or one file.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Name to index it under.")],
+    include: Annotated[
+        list[str] | None, typer.Option("--include", help="Only files matching this glob.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", help="Leave out files matching this glob.")
+    ] = None,
+    reread: Annotated[
+        bool, typer.Option("--reread", help="Do every document anew, changed or not.")
+    ] = False,
+    allow_deletions: DeletionsOption = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Index a folder as a dataset. Safe to interrupt: run it again to continue."""
+    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.search_v2.indexing import Indexer
+
+    with open_workspace(context, home, preset) as workspace, TerminalProgress() as progress:
+        report = Indexer(workspace).build(
+            folder,
+            dataset,
+            include=tuple(include or ()),
+            exclude=tuple(exclude or ()),
+            reread=reread,
+            allow_deletions=allow_deletions,
+            progress=progress,
+        )
+    _tell(report, json=json)
+
+
+@app.command("update")
+def update(
+    context: typer.Context,
+    dataset: DatasetOption = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep running and follow the folder's changes.")
+    ] = False,
+    allow_deletions: DeletionsOption = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Index what changed since the last run, in the folder the dataset was built from."""
+    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.search_v2.indexing import Indexer
+
+    with open_workspace(context, home, preset) as workspace:
+        indexer, name = Indexer(workspace), only_dataset(workspace, dataset)
+        with TerminalProgress() as progress:
+            report = indexer.update(name, allow_deletions=allow_deletions, progress=progress)
+        if watch:
+            _print(report, json=json)
+            _watch(indexer, name, json=json)
+    _tell(report, json=json)
+
+
+@app.command("rebuild")
+def rebuild(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Re-read and re-embed every dataset; the way to change the embedding model."""
+    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.search_v2.indexing import Indexer
+
+    with open_workspace(context, home, preset) as workspace, TerminalProgress() as progress:
+        reports = Indexer(workspace).rebuild(progress=progress)
+    if json:
+        print_json({name: _as_dict(report) for name, report in reports.items()})
+    for name, report in reports.items():
+        if not json:
+            say(f"{name}:")
+            _print(report, json=False)
+    _exit_if_failed(*reports.values())
+
+
+@app.command("stats")
+def stats(
+    context: typer.Context,
+    dataset: DatasetOption = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """What a dataset holds, counted in the database."""
+    from catalog.search_v2.indexing import Indexer
+
+    with open_workspace(context, home, preset) as workspace:
+        found = asdict(Indexer(workspace).stats(only_dataset(workspace, dataset)))
+    if json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        say(f"{name:15} {value}")
+
+
+def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:
+    from watchfiles import watch as changes
+
+    root = Path(indexer.stats(dataset).root)
+    complain(f"watching {root}; stop with Ctrl-C")
+    for _ in changes(root, raise_interrupt=True):
+        _print(indexer.update(dataset), json=json)
+
+
+def _tell(report: SyncReport, *, json: bool) -> None:
+    _print(report, json=json)
+    _exit_if_failed(report)
+
+
+def _exit_if_failed(*reports: SyncReport) -> None:
+    """A file that is not text is a skip; text that could not be indexed is a failed job."""
+    failed = any(
+        report.incomplete or report.unfinished or (report.failed and report.documents == 0)
+        for report in reports
+    )
+    if failed:
+        raise typer.Exit(1)
+
+
+def _print(report: SyncReport, *, json: bool) -> None:
+    if json:
+        print_json(_as_dict(report))
+        return
+    say(
+        f"{report.documents} documents, {report.chunks} chunks; "
+        f"{report.added} added, {report.updated} updated, {report.removed} removed, "
+        f"{report.unchanged} unchanged; "
+        f"{report.embedded} embedded, {report.reused} reused; {report.seconds:.1f} s"
+    )
+    for note in report.notes:
+        say(f"note: {note}")
+    for failure in report.failed[:SHOWN_FAILURES]:
+        complain(f"not indexed: {failure.path}: {failure.reason}")
+    if len(report.failed) > SHOWN_FAILURES:
+        complain(f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)")
+
+
+def _as_dict(report: SyncReport) -> dict[str, Any]:
+    return {**asdict(report), "seconds": round(report.seconds, 3)}

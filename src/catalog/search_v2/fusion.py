@@ -1,0 +1,120 @@
+"""Fusing ranked lists into one: pure functions over chunk ids, no framework.
+
+Weighted reciprocal rank fusion (Cormack, Clarke, Büttcher 2009, with weights):
+
+    score(d) = Σ_lists weight / (k + rank_in_list(d)),  ranks from 1
+             + bonus by d's best rank in an original-query list: first, or second and third
+
+Relative score fusion: each list's scores are mapped to [0, 1] by its own minimum and maximum
+and summed with the weights; a passage a list lacks gets nothing from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Leg = Literal["lexical", "vector"]
+Origin = Literal["original", "expansion"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """One leg's answer to one sub-query: chunk ids with raw scores, best first, no id twice."""
+
+    leg: Leg
+    engine: str
+    query: str
+    origin: Origin
+    weight: float
+    hits: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one list contributed to one passage."""
+
+    source: RankedList
+    rank: int
+    raw_score: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A passage after fusion: ``score`` is the sum of the shares, in order, plus ``bonus``."""
+
+    chunk_id: str
+    score: float
+    shares: tuple[Share, ...]
+    bonus: float
+
+    @property
+    def best_rank(self) -> int:
+        """Its best rank in any list."""
+        return min(share.rank for share in self.shares)
+
+
+def rrf(
+    lists: Sequence[RankedList],
+    *,
+    k: int = 60,
+    bonus_first: float = 0.05,
+    bonus_second: float = 0.02,
+) -> list[Fused]:
+    """Weighted reciprocal rank fusion with the top-rank bonus; best first, ties by id.
+
+    Equal scores are ordered by best single rank, then by chunk id. The lists are not changed.
+    """
+
+    def contribution(source: RankedList, rank: int, _score: float) -> float:
+        return source.weight / (k + rank)
+
+    def bonus(shares: Sequence[Share]) -> float:
+        original = [share.rank for share in shares if share.source.origin == "original"]
+        best = min(original, default=4)
+        return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
+
+    return _fuse(lists, contribution, bonus)
+
+
+def relative_score(lists: Sequence[RankedList]) -> list[Fused]:
+    """Weighted sum of min-max normalised scores; best first, ties as in :func:`rrf`.
+
+    A list whose scores are all equal gives each of its passages its whole weight.
+    """
+    bounds = {id(one): (one.hits[-1][1], one.hits[0][1]) for one in lists if one.hits}
+
+    def contribution(source: RankedList, _rank: int, score: float) -> float:
+        low, high = bounds[id(source)]
+        return source.weight * ((score - low) / (high - low) if high > low else 1.0)
+
+    return _fuse(lists, contribution, lambda _shares: 0.0)
+
+
+def single(ranked: RankedList) -> list[Fused]:
+    """One list as it is: the score is the engine's own."""
+    return _fuse([ranked], lambda _source, _rank, score: score, lambda _shares: 0.0)
+
+
+def _fuse(
+    lists: Sequence[RankedList],
+    contribution: Callable[[RankedList, int, float], float],
+    bonus: Callable[[Sequence[Share]], float],
+) -> list[Fused]:
+    shares: dict[str, list[Share]] = {}
+    for source in lists:
+        for rank, (chunk_id, score) in enumerate(source.hits, start=1):
+            share = Share(source, rank, score, contribution(source, rank, score))
+            shares.setdefault(chunk_id, []).append(share)
+    fused = [
+        Fused(
+            chunk_id=chunk_id,
+            score=sum(share.contribution for share in of_chunk) + bonus(of_chunk),
+            shares=tuple(of_chunk),
+            bonus=bonus(of_chunk),
+        )
+        for chunk_id, of_chunk in shares.items()
+    ]
+    return sorted(fused, key=lambda one: (-one.score, one.best_rank, one.chunk_id))

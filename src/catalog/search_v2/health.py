@@ -1,0 +1,95 @@
+"""What a store holds, and whether it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from catalog.core.errors import CatalogError
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.workspace import Workspace
+from catalog.store.checks import integrity_problem, orphan_counts
+from catalog.store.embedding_cache import query_cache_stats
+from catalog.store.model import require_model, stored_model
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing examined; ``fix`` is the command to run when it is not ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def describe(workspace: Workspace) -> dict[str, Any]:
+    """Where the store is, its model and engines, and the counts of each dataset."""
+    settings, indexer = workspace.settings, Indexer(workspace)
+    model = stored_model(workspace.database)
+    with workspace.database.read() as connection:
+        cached, hits = query_cache_stats(connection)
+    return {
+        "home": str(settings.home),
+        "model": model.model if model else None,
+        "fingerprint": model.fingerprint if model else None,
+        "dim": model.dim if model else None,
+        "lexical_engine": settings.rag_v2.lexical_engine,
+        "vector_engine": settings.rag_v2.vector_engine,
+        "query_cache": {"entries": cached, "hits": hits},
+        "datasets": [asdict(indexer.stats(name)) for name in workspace.datasets()],
+    }
+
+
+def diagnose(workspace: Workspace) -> list[Check]:
+    """Run every check; none changes the truth."""
+    return [
+        _check("database", lambda: _database(workspace), "restore a copy of the home folder"),
+        _check("model", lambda: _model(workspace), "pip install 'catalog[offline]'"),
+        *(check for name in workspace.datasets() for check in _dataset_checks(workspace, name)),
+    ]
+
+
+def _dataset_checks(workspace: Workspace, name: str) -> Iterator[Check]:
+    stats = Indexer(workspace).stats(name)
+    update = f"catalog index update --dataset {name}"
+    yield Check(
+        f"{name}: embedded",
+        stats.vectors == stats.windows,
+        f"{stats.vectors} of {stats.windows} windows have a vector",
+        "" if stats.vectors == stats.windows else update,
+    )
+    yield _check(f"{name}: lexical index", lambda: _engine(workspace.lexical(name).refresh), update)
+    yield _check(f"{name}: vector index", lambda: _engine(workspace.vector(name).refresh), update)
+
+
+def _check(name: str, examine: Callable[[], str], fix: str) -> Check:
+    try:
+        return Check(name, ok=True, detail=examine())
+    except CatalogError as error:
+        return Check(name, ok=False, detail=str(error), fix=fix)
+
+
+def _database(workspace: Workspace) -> str:
+    with workspace.database.read() as connection:
+        problem = integrity_problem(connection)
+        orphans = orphan_counts(connection)
+    if problem is not None:
+        raise CatalogError(problem)
+    broken = {name: count for name, count in orphans.items() if count}
+    if broken:
+        raise CatalogError(f"rows without an owner: {broken}")
+    return "sound"
+
+
+def _model(workspace: Workspace) -> str:
+    workspace.model.embed_query("probe")
+    require_model(workspace.database, workspace.wanted_model)
+    encoder = workspace.model.encoder
+    return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
+
+
+def _engine(refresh: Callable[[], object]) -> str:
+    refresh()
+    return "up to date"

@@ -1,0 +1,137 @@
+"""Building, updating and describing datasets: what the index commands call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from catalog.core.errors import CatalogError, SourceError
+from catalog.ingest.report import Progress, SyncReport
+from catalog.ingest.sync import SyncOptions, check_dataset_name, sync
+from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
+from catalog.search_v2.workspace import Workspace
+from catalog.store import manifest
+from catalog.store.model import adopt_model, require_model
+from catalog.store.passages import StoredDataset, all_datasets
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStats:
+    """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet."""
+
+    dataset: str
+    root: str
+    documents: int
+    chunks: int
+    windows: int
+    vectors: int
+    failed_files: int
+    pending_points: int
+    updated_at: float
+
+
+class Indexer:
+    """Keeps the datasets of one store in line with their folders."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def build(
+        self,
+        root: Path,
+        dataset: str,
+        *,
+        include: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+        allow_deletions: bool = False,
+        reread: bool = False,
+        progress: Progress | None = None,
+    ) -> SyncReport:
+        """Index a folder or file as a dataset; only what is new or changed costs anything.
+
+        ``reread`` does every document anew. Raises what :func:`catalog.ingest.sync.sync` does,
+        and ``EmbeddingMismatchError`` for a store of another model.
+        """
+        check_dataset_name(dataset)
+        workspace, ingest = self._workspace, self._workspace.settings.rag_v2.ingest
+        require_model(workspace.database, workspace.wanted_model)
+        builder = IngestionPipelineBuilderV2(workspace.database, workspace.settings.rag_v2)
+        pipeline = builder.build_pipeline(dataset, workspace.model, root=str(root.resolve()))
+        options = SyncOptions(
+            include=include,
+            exclude=exclude,
+            max_file_bytes=ingest.max_file_bytes,
+            group_chars=ingest.group_chars,
+            max_missing_fraction=ingest.max_missing_fraction,
+            allow_deletions=allow_deletions,
+            reread=reread,
+            lock_seconds=ingest.lock_seconds,
+        )
+        lock = workspace.settings.home / "locks" / f"{dataset}.lock"
+        report = sync(
+            workspace.database,
+            root,
+            dataset,
+            pipeline,
+            lock=lock,
+            options=options,
+            progress=progress,
+        )
+        return replace(report, notes=report.notes + self._refresh(dataset))
+
+    def update(
+        self, dataset: str, *, allow_deletions: bool = False, progress: Progress | None = None
+    ) -> SyncReport:
+        """Sync a dataset with the folder it was built from."""
+        root = Path(self._stored(dataset).root)
+        return self.build(root, dataset, allow_deletions=allow_deletions, progress=progress)
+
+    def rebuild(self, *, progress: Progress | None = None) -> dict[str, SyncReport]:
+        """Re-read and re-embed every dataset, adopting the configured model."""
+        with self._workspace.database.read() as connection:
+            stored = all_datasets(connection)
+        gone = [one.root for one in stored if not Path(one.root).exists()]
+        if gone:
+            raise SourceError(f"cannot rebuild: {', '.join(gone)} is not there")
+        adopt_model(self._workspace.database, self._workspace.wanted_model)
+        return {
+            one.name: self.build(Path(one.root), one.name, reread=True, progress=progress)
+            for one in stored
+        }
+
+    def stats(self, dataset: str) -> DatasetStats:
+        """Counts straight from the truth."""
+        stored = self._stored(dataset)
+        with self._workspace.database.read() as connection:
+            totals = manifest.totals(connection, dataset)
+            entries = manifest.entries(connection, dataset).values()
+            pending = manifest.pending_points(connection, dataset)
+        return DatasetStats(
+            dataset=dataset,
+            root=stored.root,
+            documents=totals.documents,
+            chunks=totals.chunks,
+            windows=totals.windows,
+            vectors=totals.vectors,
+            failed_files=sum(entry.reason is not None for entry in entries),
+            pending_points=pending,
+            updated_at=stored.updated_at,
+        )
+
+    def _stored(self, dataset: str) -> StoredDataset:
+        self._workspace.require_dataset(dataset)
+        with self._workspace.database.read() as connection:
+            return next(one for one in all_datasets(connection) if one.name == dataset)
+
+    def _refresh(self, dataset: str) -> tuple[str, ...]:
+        """Bring the derived indexes up to date; what cannot be done now is done at a search."""
+        notes = []
+        for name, engine in (
+            ("vector", self._workspace.vector(dataset)),
+            ("lexical", self._workspace.lexical(dataset)),
+        ):
+            try:
+                engine.refresh()
+            except CatalogError as error:
+                notes.append(f"the {name} index is brought up to date later: {error}")
+        return tuple(notes)

@@ -1,0 +1,66 @@
+"""Stored chunks as LlamaIndex nodes, and fused passages that remember their fusion record."""
+
+from __future__ import annotations
+
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from pydantic import PrivateAttr
+
+from catalog.core.models import Chunk
+from catalog.search_v2.fusion import Fused
+
+
+class PassageNode(TextNode):
+    """A LlamaIndex node of one stored chunk; ``node_id`` is the chunk id."""
+
+    _chunk: Chunk = PrivateAttr()
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> PassageNode:
+        """The node of a chunk, with the metadata a LlamaIndex user expects."""
+        node = cls(
+            id_=chunk.chunk_id,
+            text=chunk.text,
+            start_char_idx=chunk.start_offset,
+            end_char_idx=chunk.end_offset,
+            metadata={
+                **chunk.metadata,
+                "source_doc_id": chunk.source_doc_id,
+                "path": chunk.path,
+                "title": chunk.title,
+                "heading_path": list(chunk.heading_path),
+                "line_start": chunk.locator.line_start,
+                "line_end": chunk.locator.line_end,
+            },
+            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=chunk.source_doc_id)},
+        )
+        node._chunk = chunk
+        return node
+
+    @property
+    def chunk(self) -> Chunk:
+        """The stored chunk."""
+        return self._chunk
+
+
+class ScoredPassage(NodeWithScore):
+    """A :class:`PassageNode` with its fused score and how that came about."""
+
+    _fused: Fused = PrivateAttr()
+
+    @classmethod
+    def of(cls, node: PassageNode, fused: Fused) -> ScoredPassage:
+        """Pair a node with its fusion record."""
+        scored = cls(node=node, score=fused.score)
+        scored._fused = fused
+        return scored
+
+    @property
+    def passage(self) -> Chunk:
+        """The stored chunk."""
+        assert isinstance(self.node, PassageNode)
+        return self.node.chunk
+
+    @property
+    def fused(self) -> Fused:
+        """Shares and bonus that add up to the score."""
+        return self._fused

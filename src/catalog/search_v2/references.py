@@ -1,0 +1,141 @@
+"""Finding documents by what people type: a path, a glob, ``dataset:path``, ``#docid``."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pathspec import GitIgnoreSpec
+
+from catalog.core.errors import DocumentNotFoundError, InputError
+from catalog.store import Database
+from catalog.store.passages import (
+    StoredDocument,
+    all_datasets,
+    all_paths,
+    find_by_docid,
+    find_by_path,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_LINES = re.compile(r":(\d+)(?:-(\d+))?$")
+_DOCID = re.compile(r"#([0-9a-f]{4,64})")
+_BREAK = re.compile(r"\r\n|\n|\r")
+_SUGGESTIONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A document, or a range of its lines; lines count from 1, both ends included."""
+
+    document: StoredDocument
+    lines: tuple[str, ...]
+    line_start: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "source_doc_id": self.document.source_doc_id,
+            "path": self.document.path,
+            "docid": self.document.docid,
+            "title": self.document.title,
+            "metadata": self.document.metadata,
+            "line_start": self.line_start,
+            "line_end": self.line_start + len(self.lines) - 1,
+            "text": "\n".join(self.lines),
+        }
+
+
+def find_document(
+    database: Database, reference: str, *, dataset: str | None = None
+) -> FoundDocument:
+    """The document a reference names, whole or the lines after its last colon.
+
+    Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a docid
+    or path that several documents share, or lines beyond the end.
+    """
+    with database.read() as connection:
+        whole = _find(connection, reference, dataset)
+        if whole is not None:
+            return _lines_of(whole, None, None)
+        ranged = _LINES.search(reference)
+        if ranged is not None:
+            part = _find(connection, reference[: ranged.start()], dataset)
+            if part is not None:
+                first = int(ranged[1])
+                return _lines_of(part, first, int(ranged[2] or first))
+        name = reference[: ranged.start()] if ranged else reference
+        raise DocumentNotFoundError(f"no document {name!r}", _near(connection, name, dataset))
+
+
+def resolve_documents(database: Database, dataset: str, patterns: Iterable[str]) -> list[str]:
+    """The source document ids that paths, globs (as in ``.gitignore``) and docids name.
+
+    Raises :class:`DocumentNotFoundError` for a pattern that names none.
+    """
+    found: dict[str, None] = {}
+    with database.read() as connection:
+        paths = all_paths(connection, dataset)
+        for pattern in patterns:
+            matched = _match(connection, dataset, pattern, paths)
+            if not matched:
+                near = _near(connection, pattern, dataset)
+                raise DocumentNotFoundError(f"no document of {dataset!r} is {pattern!r}", near)
+            found.update(dict.fromkeys(matched))
+    return list(found)
+
+
+def _match(connection: Connection, dataset: str, pattern: str, paths: list[str]) -> list[str]:
+    name = pattern.removeprefix(f"{dataset}:")
+    if name in paths:
+        return [f"{dataset}:{name}"]
+    docid = _DOCID.fullmatch(pattern)
+    if docid is not None:
+        with_hash = find_by_docid(connection, docid[1])
+        return [one.source_doc_id for one in with_hash if one.dataset == dataset]
+    spec = GitIgnoreSpec.from_lines([name])
+    return [f"{dataset}:{path}" for path in spec.match_files(paths)]
+
+
+def _find(connection: Connection, reference: str, dataset: str | None) -> StoredDocument | None:
+    docid = _DOCID.fullmatch(reference)
+    if docid is not None:
+        return _only(find_by_docid(connection, docid[1]), reference)
+    names = [dataset] if dataset else [one.name for one in all_datasets(connection)]
+    found = []
+    for name in names:
+        path = reference.removeprefix(f"{name}:")
+        document = find_by_path(connection, name, path)
+        if document is not None:
+            found.append(document)
+    exact = [one for one in found if one.source_doc_id == reference]
+    return _only(exact or found, reference)
+
+
+def _only(found: list[StoredDocument], reference: str) -> StoredDocument | None:
+    if len(found) > 1:
+        names = ", ".join(one.source_doc_id for one in found)
+        raise InputError(f"{reference!r} names several documents: {names}")
+    return found[0] if found else None
+
+
+def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
+    names = [dataset] if dataset else [one.name for one in all_datasets(connection)]
+    known = [f"{one}:{path}" for one in names for path in all_paths(connection, one)]
+    wanted = name.removeprefix("#").casefold()
+    inside = [one for one in known if wanted in one.casefold()]
+    close = difflib.get_close_matches(name, known, n=_SUGGESTIONS, cutoff=0.4)
+    return list(dict.fromkeys(inside + close))[:_SUGGESTIONS]
+
+
+def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> FoundDocument:
+    lines = _BREAK.split(document.text)
+    start, end = first or 1, last or len(lines)
+    if not 1 <= start <= end or start > len(lines):
+        raise InputError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
+    return FoundDocument(document, tuple(lines[start - 1 : end]), start)

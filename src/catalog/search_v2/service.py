@@ -1,0 +1,194 @@
+"""The v2 search service: one query through every stage, and the account of how it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from catalog.core.errors import InputError, NotAvailableYetError, UnknownModeError
+from catalog.core.filters import check_fields, fields_of, parse_filters
+from catalog.core.query import ParsedQuery, parse_query
+from catalog.core.results import MODES, Mode, SearchResults
+from catalog.core.scope import Scope
+from catalog.search_v2.formatting import to_result
+from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.postprocessors import MaxChunksPerDocument
+from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
+from catalog.search_v2.stages import Stages
+from catalog.search_v2.workspace import Workspace
+from catalog.store.passages import count_documents, dataset_fields, has_field
+from catalog.store.restriction import Restriction
+
+MAX_TOP_K = 1000
+MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search, checked: what to look for, where, how many, and how to tell."""
+
+    query: ParsedQuery
+    restriction: Restriction
+    top_k: int
+    mode: Mode
+    explain: bool
+
+
+class SearchServiceV2:
+    """Searches one store. Thread-safe; keep it open, since models and indexes load once."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def search(
+        self,
+        query: str,
+        *,
+        dataset: str,
+        top_k: int = 10,
+        mode: str = "hybrid",
+        doc_ids: Iterable[str] | None = None,
+        filters: object = None,
+        rerank: bool | None = None,
+        expand: bool | None = None,
+        explain: bool = False,
+        strict: bool = False,
+        compare_with_v1: bool = False,
+    ) -> SearchResults:
+        """The ``top_k`` best passages of a dataset for a query, best first.
+
+        ``doc_ids`` (ids or paths): ``None`` is every document, ``[]`` is none. ``filters``: see
+        ``core.filters.parse_filters``. A stage that fails is reported in ``stages`` and the rest
+        answers, unless ``strict``. Raises :class:`InputError` kinds for a bad call.
+        """
+        _refuse_unbuilt(rerank=rerank, expand=expand, compare_with_v1=compare_with_v1)
+        started = time.perf_counter()
+        stages = Stages(strict=strict)
+        request = self._request(query, dataset, top_k, mode, doc_ids, filters, explain, stages)
+        nodes, fusion = self._retrieve(request, stages)
+        results = []
+        with stages.run("shape"):
+            for rank, node in enumerate(nodes[: request.top_k], start=1):
+                result = to_result(
+                    node.passage,
+                    node.fused,
+                    rank,
+                    query=request.query.text,
+                    fusion=fusion,
+                    snippet_chars=self.workspace.settings.rag_v2.snippet_chars,
+                    explain=explain,
+                )
+                results.append(result)
+        return SearchResults(
+            results,
+            query=query,
+            dataset=dataset,
+            mode=request.mode,
+            stages=stages.reports,
+            elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
+        )
+
+    def retrieve(
+        self, query: str, *, dataset: str, top_k: int = 10, mode: str = "hybrid"
+    ) -> list[NodeWithScore]:
+        """The same passages as LlamaIndex nodes, for query engines and agents."""
+        stages = Stages()
+        request = self._request(query, dataset, top_k, mode, None, None, False, stages)
+        return list(self._retrieve(request, stages)[0][:top_k])
+
+    def close(self) -> None:
+        """Release the workspace."""
+        self.workspace.close()
+
+    def _request(
+        self,
+        query: str,
+        dataset: str,
+        top_k: int,
+        mode: str,
+        doc_ids: Iterable[str] | None,
+        filters: object,
+        explain: bool,
+        stages: Stages,
+    ) -> SearchRequest:
+        if mode not in MODES:
+            raise UnknownModeError(f"no mode {mode!r}; modes: {', '.join(MODES)}")
+        if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= MAX_TOP_K:
+            raise InputError(f"top_k must be a whole number from 1 to {MAX_TOP_K}, not {top_k!r}")
+        if isinstance(doc_ids, str):
+            raise InputError("doc_ids must be a list of ids or paths, not one string")
+        self.workspace.require_dataset(dataset)
+        with stages.run("normalise") as notes:
+            parsed = parse_query(query, max_chars=self.workspace.settings.rag_v2.max_query_chars)
+            notes.extend(parsed.notes)
+        with stages.run("scope") as notes:
+            restriction = self._restriction(dataset, doc_ids, filters, notes)
+        return SearchRequest(parsed, restriction, top_k, mode, explain)
+
+    def _restriction(
+        self,
+        dataset: str,
+        doc_ids: Iterable[str] | None,
+        filters: object,
+        notes: list[str],
+    ) -> Restriction:
+        scope = Scope.from_doc_ids(_named(dataset, doc_ids))
+        tree = parse_filters(filters)
+        if not scope.is_all or tree is not None:
+            with self.workspace.database.read() as connection:
+                if scope.ids is not None:
+                    notes.append(f"{count_documents(connection, scope.ids)} documents in scope")
+                if tree is not None:
+                    unknown = [f for f in fields_of(tree) if not has_field(connection, dataset, f)]
+                    if unknown:
+                        check_fields(tree, dataset_fields(connection, dataset))
+                    notes.append("filtered")
+        return Restriction(dataset, scope, tree)
+
+    def _retrieve(self, request: SearchRequest, stages: Stages) -> tuple[list[ScoredPassage], str]:
+        """Legs, fusion and selection; the legs go deeper while the cap leaves too few passages."""
+        rag = self.workspace.settings.rag_v2
+        select = MaxChunksPerDocument(limit=rag.max_chunks_per_doc)
+        for leg in ("lexical", "vector"):
+            if request.mode not in (leg, "hybrid"):
+                stages.skipped(leg, f"mode is {request.mode}")
+        factor = rag.overfetch
+        while True:
+            round_stages = stages.fork()
+            retriever = HybridRetrieverFactoryV2(self.workspace, stages=round_stages).build(
+                request.query,
+                request.restriction.dataset,
+                max(rag.fts_top_k, request.top_k) * factor,
+                max(rag.vector_top_k, request.top_k) * factor,
+                max(rag.fusion_top_k, 2 * request.top_k) * max(1, factor // rag.overfetch),
+                within=request.restriction,
+                mode=request.mode,
+            )
+            nodes = retriever.retrieve(QueryBundle(request.query.text))
+            kept = select.postprocess_nodes(nodes)
+            if len(kept) >= request.top_k or retriever.exhausted or factor >= MAX_FACTOR:
+                break
+            factor *= 4
+        stages.join(round_stages)
+        with stages.run("select") as notes:
+            notes.append(f"{len(kept)} of {len(nodes)} kept, {select.limit or 'any'} per document")
+            if factor > rag.overfetch:
+                notes.append(f"legs searched {factor} times deeper to fill the answer")
+        return [node for node in kept if isinstance(node, ScoredPassage)], retriever.fusion
+
+
+def _refuse_unbuilt(*, rerank: bool | None, expand: bool | None, compare_with_v1: bool) -> None:
+    asked = {"rerank": rerank, "expand": expand, "compare_with_v1": compare_with_v1}
+    for name, value in asked.items():
+        if value:
+            raise NotAvailableYetError(f"{name}=True is not available in this release")
+
+
+def _named(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:
+    """Ids as they are, and paths as ids of this dataset; ``None`` stays ``None``."""
+    if doc_ids is None:
+        return None
+    return [name for given in doc_ids for name in (given, f"{dataset}:{given}")]

@@ -1,0 +1,62 @@
+"""Keeping book of the steps of one search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from catalog.core.errors import StageFailedError
+from catalog.core.results import StageReport
+
+
+class Stages:
+    """Collects stage reports; with ``strict`` a failure or fallback becomes an error at once."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._reports: list[StageReport] = []
+
+    @property
+    def reports(self) -> tuple[StageReport, ...]:
+        """What happened so far, in order."""
+        return tuple(self._reports)
+
+    def fork(self) -> Stages:
+        """An empty account of the same strictness, for work that may be done over."""
+        return Stages(strict=self._strict)
+
+    def join(self, other: Stages) -> None:
+        """Take over what the fork reported."""
+        self._reports.extend(other.reports)
+
+    @contextmanager
+    def run(self, name: str) -> Iterator[list[str]]:
+        """Time a step; what is appended to the yielded list becomes its note."""
+        notes: list[str] = []
+        started = time.perf_counter()
+        yield notes
+        self.ran(name, (time.perf_counter() - started) * 1000, "; ".join(notes))
+
+    def ran(self, name: str, ms: float, note: str = "") -> None:
+        """The step did its work."""
+        self._add(name, "ran", ms, note)
+
+    def skipped(self, name: str, note: str) -> None:
+        """The step was left out, for the reason given."""
+        self._add(name, "skipped", 0.0, note)
+
+    def failed(self, name: str, ms: float, error: Exception) -> None:
+        """The step failed and the search goes on without it (an error under ``strict``)."""
+        self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
+        if self._strict:
+            raise StageFailedError(f"stage {name} failed: {error}") from error
+
+    def fell_back(self, name: str, note: str) -> None:
+        """The step did its work another way than set (an error under ``strict``)."""
+        if self._strict:
+            raise StageFailedError(f"stage {name} fell back: {note}")
+
+    def _add(self, name: str, status: str, ms: float, note: str) -> None:
+        report = {"name": name, "status": status, "ms": round(ms, 3), "note": note}
+        self._reports.append(StageReport.model_validate(report))

@@ -1,0 +1,5 @@
+"""The SQL truth, and the lexical and vector indexes derived from it."""
+
+from catalog.store.database import Database
+
+__all__ = ["Database"]

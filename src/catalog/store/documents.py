@@ -1,0 +1,266 @@
+"""Publishing and removing documents: each is one step of the caller's transaction.
+
+Nothing of a document is visible before its transaction commits, and the old revision answers
+until then. What the vector index must do follows in the outbox, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from catalog.core import ids
+from catalog.core.filters import kind_of, number
+from catalog.core.models import ChunkSpan, MetadataScalar, MetadataValue, ParsedDocument
+from catalog.store.schema import (
+    chunk_sections,
+    chunk_windows,
+    chunks,
+    datasets,
+    document_fields,
+    documents,
+    outbox,
+    revisions,
+)
+
+_BATCH = 500  # bound parameters in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A chunk to publish: its span of the document and the cache keys of its windows, in order."""
+
+    chunk_id: str
+    span: ChunkSpan
+    embed_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRevision:
+    """One content of one document, cut and embedded, ready to be published."""
+
+    dataset: str
+    file: str
+    document: ParsedDocument
+    content_hash: str
+    chunks: tuple[NewChunk, ...]
+    pipeline: str = ""
+
+    @property
+    def source_doc_id(self) -> str:
+        """The document's stable id."""
+        return ids.source_doc_id(self.dataset, self.document.path)
+
+    @property
+    def revision_id(self) -> str:
+        """The id of this content."""
+        return ids.revision_id(self.source_doc_id, self.content_hash)
+
+
+def content_hash(document: ParsedDocument) -> str:
+    """SHA-256 over everything of a document that a search can show or ask about."""
+    about = json.dumps(
+        [document.title, document.file_type, dict(document.metadata)], sort_keys=True
+    )
+    return ids.sha256_hex(f"{about}\0{document.text}")
+
+
+def ensure_dataset(connection: Connection, name: str, root: str, now: float) -> None:
+    """Make the dataset, or note its current root."""
+    found = connection.scalar(select(datasets.c.name).where(datasets.c.name == name))
+    if found is None:
+        row = {"name": name, "root": root, "generation": 0, "created_at": now, "updated_at": now}
+        connection.execute(insert(datasets).values(row))
+    else:
+        connection.execute(update(datasets).where(datasets.c.name == name).values(root=root))
+
+
+def publish(connection: Connection, revision: NewRevision, now: float) -> None:
+    """Replace whatever revision the document has by this one."""
+    remove(connection, revision.dataset, [revision.document.path], now)
+    document_id = _insert_document(connection, revision, now)
+    _insert_fields(connection, document_id, revision)
+    _insert_chunks(connection, document_id, revision)
+    _touch(connection, revision.dataset, now)
+
+
+def remove(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
+    """Remove documents by path, with all that hangs on them; the number removed."""
+    removed = 0
+    for start in range(0, len(paths), _BATCH):
+        batch = paths[start : start + _BATCH]
+        where = (documents.c.dataset == dataset) & documents.c.path.in_(batch)
+        found = list(connection.scalars(select(documents.c.id).where(where)))
+        if found:
+            _note_deletions(connection, dataset, found)
+            connection.execute(delete(documents).where(documents.c.id.in_(found)))
+            removed += len(found)
+    if removed:
+        _touch(connection, dataset, now)
+    return removed
+
+
+def _note_deletions(connection: Connection, dataset: str, document_ids: list[int]) -> None:
+    windows = func.count(chunk_windows.c.window).label("windows")
+    query = (
+        select(chunks.c.seq, chunks.c.chunk_id, windows)
+        .outerjoin(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+        .where(chunks.c.document_id.in_(document_ids))
+        .group_by(chunks.c.seq, chunks.c.chunk_id)
+        .order_by(chunks.c.seq)
+    )
+    rows = [
+        {"dataset": dataset, "action": "delete", "seq": seq, "chunk_id": chunk, "windows": count}
+        for seq, chunk, count in connection.execute(query)
+    ]
+    _insert_all(connection, outbox, rows)
+
+
+def _insert_document(connection: Connection, revision: NewRevision, now: float) -> int:
+    document = revision.document
+    result = connection.execute(
+        insert(documents).values(
+            source_doc_id=revision.source_doc_id,
+            dataset=revision.dataset,
+            path=document.path,
+            file=revision.file,
+            title=document.title,
+            file_type=document.file_type,
+            source_type=document.source_type,
+            metadata=json.dumps(dict(document.metadata), ensure_ascii=False),
+            revision_id=revision.revision_id,
+            content_hash=revision.content_hash,
+            docid=ids.docid(revision.content_hash),
+            characters=len(document.text),
+            pipeline=revision.pipeline,
+            indexed_at=now,
+        )
+    )
+    key = result.inserted_primary_key
+    assert key is not None
+    row = {"document_id": key[0], "revision_id": revision.revision_id, "text": document.text}
+    connection.execute(insert(revisions).values(row))
+    return int(key[0])
+
+
+def _insert_fields(connection: Connection, document_id: int, revision: NewRevision) -> None:
+    document = revision.document
+    fields: dict[str, MetadataValue] = {
+        **document.metadata,
+        "dataset": revision.dataset,
+        "source_doc_id": revision.source_doc_id,
+        "docid": ids.docid(revision.content_hash),
+        "path": document.path,
+        "title": document.title,
+        "file_type": document.file_type,
+        "source_type": document.source_type,
+    }
+    rows = [
+        _field_row(document_id, field, value)
+        for field, values in fields.items()
+        for value in _distinct(values if isinstance(values, tuple) else (values,))
+    ]
+    _insert_all(connection, document_fields, rows)
+
+
+def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
+    """Without repetitions; 1 and True are two values."""
+    return {(kind_of(value), value): value for value in values}.values()
+
+
+def _field_row(document_id: int, field: str, value: MetadataScalar) -> dict[str, Any]:
+    kind = kind_of(value)
+    text = None if kind == "n" else str(value).lower() if kind == "b" else value
+    numeric = number(value) if kind == "n" and not isinstance(value, str) else None
+    return {
+        "document_id": document_id,
+        "field": field,
+        "kind": kind,
+        "text_value": text,
+        "number_value": numeric,
+    }
+
+
+def _insert_chunks(connection: Connection, document_id: int, revision: NewRevision) -> None:
+    first = 1 + (connection.scalar(_last_seq()) or 0)
+    numbered = list(enumerate(revision.chunks, start=first))
+    _insert_all(
+        connection,
+        chunks,
+        [
+            _chunk_row(revision, document_id, seq, position, chunk)
+            for position, (seq, chunk) in enumerate(numbered)
+        ],
+    )
+    sections = [
+        {"seq": seq, "heading": heading}
+        for seq, chunk in numbered
+        for heading in dict.fromkeys(chunk.span.heading_path)
+    ]
+    windows = [
+        {"seq": seq, "window": window, "embed_key": key}
+        for seq, chunk in numbered
+        for window, key in enumerate(chunk.embed_keys)
+    ]
+    upserts = [
+        {
+            "dataset": revision.dataset,
+            "action": "upsert",
+            "seq": seq,
+            "chunk_id": chunk.chunk_id,
+            "windows": len(chunk.embed_keys),
+        }
+        for seq, chunk in numbered
+        if len(chunk.embed_keys) > 0
+    ]
+    for table, rows in ((chunk_sections, sections), (chunk_windows, windows), (outbox, upserts)):
+        _insert_all(connection, table, rows)
+
+
+def _chunk_row(
+    revision: NewRevision, document_id: int, seq: int, position: int, chunk: NewChunk
+) -> dict[str, Any]:
+    span, document = chunk.span, revision.document
+    text = document.text[span.start : span.end]
+    return {
+        "seq": seq,
+        "chunk_id": chunk.chunk_id,
+        "document_id": document_id,
+        "dataset": revision.dataset,
+        "position": position,
+        "modality": span.modality,
+        "start_offset": span.start,
+        "end_offset": span.end,
+        "page": span.locator.page,
+        "line_start": span.locator.line_start,
+        "line_end": span.locator.line_end,
+        "time_start": span.locator.time_start,
+        "time_end": span.locator.time_end,
+        "title": document.title,
+        "headings": json.dumps(list(span.heading_path), ensure_ascii=False),
+        "text": text,
+        "text_hash": ids.sha1_hex(text),
+    }
+
+
+def _last_seq() -> Any:
+    """The highest row number ever given: SQLite remembers it even after the rows are gone."""
+    from sqlalchemy import column, table
+
+    sequence = table("sqlite_sequence", column("name"), column("seq"))
+    return select(sequence.c.seq).where(sequence.c.name == "chunks")
+
+
+def _touch(connection: Connection, dataset: str, now: float) -> None:
+    changed = {"generation": datasets.c.generation + 1, "updated_at": now}
+    connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
+
+
+def _insert_all(connection: Connection, table: Any, rows: Iterable[dict[str, Any]]) -> None:
+    listed = list(rows)
+    if listed:
+        connection.execute(insert(table), listed)

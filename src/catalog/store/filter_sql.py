@@ -1,0 +1,185 @@
+"""Filters in SQL: conditions on ``chunks`` rows, every value bound, none interpolated."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, false, func, literal, not_, null, or_, select, true
+
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, kind_of, number
+from catalog.core.models import MetadataScalar
+from catalog.store.schema import chunk_sections, chunks, document_fields, documents
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, Select
+
+    Clause = ColumnElement[bool]
+
+_MOST_BOUND = 500  # longer lists travel as one JSON value: SQLite limits bound parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """Holds for values of one kind on which ``holds`` is true."""
+
+    kind: str
+    holds: Callable[[ColumnElement[Any]], Clause]
+
+
+def compile_filter(tree: Filter) -> Clause:
+    """The filter as a condition on ``chunks``; it means what :func:`core.filters.matches` says."""
+    match tree:
+        case And():
+            return and_(true(), *(compile_filter(part) for part in tree.parts))
+        case Or():
+            return or_(false(), *(compile_filter(part) for part in tree.parts))
+        case Not():
+            return not_(compile_filter(tree.part))
+        case Condition():
+            return _condition(tree)
+
+
+def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -> Clause:
+    """``column IN values``, for any number of values."""
+    listed: list[str | float] = list(values)
+    if len(listed) <= _MOST_BOUND:
+        return column.in_(listed)
+    bound = [value for value in listed if not _fits_json(value)]
+    packed = json.dumps([value for value in listed if _fits_json(value)])
+    rows = func.json_each(packed).table_valued("value")
+    return or_(column.in_(select(rows.c.value)), column.in_(bound))
+
+
+def matching_values(connection: Connection, dataset: str, asked: Condition) -> list[MetadataScalar]:
+    """The distinct values of the field in the dataset on which the condition holds, each alone.
+
+    A passage satisfies ``asked`` (a comparison or text match) exactly when it has one of them.
+    """
+    rows = connection.execute(_values_query(dataset, asked.field, _comparison(asked)))
+    return [decoded_value(kind, text, value) for kind, text, value in rows]
+
+
+def decoded_value(kind: str, text: str | None, value: float | None) -> MetadataScalar:
+    """A value as a row of ``document_fields`` holds it: its kind and one of the two columns."""
+    if value is not None and kind == "n":
+        return value
+    return text == "true" if kind == "b" else text or ""
+
+
+def _fits_json(value: str | float) -> bool:
+    return "\0" not in value if isinstance(value, str) else math.isfinite(value)
+
+
+def _condition(asked: Condition) -> Clause:
+    listed = asked.value if isinstance(asked.value, tuple) else (asked.value,)
+    values = tuple(item for item in listed if item is not None)
+    match asked.op:
+        case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
+            return _some(asked.field, values)
+        case Op.NE | Op.NIN:
+            return not_(_some(asked.field, values))
+        case Op.ALL:
+            return and_(true(), *(_some(asked.field, (value,)) for value in values))
+        case Op.IS_EMPTY:
+            return not_(_exists(asked.field, None))
+        case _:
+            return _exists(asked.field, _comparison(asked))
+
+
+def _some(field: str, values: Sequence[MetadataScalar]) -> Clause:
+    """Some value of the field equals one of these."""
+    by_kind: dict[str, list[Any]] = {}
+    for value in values:
+        by_kind.setdefault(kind_of(value), []).append(_stored(value))
+    tests = (_Test(kind, _equals(listed)) for kind, listed in by_kind.items())
+    return or_(false(), *(_exists(field, test) for test in tests))
+
+
+def _exists(field: str, test: _Test | None) -> Clause:
+    """The field has a value, or one for which the test holds."""
+    if field == "modality":
+        return _on_column(chunks.c.modality, "s", test)
+    if field == "page":
+        return and_(chunks.c.page.is_not(None), _on_column(chunks.c.page, "n", test))
+    if field == "section":
+        rows = select(chunk_sections.c.seq)
+        return chunks.c.seq.in_(rows.where(_on_column(chunk_sections.c.heading, "s", test)))
+    rows = select(document_fields.c.document_id).where(document_fields.c.field == field)
+    if test is not None:
+        rows = rows.where(_on_field(test))
+    return chunks.c.document_id.in_(rows)
+
+
+def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Clause:
+    if test is None:
+        return true()
+    return test.holds(column) if test.kind == kind else false()
+
+
+def _on_field(test: _Test) -> Clause:
+    fields = document_fields.c
+    column = fields.number_value if test.kind == "n" else fields.text_value
+    return and_(fields.kind == test.kind, test.holds(column))
+
+
+def _equals(stored: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
+    return lambda column: among(column, stored)
+
+
+def _comparison(asked: Condition) -> _Test:
+    """The test of a comparison or text match, whose value is one scalar."""
+    value = asked.value[0] if isinstance(asked.value, tuple) else asked.value
+    if value is None:
+        return _Test("s", lambda _column: false())
+    stored = _stored(value)
+    return _Test(kind_of(value), lambda column: _compare(column, asked.op, stored))
+
+
+def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
+    match op:
+        case Op.TEXT_MATCH:
+            return func.instr(column, value) > 0
+        case Op.TEXT_MATCH_INSENSITIVE:
+            return func.instr(func.casefold(column), str(value).casefold()) > 0
+        case Op.GT:
+            return column > value
+        case Op.GTE:
+            return column >= value
+        case Op.LT:
+            return column < value
+        case Op.LTE:
+            return column <= value
+        case _:
+            return column == value
+
+
+def _values_query(dataset: str, field: str, test: _Test) -> Select[tuple[Any, Any, Any]]:
+    here = chunks.c.dataset == dataset
+    if field == "modality":
+        column = chunks.c.modality
+        query = select(literal("s"), column, null()).where(here, _on_column(column, "s", test))
+    elif field == "page":
+        column = chunks.c.page
+        present = and_(here, column.is_not(None))
+        query = select(literal("n"), null(), column).where(present, _on_column(column, "n", test))
+    elif field == "section":
+        column = chunk_sections.c.heading
+        joined = chunk_sections.join(chunks, chunks.c.seq == chunk_sections.c.seq)
+        query = select(literal("s"), column, null()).select_from(joined)
+        query = query.where(here, _on_column(column, "s", test))
+    else:
+        fields = document_fields.c
+        joined = document_fields.join(documents, documents.c.id == fields.document_id)
+        query = select(fields.kind, fields.text_value, fields.number_value).select_from(joined)
+        query = query.where(documents.c.dataset == dataset, fields.field == field, _on_field(test))
+    return query.distinct()
+
+
+def _stored(value: MetadataScalar) -> str | float:
+    if isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else number(value)

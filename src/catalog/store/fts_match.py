@@ -1,0 +1,60 @@
+"""Writing SQLite FTS5 MATCH texts in which no character of the user's acts as an operator.
+
+Every word is put between double quotes, inside which FTS5 knows no syntax
+(https://www.sqlite.org/fts5.html#full_text_query_syntax).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sqlalchemy import and_, bindparam, false, func, literal_column, or_, text
+
+from catalog.store.lexical.words import WORD_CHARACTERS, raw_words
+from catalog.store.schema import chunks
+
+if TYPE_CHECKING:
+    from sqlalchemy import BindParameter, ColumnElement
+
+MAX_TERMS = 64
+_WORD = re.compile(f"[{WORD_CHARACTERS}]+")
+
+
+def words(text: str) -> list[str]:
+    """Runs of letters, digits and marks, in order: what FTS5's unicode61 would index."""
+    return _WORD.findall(unicodedata.normalize("NFC", text).replace("_", " "))
+
+
+def quoted(word: str) -> str:
+    """One FTS5 string: a literal token or phrase, whatever it holds."""
+    return '"' + word.replace('"', '""') + '"'
+
+
+def any_of(terms: Iterable[str]) -> str:
+    """A MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
+    return " OR ".join(quoted(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
+
+
+def phrase_clause(phrase: str) -> ColumnElement[bool]:
+    """The condition that a chunk holds these words one after another; without a word: false.
+
+    A name whose signs FTS5 does not index, such as ``c++`` or ``.net``, must also stand there
+    as it is written.
+    """
+    listed = words(phrase)[:MAX_TERMS]
+    if not listed:
+        return false()
+    # unique, because a query may hold several phrases
+    value: BindParameter[str] = bindparam("phrase", quoted(" ".join(listed)), unique=True)
+    match = text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :phrase")
+    found = chunks.c.seq.in_(match.bindparams(value).columns(literal_column("rowid")))
+    signed = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
+    return and_(found, *(_written(name) for name in signed[:MAX_TERMS]))
+
+
+def _written(name: str) -> ColumnElement[bool]:
+    fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
+    return or_(*(func.instr(func.casefold(field), name.casefold()) > 0 for field in fields))

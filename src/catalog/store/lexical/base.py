@@ -1,0 +1,34 @@
+"""What a lexical engine must do; ``tests/contracts`` holds every engine to it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from catalog.store.hits import Hit
+from catalog.store.restriction import Restriction
+
+
+class LexicalEngine(Protocol):
+    """Keyword search over one dataset's chunks."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name in settings, stages and explanations."""
+        ...
+
+    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+        """The ``k`` best chunks holding at least one word of ``text``, best first.
+
+        Any text is safe: no character acts as an operator. Every score is above zero; a text
+        with no indexable word, an empty corpus or a scope of nothing answer ``[]``.
+        The answer reflects the truth as committed when the call began.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Bring what is derived up to date and persist it; searching without it is only slower."""
+        ...
+
+    def close(self) -> None:
+        """Release files and memory."""
+        ...

@@ -1,0 +1,206 @@
+"""BM25 keyword search, exact and incremental: the default lexical engine.
+
+The index is a large segment mapped from files, a small one of later changes, and masks of
+removed rows. Every search first compares the dataset's generation with the one last seen and
+takes in what changed, so that nothing needs a rebuild to be found or to be gone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+from filelock import FileLock, Timeout
+from sqlalchemy import Connection
+
+from catalog.core.errors import ConfigError, EngineError
+from catalog.store.database import Database
+from catalog.store.hits import Hit
+from catalog.store.lexical.analysis import Analyzer
+from catalog.store.lexical.chunk_rows import Stamp, read_rows, read_stamp, read_texts
+from catalog.store.lexical.compaction import compacted, with_fewer_parts
+from catalog.store.lexical.postings import Int64, Mask
+from catalog.store.lexical.segment_building import SegmentBuilder
+from catalog.store.lexical.segment_files import SegmentFiles, Stored
+from catalog.store.lexical.snapshot import Part, Snapshot, missing
+from catalog.store.restriction import Restriction, allowed_seqs
+
+K1 = 1.2
+B = 0.75
+_WORTH_SAVING = 1_000  # chunks analysed for want of files, above which a search saves its work
+
+
+class Bm25Engine:
+    """Keyword search over one dataset, its derived files in ``folder``.
+
+    ``k1`` (at least 0) says how much repetition of a term counts, ``b`` (0 to 1) how much a
+    long chunk is held back; neither is stored, so both may change freely. Another analyzer
+    makes another index: the old one is replaced. Safe to share between threads; any number of
+    processes may use one folder. Raises :class:`ConfigError` for numbers out of range.
+    """
+
+    name = "bm25"
+
+    def __init__(
+        self,
+        database: Database,
+        dataset: str,
+        folder: Path,
+        *,
+        analyzer: Analyzer | None = None,
+        k1: float = K1,
+        b: float = B,
+    ) -> None:
+        if not (k1 >= 0 and 0 <= b <= 1):
+            raise ConfigError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, not k1={k1}, b={b}")
+        self.database = database
+        self.dataset = dataset
+        self.folder = folder
+        self.analyzer = Analyzer() if analyzer is None else analyzer
+        self.k1 = k1
+        self.b = b
+        self._files = SegmentFiles(folder, dataset, self.analyzer.fingerprint)
+        self._lock = RLock()
+        self._loaded: Stored | None = None
+        self._snapshot: Snapshot | None = None
+
+    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+        """See :class:`LexicalEngine`; a restriction to another dataset answers ``[]``."""
+        tokens = self.analyzer.tokens(text)
+        if len(tokens) == 0 or k <= 0 or restriction.dataset != self.dataset:
+            return []
+        with self.database.read() as connection:
+            stamp = read_stamp(connection, self.dataset)
+            if stamp is None:
+                return []
+            snapshot = self._at(connection, stamp)
+            masks = _masks(connection, snapshot, stamp, restriction)
+        return snapshot.rank(tokens, k, masks)
+
+    def refresh(self) -> None:
+        """Take in what changed and save it; does nothing while another process is saving.
+
+        Raises :class:`EngineError` when the folder cannot be written.
+        """
+        with self.database.read() as connection, self._lock:
+            stamp = read_stamp(connection, self.dataset)
+            if stamp is None:
+                return
+            self._at(connection, stamp)
+            try:
+                self._save(connection, stamp)
+            except OSError as error:
+                raise EngineError(f"cannot write the index {self.folder}: {error}") from error
+
+    def copy_to(self, folder: Path) -> None:
+        """Save the present index in another folder as well; raises as :meth:`refresh` does."""
+        copy = Bm25Engine(
+            self.database, self.dataset, folder, analyzer=self.analyzer, k1=self.k1, b=self.b
+        )
+        with self.database.read() as connection:
+            stamp = read_stamp(connection, self.dataset)
+            if stamp is not None:
+                parts = self._at(connection, stamp).parts
+                unsaved = tuple(Part(part.segment, part.live) for part in parts)
+                copy._snapshot = Snapshot(stamp, unsaved, self.k1, self.b)
+        copy.refresh()
+
+    def close(self) -> None:
+        """Release files and memory; the next search opens them again."""
+        with self._lock:
+            self._snapshot = None
+            self._loaded = None
+
+    def _at(self, connection: Connection, stamp: Stamp) -> Snapshot:
+        """A snapshot at least as new as ``stamp``, which ``connection`` sees."""
+        snapshot = self._snapshot
+        if snapshot is not None and _covers(snapshot, stamp):
+            return snapshot
+        with self._lock:
+            snapshot = self._snapshot
+            if snapshot is None or not _covers(snapshot, stamp):
+                snapshot = self._synced(connection, stamp)
+            return snapshot
+
+    def _synced(self, connection: Connection, stamp: Stamp) -> Snapshot:
+        known, parts = self._start()
+        added = 0
+        if known != stamp:
+            rows = read_rows(connection, self.dataset)
+            parts = tuple(part.within(rows) for part in parts)
+            new = missing(parts, rows)
+            added = len(new)
+            if added > 0:
+                parts = with_fewer_parts((*parts, self._analysed(connection, new)))
+        self._snapshot = Snapshot(stamp, parts, self.k1, self.b)
+        if self._loaded is None and added >= _WORTH_SAVING:
+            self._try_save(connection, stamp)
+        return self._snapshot
+
+    def _start(self) -> tuple[Stamp | None, tuple[Part, ...]]:
+        """What to sync from: the files when another process saved newer ones, else memory."""
+        current = self._files.token()
+        if self._snapshot is not None and current == (self._loaded and self._loaded.token):
+            return self._snapshot.stamp, self._snapshot.parts
+        self._loaded = self._files.load()
+        if self._loaded is not None:
+            return self._loaded.stamp, self._loaded.parts
+        return None, () if self._snapshot is None else self._snapshot.parts
+
+    def _analysed(self, connection: Connection, seqs: Int64) -> Part:
+        builder = SegmentBuilder()
+        for chunk in read_texts(connection, self.dataset, seqs):
+            builder.add(chunk.seq, chunk.key, self.analyzer.tokens(chunk.text))
+        return Part(builder.build(), np.ones(len(seqs), dtype=np.bool_))
+
+    def _save(self, connection: Connection, stamp: Stamp) -> None:
+        if self._is_saved():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder / ".lock", timeout=0):
+                if self._files.token() != (self._loaded and self._loaded.token):
+                    self._synced(connection, stamp)
+                if not self._is_saved():
+                    self._write()
+        except Timeout:
+            return
+
+    def _write(self) -> None:
+        snapshot = self._snapshot
+        assert snapshot is not None
+        assert snapshot.stamp is not None
+        self._loaded = self._files.save(snapshot.stamp, compacted(snapshot.parts))
+        self._snapshot = Snapshot(snapshot.stamp, self._loaded.parts, self.k1, self.b)
+
+    def _is_saved(self) -> bool:
+        snapshot, loaded = self._snapshot, self._loaded
+        return (
+            snapshot is not None
+            and loaded is not None
+            and snapshot.stamp == loaded.stamp
+            and self._files.token() == loaded.token
+        )
+
+    def _try_save(self, connection: Connection, stamp: Stamp) -> None:
+        """Spare the next process the work, where the folder can be written."""
+        try:
+            self._save(connection, stamp)
+        except OSError:
+            return
+
+
+def _covers(snapshot: Snapshot, stamp: Stamp) -> bool:
+    have = snapshot.stamp
+    if have is None or have.created_at != stamp.created_at:
+        return False
+    return have == stamp or have.generation > stamp.generation
+
+
+def _masks(
+    connection: Connection, snapshot: Snapshot, stamp: Stamp, restriction: Restriction
+) -> tuple[Mask, ...]:
+    if restriction.is_whole_dataset:
+        return snapshot.live_masks()
+    return snapshot.masks(restriction, stamp, lambda: allowed_seqs(connection, restriction))

@@ -1,0 +1,97 @@
+"""Keyword search in the truth itself: SQLite's FTS5, kept by triggers, with nothing to refresh."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Connection,
+    Float,
+    Integer,
+    Select,
+    column,
+    literal_column,
+    select,
+    table,
+    text,
+)
+
+from catalog.store.database import Database
+from catalog.store.fts_match import any_of, words
+from catalog.store.hits import Hit
+from catalog.store.lexical.stop_words import stop_words
+from catalog.store.lexical.words import fold, raw_words
+from catalog.store.restriction import Restriction
+from catalog.store.schema import chunks, datasets
+
+TITLE_WEIGHT = 4.0
+HEADINGS_WEIGHT = 2.0
+TEXT_WEIGHT = 1.0
+_LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
+_MAX_ROWS = 2**31
+_INDEX = table("chunks_fts", column("rowid", Integer))
+
+
+class FtsEngine:
+    """Keyword search over one dataset in its database.
+
+    Title and headings weigh more than text. Words are those of FTS5's ``porter unicode61``
+    tokenizer; of a long text the first 64 distinct ones count. Stop words of ``language`` are
+    left out unless the text has no other. How rare a word is, is counted over all datasets.
+    """
+
+    name = "fts"
+
+    def __init__(self, database: Database, dataset: str, *, language: str = "english") -> None:
+        self.database = database
+        self.dataset = dataset
+        self._stop_words = stop_words(language)
+
+    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+        """See :class:`LexicalEngine`; a restriction to another dataset answers ``[]``."""
+        terms = self._terms(text)
+        if len(terms) == 0 or k <= 0 or restriction.dataset != self.dataset:
+            return []
+        if restriction.scope.is_nothing:
+            return []
+        match = any_of(terms)
+        with self.database.read() as connection:
+            query = _query(
+                match, min(k, _MAX_ROWS), restriction, alone=_is_alone(connection, self.dataset)
+            )
+            return [Hit(seq, max(score, _LEAST)) for seq, score in connection.execute(query)]
+
+    def refresh(self) -> None:
+        """Nothing to do: triggers keep the index in the transaction that changes the chunks."""
+
+    def close(self) -> None:
+        """Nothing to do: the database is its owner's to close."""
+
+    def _terms(self, text: str) -> list[str]:
+        """The words to look for; a compound such as ``foo.bar`` also as a phrase."""
+        listed: list[str] = []
+        for raw in raw_words(text):
+            parts = words(raw)
+            listed.extend([" ".join(parts), *parts] if len(parts) > 1 else parts)
+        telling = [term for term in listed if fold(term) not in self._stop_words]
+        return telling or listed
+
+
+def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Select[int, float]:
+    """The best rows; ``alone`` when no other dataset's chunks can match."""
+    relevance = literal_column(
+        f"-bm25(chunks_fts, {TITLE_WEIGHT}, {HEADINGS_WEIGHT}, {TEXT_WEIGHT})", Float
+    ).label("score")
+    query = (
+        select(_INDEX.c.rowid, relevance)
+        .where(text("chunks_fts MATCH :match").bindparams(match=match))
+        .order_by(relevance.desc(), _INDEX.c.rowid)
+        .limit(k)
+    )
+    if alone and restriction.is_whole_dataset:
+        return query.select_from(_INDEX)
+    # The plus keeps SQLite from looking each allowed chunk up in the full-text index, one by one.
+    same_row = chunks.c.seq == literal_column("+chunks_fts.rowid", Integer)
+    return query.select_from(_INDEX.join(chunks, same_row)).where(restriction.clause())
+
+
+def _is_alone(connection: Connection, dataset: str) -> bool:
+    return list(connection.scalars(select(datasets.c.name).limit(2))) == [dataset]

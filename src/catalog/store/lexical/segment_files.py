@@ -1,0 +1,164 @@
+"""Keeping a snapshot in a folder, so that the next process need not read any text.
+
+Each segment has a folder of its own that is written once; ``current.json`` names those in
+use, and is replaced atomically. A reader that still works on replaced files may go on.
+Whatever is missing, damaged or made by another analyzer loads as ``None``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catalog.store.lexical.chunk_rows import Stamp
+from catalog.store.lexical.postings import Mask, Segment
+from catalog.store.lexical.snapshot import Part
+
+FORMAT = 1
+_POINTER = "current.json"
+_ARRAYS = {
+    "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "terms": "u1", "term_starts": "<i8",
+    "starts": "<i8", "rows": "<i4", "counts": "<u2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """What a folder holds; ``token`` changes with every save."""
+
+    token: str
+    stamp: Stamp
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pointer:
+    """What ``current.json`` says: which save it is, and each segment's folder and removed rows."""
+
+    token: str
+    stamp: Stamp
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def folders(self) -> set[str]:
+        return {folder for folder, _ in self.parts}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The index folder of one dataset, as one analyzer makes it."""
+
+    folder: Path
+    dataset: str
+    analyzer: str
+
+    def token(self) -> str | None:
+        """Which save is current, ``None`` when there is none."""
+        pointer = self._pointer()
+        return None if pointer is None else pointer.token
+
+    def load(self) -> Stored | None:
+        """The saved state, its arrays mapped from the files."""
+        pointer = self._pointer()
+        while pointer is not None:
+            try:
+                return self._open(pointer)
+            except (OSError, EOFError, ValueError):
+                again = self._pointer()  # another process may just have replaced it
+                pointer = again if again != pointer else None
+        return None
+
+    def save(self, stamp: Stamp, parts: Sequence[Part]) -> Stored:
+        """Write what has no files yet and make these parts current; the caller holds the lock.
+
+        Raises ``OSError`` when the folder cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        before = self._pointer()
+        listed = tuple(
+            (part.folder or self._write(part.segment), tuple(np.flatnonzero(~part.live).tolist()))
+            for part in parts
+        )
+        pointer = _Pointer(uuid.uuid4().hex, stamp, listed)
+        self._point_to(pointer)
+        self._sweep(keep=pointer.folders | (before.folders if before is not None else set()))
+        return self._open(pointer)
+
+    def _pointer(self) -> _Pointer | None:
+        try:
+            content = json.loads((self.folder / _POINTER).read_text("utf-8"))
+            if not self._origin().items() <= content.items():
+                return None
+            created_at, generation, updated_at = content["stamp"]
+            stamp = Stamp(float(created_at), int(generation), float(updated_at))
+            parts = tuple(
+                (str(part["folder"]), tuple(int(row) for row in part["dead"]))
+                for part in content["parts"]
+            )
+            return _Pointer(str(content["token"]), stamp, parts)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def _point_to(self, pointer: _Pointer) -> None:
+        parts = [{"folder": folder, "dead": dead} for folder, dead in pointer.parts]
+        content = {**self._origin(), "token": pointer.token, "stamp": pointer.stamp, "parts": parts}
+        unfinished = self.folder / f"unfinished-{_POINTER}"
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self.folder / _POINTER)
+
+    def _origin(self) -> dict[str, Any]:
+        return {"format": FORMAT, "dataset": self.dataset, "analyzer": self.analyzer}
+
+    def _open(self, pointer: _Pointer) -> Stored:
+        parts = []
+        for folder, dead in pointer.parts:
+            segment = _read(self.folder / folder)
+            parts.append(Part(segment, _live(len(segment), dead), folder))
+        return Stored(pointer.token, pointer.stamp, tuple(parts))
+
+    def _write(self, segment: Segment) -> str:
+        name = f"segment-{uuid.uuid4().hex}"
+        unfinished = self.folder / f"unfinished-{name}"
+        unfinished.mkdir()
+        for field in fields(segment):
+            with (unfinished / f"{field.name}.npy").open("wb") as file:
+                values = getattr(segment, field.name)
+                np.save(file, values.astype(_ARRAYS[field.name], copy=False), allow_pickle=False)
+                os.fsync(file.fileno())
+        unfinished.replace(self.folder / name)
+        return name
+
+    def _sweep(self, keep: set[str]) -> None:
+        """Remove what no current or just replaced pointer names; what is held open may stay."""
+        for entry in self.folder.iterdir():
+            if entry.name.startswith(("segment-", "unfinished-")) and entry.name not in keep:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _read(folder: Path) -> Segment:
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
+    if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
+        raise ValueError(f"{folder.name} is not an index segment")
+    segment = Segment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
+    segment.check()
+    return segment
+
+
+def _live(size: int, dead: Sequence[int]) -> Mask:
+    rows = np.array(dead, dtype=np.int64)
+    if len(rows) > 0 and not (int(rows.min()) >= 0 and int(rows.max()) < size):
+        raise ValueError("a removed row is not in its segment")
+    live = np.ones(size, dtype=np.bool_)
+    live[rows] = False
+    return live

@@ -1,0 +1,52 @@
+"""Bringing a store's schema up to date, safely when several processes open it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from sqlalchemy import Engine, inspect, text
+
+from catalog.core.errors import StoreBusyError, StoreVersionError
+
+HEAD = "0001"
+KNOWN = frozenset({"0001"})
+LOCK_SECONDS = 120
+
+
+def migrate(engine: Engine, *, lock: Path) -> None:
+    """Upgrade the schema to :data:`HEAD`; a store already there costs one query.
+
+    Raises :class:`StoreVersionError` for a schema this release does not know, and
+    :class:`StoreBusyError` when another process keeps migrating for too long.
+    """
+    if _version(engine) == HEAD:
+        return
+    try:
+        with FileLock(lock, timeout=LOCK_SECONDS):
+            if _version(engine) != HEAD:
+                _upgrade(engine)
+    except Timeout as error:
+        raise StoreBusyError("another process is still preparing the store; try again") from error
+
+
+def _version(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if version is not None and version not in KNOWN:
+        raise StoreVersionError(f"the store has schema {version}; this release knows up to {HEAD}")
+    return version
+
+
+def _upgrade(engine: Engine) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("path_separator", "os")
+    with engine.connect() as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

@@ -1,0 +1,38 @@
+"""The first schema: all tables, and SQLite's full-text index over chunks kept by triggers."""
+
+from alembic import op
+
+from catalog.store.schema import metadata
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+# External content: the text is stored once, in chunks; the triggers keep index and rows one.
+_FTS = (
+    """CREATE VIRTUAL TABLE chunks_fts USING fts5(
+        title, headings, text, content='chunks', content_rowid='seq',
+        tokenize="porter unicode61 remove_diacritics 2"
+    )""",
+    """CREATE TRIGGER chunks_fts_insert AFTER INSERT ON chunks BEGIN
+        INSERT INTO chunks_fts(rowid, title, headings, text)
+        VALUES (new.seq, new.title, new.headings, new.text);
+    END""",
+    """CREATE TRIGGER chunks_fts_delete AFTER DELETE ON chunks BEGIN
+        INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
+        VALUES ('delete', old.seq, old.title, old.headings, old.text);
+    END""",
+    """CREATE TRIGGER chunks_fts_update AFTER UPDATE OF title, headings, text ON chunks BEGIN
+        INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
+        VALUES ('delete', old.seq, old.title, old.headings, old.text);
+        INSERT INTO chunks_fts(rowid, title, headings, text)
+        VALUES (new.seq, new.title, new.headings, new.text);
+    END""",
+)
+
+
+def upgrade() -> None:
+    metadata.create_all(op.get_bind())
+    for statement in _FTS:
+        op.execute(statement)

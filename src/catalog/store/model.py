@@ -1,0 +1,77 @@
+"""The embedding model a store belongs to: it remembers one, and refuses another."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from catalog.core.errors import EmbeddingMismatchError
+from catalog.store.database import Database
+from catalog.store.schema import chunk_windows, datasets, embeddings, meta, outbox
+
+_KEY = "embedding"
+_STORE_ID = "store_id"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """Name, fingerprint and dimension of the model whose vectors a store holds."""
+
+    model: str
+    fingerprint: str
+    dim: int
+
+
+def stored_model(database: Database) -> StoredModel | None:
+    """The store's model; ``None`` while nothing was ever embedded."""
+    value = database.meta(_KEY)
+    return StoredModel(**json.loads(value)) if value is not None else None
+
+
+def require_model(database: Database, wanted: StoredModel) -> None:
+    """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
+    found = stored_model(database)
+    if found is None:
+        with database.write() as connection:
+            _set(connection, _KEY, json.dumps(asdict(wanted)), replace=False)
+        found = stored_model(database)
+    if found is not None and found.fingerprint != wanted.fingerprint:
+        raise EmbeddingMismatchError(
+            f"the store holds vectors of {found.model} ({found.fingerprint}), not of "
+            f"{wanted.model} ({wanted.fingerprint}); use that model, or re-embed everything: "
+            "catalog index rebuild"
+        )
+
+
+def adopt_model(database: Database, wanted: StoredModel) -> None:
+    """Bind the store to another model: every old vector goes, texts and lexical index stay."""
+    with database.write() as connection:
+        found = connection.scalar(select(meta.c.value).where(meta.c.key == _KEY))
+        if found is not None and json.loads(found)["fingerprint"] == wanted.fingerprint:
+            return
+        for table in (chunk_windows, embeddings, outbox):
+            connection.execute(delete(table))
+        connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
+        _set(connection, _KEY, json.dumps(asdict(wanted)), replace=True)
+
+
+def store_id(database: Database) -> str:
+    """A random id given to the store once; derived indexes carry it to know whose they are."""
+    found = database.meta(_STORE_ID)
+    if found is None:
+        with database.write() as connection:
+            _set(connection, _STORE_ID, uuid.uuid4().hex, replace=False)
+        found = database.meta(_STORE_ID)
+    assert found is not None
+    return found
+
+
+def _set(connection: Connection, key: str, value: str, *, replace: bool) -> None:
+    present = connection.scalar(select(meta.c.key).where(meta.c.key == key)) is not None
+    if present and replace:
+        connection.execute(update(meta).where(meta.c.key == key).values(value=value))
+    elif not present:
+        connection.execute(insert(meta).values(key=key, value=value))

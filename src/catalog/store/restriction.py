@@ -1,0 +1,67 @@
+"""What may answer a query, as every engine receives it, and its reading in SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, and_, select, true
+
+from catalog.core.filters import Filter
+from catalog.core.scope import ALL, Scope
+from catalog.store.filter_sql import among, compile_filter
+from catalog.store.fts_match import phrase_clause
+from catalog.store.schema import chunks, documents
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from sqlalchemy import ColumnElement
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Dataset, scope and filter; ``without`` are words or phrases no passage may hold, and
+    ``containing`` phrases it must hold.
+    """
+
+    dataset: str
+    scope: Scope = ALL
+    filter: Filter | None = None
+    without: tuple[str, ...] = ()
+    containing: tuple[str, ...] = ()
+
+    @property
+    def is_whole_dataset(self) -> bool:
+        """True when every chunk of the dataset may answer."""
+        return (
+            self.scope.is_all
+            and self.filter is None
+            and len(self.without) == 0
+            and len(self.containing) == 0
+        )
+
+    def clause(self) -> ColumnElement[bool]:
+        """The condition on ``chunks`` rows; every value in it is bound."""
+        parts: list[ColumnElement[bool]] = [chunks.c.dataset == self.dataset]
+        if self.scope.ids is not None:
+            among_scope = among(documents.c.source_doc_id, sorted(self.scope.ids))
+            allowed = select(documents.c.id).where(among_scope)
+            parts.append(chunks.c.document_id.in_(allowed))
+        if self.filter is not None:
+            parts.append(compile_filter(self.filter))
+        parts.extend(phrase_clause(phrase) for phrase in self.containing)
+        parts.extend(~phrase_clause(phrase) for phrase in self.without)
+        return and_(true(), *parts)
+
+
+def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
+    """The row numbers of the chunks that may answer, ascending; ``None`` when all of them may."""
+    import numpy as np
+
+    if restriction.is_whole_dataset:
+        return None
+    if restriction.scope.is_nothing:
+        return np.empty(0, dtype=np.int64)
+    query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
+    return np.fromiter(connection.scalars(query), dtype=np.int64)

@@ -1,0 +1,172 @@
+"""The tables of the SQL truth, as SQLAlchemy Core; the migrations create exactly these.
+
+datasets ─< documents ─ revisions (the live text)
+                │ ├─< document_fields   every filterable value, one row each
+                │ └─< chunks ─< chunk_sections    headings over the chunk
+                │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
+manifest   what was read, and how that went     outbox   points to upsert or delete
+meta       the store's own id, model and versions
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("root", Text, nullable=False),
+    Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("source_doc_id", Text, nullable=False, unique=True),
+    Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("file", Text, nullable=False),  # the manifest's file it came from
+    Column("title", Text, nullable=False),
+    Column("file_type", String, nullable=False),
+    Column("source_type", String, nullable=False),
+    Column("metadata", Text, nullable=False),  # JSON object
+    Column("revision_id", String, nullable=False),
+    Column("content_hash", String, nullable=False),
+    Column("docid", String, nullable=False),
+    Column("characters", Integer, nullable=False),
+    Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
+    Column("indexed_at", Float, nullable=False),
+    UniqueConstraint("dataset", "path"),
+    Index("documents_docid", "docid"),
+    Index("documents_file", "dataset", "file"),
+    sqlite_autoincrement=True,
+)
+
+revisions = Table(
+    "revisions",
+    metadata,
+    Column(
+        "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("revision_id", String, nullable=False),
+    Column("text", Text, nullable=False),
+)
+
+document_fields = Table(
+    "document_fields",
+    metadata,
+    Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    Column("field", String, nullable=False),
+    Column("kind", String(1), nullable=False),  # s, n or b: see core.filters.kind_of
+    Column("text_value", Text, nullable=True),
+    Column("number_value", Float, nullable=True),
+    Index("document_fields_text", "field", "text_value"),
+    Index("document_fields_number", "field", "number_value"),
+    Index("document_fields_document", "document_id"),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),  # never reused
+    Column("chunk_id", String, nullable=False, unique=True),
+    Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    Column("dataset", String, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("modality", String, nullable=False),
+    Column("start_offset", Integer, nullable=False),
+    Column("end_offset", Integer, nullable=False),
+    Column("page", Integer),
+    Column("line_start", Integer),
+    Column("line_end", Integer),
+    Column("time_start", Float),
+    Column("time_end", Float),
+    Column("title", Text, nullable=False),
+    Column("headings", Text, nullable=False),  # JSON list, outermost first
+    Column("text", Text, nullable=False),
+    Column("text_hash", String, nullable=False),
+    Index("chunks_document", "document_id", "position"),
+    Index("chunks_dataset", "dataset", "seq"),
+    sqlite_autoincrement=True,
+)
+
+chunk_sections = Table(
+    "chunk_sections",
+    metadata,
+    Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), nullable=False),
+    Column("heading", Text, nullable=False),
+    Index("chunk_sections_seq", "seq"),
+    Index("chunk_sections_heading", "heading"),
+)
+
+chunk_windows = Table(
+    "chunk_windows",
+    metadata,
+    Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
+    Column("window", Integer, primary_key=True),
+    Column("embed_key", String, nullable=False),
+    Index("chunk_windows_key", "embed_key"),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("embed_key", String, primary_key=True),
+    Column("fingerprint", String, nullable=False),
+    Column("side", String, nullable=False),  # query or document
+    Column("vector", LargeBinary, nullable=False),  # little-endian float32
+    Column("created_at", Float, nullable=False),
+    Column("hits", Integer, nullable=False, default=0),
+    Index("embeddings_side", "side", "created_at"),
+)
+
+manifest = Table(
+    "manifest",
+    metadata,
+    Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    Column("file", Text, primary_key=True),  # the file as listed; several documents may come of it
+    Column("size", Integer, nullable=False),
+    Column("mtime_ns", Integer, nullable=False),
+    Column("pipeline", String, nullable=False),
+    Column("state", String, nullable=False),  # done, partial (some text not embedded) or failed
+    Column("reason", Text),
+    Column("seen_at", Float, nullable=False),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("dataset", String, nullable=False),
+    Column("action", String, nullable=False),  # upsert or delete
+    Column("seq", Integer, nullable=False),
+    Column("chunk_id", String, nullable=False),
+    Column("windows", Integer, nullable=False),
+    Index("outbox_dataset", "dataset", "id"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,46 @@
+"""What a vector engine must do; ``tests/contracts`` holds every engine to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from catalog.store.hits import Hit
+from catalog.store.restriction import Restriction
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class VectorEngine(Protocol):
+    """Nearest-neighbour search over one dataset's embedded windows."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name in settings, stages and explanations."""
+        ...
+
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
+    ) -> list[Hit]:
+        """The ``k`` chunks whose best window is nearest, best first, ties by row number.
+
+        ``vector`` has shape ``(dim,)`` and any length; a score is the cosine, in [-1, 1], to six
+        decimals. Only live chunks that the restriction allows are returned; an empty index,
+        ``k`` below 1 or a scope of nothing answer ``[]``. Raises ``EmbeddingMismatchError`` for
+        another dimension, ``EmbeddingError`` for NaN or infinity, ``EngineError`` when the
+        index fails, and ``EngineLockedError`` when another process holds it.
+        """
+        ...
+
+    def refresh(self) -> int:
+        """Apply the outbox, in order and idempotently; the number of points changed."""
+        ...
+
+    def rebuild(self) -> int:
+        """Drop the index and fill it from the truth, with no model call; the number of points."""
+        ...
+
+    def close(self) -> None:
+        """Flush, and release files and locks."""
+        ...

@@ -1,0 +1,256 @@
+"""The embedded Qdrant engine: one shard folder per dataset, owned by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from catalog.core.errors import EngineError, EngineLockedError
+from catalog.store.database import Database
+from catalog.store.hits import Hit
+from catalog.store.restriction import Restriction
+from catalog.store.vectors.edge_index import EdgeDialect, EdgeIndex
+from catalog.store.vectors.nearest import (
+    Found,
+    check_dataset,
+    nearest_chunks,
+    point_condition,
+)
+from catalog.store.vectors.outbox import apply_outbox, fill, is_pending
+from catalog.store.vectors.points import count_points, query_vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+FORMAT = 1  # of the folder: its payload, tokens and state file
+HNSW_FROM = 100_000
+
+_log = logging.getLogger(__name__)
+
+
+class EdgeEngine:
+    """Qdrant in this process, over ``folder``.
+
+    The folder is opened, or built from the truth, at the first search or refresh; it is
+    rebuilt when it belongs to another store, model or format, or cannot be opened. While
+    another process, or another engine in this one, has it open, every call raises
+    :class:`EngineLockedError`. Safe to share between threads; usable again after ``close``.
+    """
+
+    name = "qdrant-edge"
+
+    def __init__(
+        self,
+        database: Database,
+        dataset: str,
+        folder: Path,
+        dim: int,
+        fingerprint: str,
+        *,
+        hnsw_from: int = HNSW_FROM,
+    ) -> None:
+        self._database = database
+        self._dataset = dataset
+        self._folder = folder
+        self._dim = dim
+        self._fingerprint = fingerprint
+        self._hnsw_from = hnsw_from
+        self._guard = threading.RLock()
+        self._index: EdgeIndex | None = None
+        self._release: weakref.finalize[..., EdgeEngine] | None = None
+
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
+    ) -> list[Hit]:
+        """See :class:`VectorEngine`; what the outbox holds is applied first."""
+        check_dataset(restriction, self._dataset)
+        asked = query_vector(vector, self._dim)
+        if k <= 0 or restriction.scope.is_nothing:
+            return []
+        while True:
+            index = self._current()
+            with self._unless_replaced(index):
+                return _search(self._database, index, asked, k, restriction)
+
+    def refresh(self) -> int:
+        """See :class:`VectorEngine`; clears out deleted points, and builds the search graph once
+        the index is large, while searches go on.
+        """
+        with self._guard:
+            index = self._opened()
+            changed = apply_outbox(self._database, self._dataset, index, self._dim)
+        if changed > 0:
+            with self._unless_replaced(index):
+                index.optimize()
+        return changed
+
+    def rebuild(self) -> int:
+        """See :class:`VectorEngine`."""
+        with self._guard:
+            self.close()
+            self._hold(self._locked(), rebuild=True)
+            return self._opened().count
+
+    def close(self) -> None:
+        """See :class:`VectorEngine`; twice is fine."""
+        with self._guard:
+            self._index = None
+            if self._release is not None:
+                self._release()
+                self._release = None
+
+    def _current(self) -> EdgeIndex:
+        """The open index with everything applied that was in the outbox on entry."""
+        with self._database.read() as connection:
+            pending = is_pending(connection, self._dataset)
+        index = self._index
+        if index is not None and not pending:
+            return index
+        with self._guard:
+            index = self._opened()
+            apply_outbox(self._database, self._dataset, index, self._dim)
+            return index
+
+    def _opened(self) -> EdgeIndex:
+        if self._index is None:
+            self._hold(self._locked(), rebuild=False)
+        assert self._index is not None
+        return self._index
+
+    def _hold(self, lock: FileLock, *, rebuild: bool) -> None:
+        """Open or build the shard under the lock, and see to it that both are let go."""
+        try:
+            index = (None if rebuild else self._loaded()) or self._built()
+        except BaseException:
+            lock.release()
+            raise
+        self._index = index
+        self._release = weakref.finalize(self, _let_go, index, lock)
+
+    def _locked(self) -> FileLock:
+        """The folder's own lock: the shard's is not there yet while it is built."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self._folder / "lock", timeout=0, thread_local=False)
+            lock.acquire()
+        except Timeout as error:
+            message = f"another process holds the vector index of {self._dataset!r}"
+            raise EngineLockedError(message) from error
+        except OSError as error:
+            raise EngineError(f"cannot use the index folder {self._folder}: {error}") from error
+        return lock
+
+    def _loaded(self) -> EdgeIndex | None:
+        """The shard as it is on disk, or ``None`` when it is not ours or cannot be used."""
+        if _read_state(self._state_file) != self._state():
+            return None
+        try:
+            index = EdgeIndex.load(self._shard_folder, self._dim, self._hnsw_from)
+        except EngineLockedError:
+            raise
+        except EngineError as error:
+            _log.warning("rebuilding the vector index of %r: %s", self._dataset, error)
+            return None
+        if self._is_complete(index):
+            return index
+        _log.warning("rebuilding the vector index of %r: points are missing", self._dataset)
+        index.close()
+        return None
+
+    def _is_complete(self, index: EdgeIndex) -> bool:
+        """Whether an index with nothing left to apply has as many points as the truth."""
+        with self._database.read() as connection:
+            if is_pending(connection, self._dataset):
+                return True
+            return index.count == count_points(connection, self._dataset)
+
+    def _built(self) -> EdgeIndex:
+        """A new shard with every point; its state is written last, so half a shard has none."""
+        self._state_file.unlink(missing_ok=True)
+        index = EdgeIndex.create(self._shard_folder, self._dim, self._hnsw_from)
+        try:
+            fill(self._database, self._dataset, index, self._dim)
+        except BaseException:
+            index.close()
+            raise
+        _write_state(self._state_file, self._state())
+        return index
+
+    def _state(self) -> dict[str, object]:
+        """What the folder must have been built for."""
+        return {
+            "format": FORMAT,
+            "store": self._database.meta("store_id"),
+            "dataset": self._dataset,
+            "fingerprint": self._fingerprint,
+            "dim": self._dim,
+        }
+
+    @property
+    def _shard_folder(self) -> Path:
+        return self._folder / "shard"
+
+    @property
+    def _state_file(self) -> Path:
+        return self._folder / "state.json"
+
+    @contextmanager
+    def _unless_replaced(self, index: EdgeIndex) -> Iterator[None]:
+        """Let an error pass only while ``index`` is the one in use: a closed one is no failure."""
+        try:
+            yield
+        except EngineError:
+            if index is self._index:
+                raise
+
+
+def _search(
+    database: Database,
+    index: EdgeIndex,
+    vector: npt.NDArray[np.float32],
+    k: int,
+    restriction: Restriction,
+) -> list[Hit]:
+    with database.read() as connection:
+        condition = point_condition(connection, EdgeDialect(), restriction)
+    if condition is False:
+        return []
+    asked = None if isinstance(condition, bool) else condition
+
+    def fetch(limit: int) -> list[Found]:
+        return index.nearest(vector, limit, asked)
+
+    return nearest_chunks(database, restriction, k, fetch)
+
+
+def _let_go(index: EdgeIndex, lock: FileLock) -> None:
+    try:
+        index.close()
+    finally:
+        lock.release()
+
+
+def _read_state(file: Path) -> object:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _write_state(file: Path, state: dict[str, object]) -> None:
+    draft = file.with_suffix(".new")
+    with draft.open("w", encoding="utf-8") as handle:
+        json.dump(state, handle)
+        handle.flush()
+        os.fsync(handle.fileno())
+    draft.replace(file)

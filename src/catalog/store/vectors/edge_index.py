@@ -1,0 +1,185 @@
+"""One Qdrant shard in a folder of this process: points in, nearest points out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import qdrant_edge as edge
+
+from catalog.core.errors import EngineError, EngineLockedError
+from catalog.core.filters import Op
+from catalog.store.vectors.nearest import Found
+from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS
+from catalog.store.vectors.points import IndexPoint
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+EdgeCondition: TypeAlias = edge.FieldCondition | edge.HasIdCondition | edge.Filter
+
+_INDEXES = (
+    (TOKENS, edge.PayloadSchemaType.Keyword),
+    (DOC, edge.PayloadSchemaType.Keyword),
+    (PAGE, edge.PayloadSchemaType.Float),
+)
+
+
+class EdgeDialect:
+    """Conditions as the embedded engine's classes."""
+
+    def has_any(self, key: str, values: Sequence[str]) -> EdgeCondition:
+        """A keyword match."""
+        return edge.FieldCondition(key=key, match=edge.MatchAny(any=list(values)))
+
+    def within(self, key: str, op: Op, bound: float) -> EdgeCondition:
+        """A range with one bound, or with both for EQ."""
+        bounds = {
+            Op.EQ: edge.RangeFloat(gte=bound, lte=bound),
+            Op.GT: edge.RangeFloat(gt=bound),
+            Op.GTE: edge.RangeFloat(gte=bound),
+            Op.LT: edge.RangeFloat(lt=bound),
+            Op.LTE: edge.RangeFloat(lte=bound),
+        }
+        return edge.FieldCondition(key=key, range=bounds[op])
+
+    def has_id(self, point_ids: Sequence[str]) -> EdgeCondition:
+        """Exactly these points."""
+        return edge.HasIdCondition(set(point_ids))
+
+    def every(self, parts: Sequence[EdgeCondition]) -> EdgeCondition:
+        """All of them."""
+        return edge.Filter(must=list(parts))
+
+    def some(self, parts: Sequence[EdgeCondition]) -> EdgeCondition:
+        """At least one of them."""
+        return edge.Filter(should=list(parts))
+
+    def none(self, parts: Sequence[EdgeCondition]) -> EdgeCondition:
+        """None of them."""
+        return edge.Filter(must_not=list(parts))
+
+
+class EdgeIndex:
+    """An open shard. Searches may run in several threads beside one writer.
+
+    ``hnsw_from`` is the number of points from which a graph is built and searched; below it
+    every search is exact. Raises :class:`EngineError`, :class:`EngineLockedError` when another
+    process has the shard open.
+    """
+
+    def __init__(self, shard: edge.EdgeShard, hnsw_from: int) -> None:
+        self._shard = shard
+        self._hnsw_from = hnsw_from
+
+    @classmethod
+    def create(cls, folder: Path, dim: int, hnsw_from: int) -> EdgeIndex:
+        """A new empty shard; whatever is in the folder goes."""
+        with _translated("create"):
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+            index = cls(edge.EdgeShard.create(str(folder), _config(dim, hnsw_from)), hnsw_from)
+            for field, schema in _INDEXES:
+                index._shard.update(edge.UpdateOperation.create_field_index(field, schema))
+        return index
+
+    @classmethod
+    def load(cls, folder: Path, dim: int, hnsw_from: int) -> EdgeIndex:
+        """The shard that is in the folder."""
+        with _translated("open"):
+            index = cls(edge.EdgeShard.load(str(folder), _config(dim, hnsw_from)), hnsw_from)
+        try:
+            index._check(dim)
+        except EngineError:
+            index.close()
+            raise
+        return index
+
+    @property
+    def count(self) -> int:
+        """The number of points."""
+        with _translated("read"):
+            return self._shard.count(edge.CountRequest(exact=True))
+
+    def _check(self, dim: int) -> None:
+        """Raise :class:`EngineError` for damage that shows at once, so that it can be rebuilt."""
+        with _translated("open"):
+            missing = {field for field, _ in _INDEXES} - set(self._shard.info().payload_schema)
+        if missing:
+            raise EngineError(f"the vector index lacks its payload indexes: {sorted(missing)}")
+        anything = np.full(dim, dim**-0.5, dtype=np.float32)
+        if len(self.nearest(anything, 1, None)) < min(1, self.count):
+            raise EngineError("the vector index has points but finds none")
+
+    def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Add points, or replace those of the same id."""
+        made = [edge.Point(point.id, point.vector.tolist(), point.payload) for point in points]
+        with _translated("write"):
+            self._shard.update(edge.UpdateOperation.upsert_points(made))
+
+    def delete(self, point_ids: Sequence[str]) -> None:
+        """Remove points; ids that are not there are fine."""
+        with _translated("write"):
+            self._shard.update(edge.UpdateOperation.delete_points(list(point_ids)))
+
+    def flush(self) -> None:
+        """Return when everything is on disk."""
+        with _translated("write"):
+            self._shard.flush()
+
+    def optimize(self) -> bool:
+        """Clear out deleted points where they are many, and build the graph where there are
+        enough points for one; whether anything was done.
+        """
+        with _translated("optimize"):
+            return self._shard.optimize()
+
+    def nearest(
+        self, vector: npt.NDArray[np.float32], limit: int, condition: EdgeCondition | None
+    ) -> list[Found]:
+        """The nearest points that meet the condition, best first, at most ``limit``."""
+        with _translated("search"):
+            answer = self._shard.query(
+                edge.QueryRequest(
+                    limit=limit,
+                    query=edge.Query.Nearest(vector.tolist()),
+                    filter=None if condition is None else edge.Filter(must=[condition]),
+                    with_payload=[CHUNK],
+                )
+            )
+        return [Found((point.payload or {})[CHUNK], point.score) for point in answer]
+
+    def close(self) -> None:
+        """Flush and release the shard; again is fine."""
+        with _translated("close"):
+            self._shard.close()
+
+
+def _config(dim: int, hnsw_from: int) -> edge.EdgeConfig:
+    kilobytes = max(1, hnsw_from * dim * 4 // 1024)
+    return edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine),
+        optimizers=edge.EdgeOptimizersConfig(
+            indexing_threshold=kilobytes, default_segment_number=1
+        ),
+    )
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    """The engine raises bare exceptions, and panics that are not even those."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, EngineError):
+            raise
+        if "WouldBlock" in str(error):
+            raise EngineLockedError("another process holds the vector index") from error
+        raise EngineError(f"the vector index cannot {doing}: {error}") from error

@@ -1,0 +1,222 @@
+"""The exact engine: every vector of the truth, compared one by one with NumPy.
+
+It derives nothing, so it needs no refresh, no folder and no lock: it is the oracle for the
+other engines, and what a second process uses while the first holds the embedded shard.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection, and_, func, or_, select
+
+from catalog.core.errors import EmbeddingMismatchError
+from catalog.store.database import Database
+from catalog.store.filter_sql import among
+from catalog.store.hits import Hit, best_first
+from catalog.store.restriction import Restriction, allowed_seqs
+from catalog.store.schema import chunk_windows, chunks, datasets, embeddings
+from catalog.store.vectors.nearest import as_score, check_dataset
+from catalog.store.vectors.points import query_vector
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from sqlalchemy import ColumnElement
+
+    Floats = npt.NDArray[np.float32]
+    Seqs = npt.NDArray[np.int64]
+
+_ROWS = 2_000  # read from SQL at a time
+_GATHER_BELOW = 0.25  # share of the rows up to which copying them beats scoring all
+
+
+class Stamp(NamedTuple):
+    """When: a dataset made anew counts its generations from the start."""
+
+    created_at: float
+    generation: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All windows of a dataset at one moment, never changed once made.
+
+    ``matrix`` has shape ``(windows, dim)`` with rows of length 1; ``seqs`` names each row's
+    chunk, ascending. ``unfinished`` are live chunks with a window that has no vector yet, and
+    ``last`` is the highest chunk seen.
+    """
+
+    stamp: Stamp
+    matrix: Floats
+    seqs: Seqs
+    unfinished: frozenset[int]
+    last: int
+
+
+class ExactEngine:
+    """Cosine similarity with every window of the dataset; safe to share between threads."""
+
+    name = "exact"
+
+    def __init__(self, database: Database, dataset: str) -> None:
+        self._database = database
+        self._dataset = dataset
+        self._guard = threading.Lock()
+        self._snapshot: Snapshot | None = None
+
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
+    ) -> list[Hit]:
+        """See :class:`VectorEngine`; what is committed when the call begins is what it sees."""
+        check_dataset(restriction, self._dataset)
+        if restriction.scope.is_nothing:
+            return []
+        with self._database.read() as connection:
+            snapshot = self._current(connection)
+            if snapshot.seqs.size == 0:
+                return []
+            asked = query_vector(vector, snapshot.matrix.shape[1])
+            allowed = allowed_seqs(connection, restriction)
+        return _best(snapshot, asked, k, allowed) if k > 0 else []
+
+    def refresh(self) -> int:
+        """Nothing to do: the truth itself is searched."""
+        return 0
+
+    def rebuild(self) -> int:
+        """Read everything again; the number of windows."""
+        self.close()
+        with self._database.read() as connection:
+            return int(self._current(connection).seqs.size)
+
+    def close(self) -> None:
+        """Let go of the memory; twice is fine, and so is searching again."""
+        with self._guard:
+            self._snapshot = None
+
+    def _current(self, connection: Connection) -> Snapshot:
+        """The dataset as ``connection`` sees it."""
+        stamp = _stamp(connection, self._dataset)
+        with self._guard:
+            held = self._snapshot
+            if held is not None and held.stamp == stamp:
+                return held
+            # a connection that began before the snapshot was made cannot build on it
+            usable = held if held is None or held.stamp < stamp else None
+            if usable is not None and usable.stamp.created_at != stamp.created_at:
+                usable = None
+            made = _load(connection, self._dataset, stamp, usable)
+            if held is None or held.stamp < stamp:
+                self._snapshot = made
+        return made
+
+
+def _stamp(connection: Connection, dataset: str) -> Stamp:
+    columns = select(datasets.c.created_at, datasets.c.generation)
+    row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
+    return Stamp(0.0, 0) if row is None else Stamp(*row)
+
+
+def _best(snapshot: Snapshot, asked: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
+    """The ``k`` best chunks, each by its best window."""
+    rows = None if allowed is None else np.flatnonzero(np.isin(snapshot.seqs, allowed))
+    seqs = snapshot.seqs if rows is None else snapshot.seqs[rows]
+    if seqs.size == 0:
+        return []
+    if rows is None or rows.size < _GATHER_BELOW * snapshot.seqs.size:
+        scores = (snapshot.matrix if rows is None else snapshot.matrix[rows]) @ asked
+    else:
+        scores = (snapshot.matrix @ asked)[rows]
+    first = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 1))
+    best = np.maximum.reduceat(scores, first)
+    if best.size > k:
+        least = np.partition(best, best.size - k)[best.size - k]
+        kept = np.flatnonzero(best >= least - 1e-6)  # ties are settled after rounding
+    else:
+        kept = np.arange(best.size)
+    owners = seqs[first]
+    return best_first((Hit(int(owners[i]), as_score(float(best[i]))) for i in kept), k)
+
+
+def _load(connection: Connection, dataset: str, stamp: Stamp, held: Snapshot | None) -> Snapshot:
+    """A snapshot, reusing the rows of the one held whose chunks still live and are complete."""
+    live = _live(connection, dataset)
+    again = frozenset[int]() if held is None else held.unfinished
+    after = -1 if held is None else held.last
+    wanted = and_(
+        chunks.c.dataset == dataset, or_(chunks.c.seq > after, among(chunks.c.seq, sorted(again)))
+    )
+    new_matrix, new_seqs = _vectors(connection, wanted)
+    unfinished = _unfinished(connection, wanted)
+    last = max(after, int(live[-1]) if live.size else -1)
+    if held is None or held.seqs.size == 0:
+        return Snapshot(stamp, new_matrix, new_seqs, unfinished, last)
+    kept = np.isin(held.seqs, live) & ~np.isin(held.seqs, sorted(again))
+    matrix, seqs = _joined(held, kept, new_matrix, new_seqs)
+    return Snapshot(stamp, matrix, seqs, unfinished, last)
+
+
+def _joined(
+    held: Snapshot, kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
+) -> tuple[Floats, Seqs]:
+    if matrix.shape[0] == 0:
+        matrix = matrix.reshape(0, held.matrix.shape[1])
+    if matrix.shape[1] != held.matrix.shape[1]:
+        raise EmbeddingMismatchError(_MIXED)
+    joined = np.concatenate([held.matrix[kept], matrix])
+    owners = np.concatenate([held.seqs[kept], seqs])
+    if owners.size == 0 or (np.diff(owners) >= 0).all():
+        return joined, owners
+    order = np.argsort(owners, kind="stable")
+    return joined[order], owners[order]
+
+
+def _live(connection: Connection, dataset: str) -> Seqs:
+    query = select(chunks.c.seq).where(chunks.c.dataset == dataset).order_by(chunks.c.seq)
+    return np.fromiter(connection.scalars(query), dtype=np.int64)
+
+
+def _vectors(connection: Connection, wanted: ColumnElement[bool]) -> tuple[Floats, Seqs]:
+    """The windows of the wanted chunks that have a vector, by chunk and window."""
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
+        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
+    )
+    counted = select(func.count(), func.max(func.length(embeddings.c.vector)))
+    count, size = connection.execute(counted.select_from(joined).where(wanted)).one()
+    matrix = np.empty((count, (size or 0) // 4), dtype=np.float32)
+    seqs = np.empty(count, dtype=np.int64)
+    query = select(chunks.c.seq, embeddings.c.vector).select_from(joined).where(wanted)
+    ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
+    filled = 0
+    for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
+        blob = b"".join(row.vector for row in rows)
+        if len(blob) != len(rows) * (size or 0):
+            raise EmbeddingMismatchError(_MIXED)
+        part = matrix[filled : filled + len(rows)]
+        part[:] = np.frombuffer(blob, dtype="<f4").reshape(part.shape)
+        _normalise(part)
+        seqs[filled : filled + len(rows)] = [row.seq for row in rows]
+        filled += len(rows)
+    return matrix, seqs
+
+
+def _unfinished(connection: Connection, wanted: ColumnElement[bool]) -> frozenset[int]:
+    """The wanted chunks with a window that has no vector."""
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).outerjoin(
+        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
+    )
+    query = select(chunks.c.seq).select_from(joined)
+    missing = query.where(wanted, embeddings.c.embed_key.is_(None)).distinct()
+    return frozenset(connection.scalars(missing))
+
+
+def _normalise(rows: Floats) -> None:
+    """Scale rows to length 1 in place; rows of zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    np.divide(rows, lengths, out=rows, where=lengths > 0)
+
+
+_MIXED = "the store holds vectors of different dimensions: rebuild it with one embedding model"

@@ -1,0 +1,168 @@
+"""The points an engine must hold, read from the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import Connection, func, select
+
+from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
+from catalog.core.ids import point_id
+from catalog.core.models import MetadataScalar
+from catalog.store.embedding_cache import decode
+from catalog.store.filter_sql import among, decoded_value
+from catalog.store.schema import (
+    chunk_sections,
+    chunk_windows,
+    chunks,
+    document_fields,
+    documents,
+    embeddings,
+)
+from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS, tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
+
+_Fields = dict[str, list[MetadataScalar]]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPoint:
+    """One embedded window: its deterministic id, its vector of length 1 (or 0), its payload."""
+
+    id: str
+    vector: Vector
+    payload: dict[str, Any]
+
+
+class PointIndex(Protocol):
+    """Where points are kept: the part in which the Qdrant engines differ."""
+
+    def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Add points, or replace those of the same id."""
+        ...
+
+    def delete(self, point_ids: Sequence[str]) -> None:
+        """Remove points; ids that are not there are fine."""
+        ...
+
+    def flush(self) -> None:
+        """Return when everything done so far survives the loss of this process."""
+        ...
+
+
+def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[IndexPoint]:
+    """The points of these chunks, by chunk and window; none for a chunk that is gone or a
+    window that has no vector.
+
+    Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension.
+    """
+    columns = (
+        chunks.c.seq,
+        chunks.c.chunk_id,
+        chunks.c.document_id,
+        documents.c.source_doc_id,
+        chunks.c.page,
+        chunks.c.modality,
+        chunk_windows.c.window,
+        embeddings.c.vector,
+    )
+    joined = (
+        chunks.join(documents, documents.c.id == chunks.c.document_id)
+        .join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+        .join(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
+    )
+    query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
+    rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
+    token_lists = _Tokens(connection, {row.document_id for row in rows}, seqs)
+    return [_point(row, token_lists(row.document_id, row.seq, row.modality), dim) for row in rows]
+
+
+def next_seqs(connection: Connection, dataset: str, after: int, most: int) -> list[int]:
+    """The row numbers of the next live chunks of a dataset, ascending, at most ``most``."""
+    query = select(chunks.c.seq).where(chunks.c.dataset == dataset, chunks.c.seq > after)
+    return list(connection.scalars(query.order_by(chunks.c.seq).limit(most)))
+
+
+def count_points(connection: Connection, dataset: str) -> int:
+    """How many points the truth makes for a dataset."""
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
+        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
+    )
+    query = select(func.count()).select_from(joined).where(chunks.c.dataset == dataset)
+    return int(connection.scalar(query) or 0)
+
+
+def unit(vector: Vector) -> Vector:
+    """The vector scaled to length 1; a vector of zeros stays as it is."""
+    import numpy as np
+
+    length = float(np.linalg.norm(vector))
+    return np.asarray(vector / length if length > 0 else vector, dtype=np.float32)
+
+
+def query_vector(vector: Vector, dim: int) -> Vector:
+    """A query's vector, checked and scaled to length 1.
+
+    Raises :class:`EmbeddingMismatchError` for another dimension than ``dim``, and
+    :class:`EmbeddingError` for one that holds NaN or infinity.
+    """
+    import numpy as np
+
+    if vector.shape != (dim,):
+        raise EmbeddingMismatchError(
+            f"the query vector has shape {vector.shape}, the index ({dim},): "
+            "search with the model that embedded the documents, or rebuild the index"
+        )
+    if not np.isfinite(vector).all():
+        raise EmbeddingError("the embedding of the query holds NaN or infinity")
+    return unit(vector)
+
+
+def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
+    vector = decode(row.vector)
+    if vector.shape != (dim,):
+        raise EmbeddingMismatchError(
+            f"the store holds vectors of {vector.shape[0]} dimensions, the index expects {dim}: "
+            "rebuild the dataset with one embedding model"
+        )
+    payload: dict[str, Any] = {CHUNK: row.chunk_id, DOC: row.source_doc_id, TOKENS: kv}
+    if row.page is not None:
+        payload[PAGE] = row.page
+    return IndexPoint(point_id(row.chunk_id, row.window), unit(vector), payload)
+
+
+class _Tokens:
+    """The tokens of chunks, those of their documents worked out once per document."""
+
+    def __init__(self, connection: Connection, document_ids: set[int], seqs: Sequence[int]) -> None:
+        fields = _document_fields(connection, document_ids)
+        self._of_document = {document: tokens(found) for document, found in fields.items()}
+        self._sections: dict[int, list[MetadataScalar]] = {}
+        query = select(chunk_sections.c.seq, chunk_sections.c.heading)
+        for seq, heading in connection.execute(query.where(among(chunk_sections.c.seq, seqs))):
+            self._sections.setdefault(seq, []).append(heading)
+
+    def __call__(self, document_id: int, seq: int, modality: str) -> list[str]:
+        own = tokens({"modality": [modality], "section": self._sections.get(seq, [])})
+        return self._of_document.get(document_id, []) + own
+
+
+def _document_fields(connection: Connection, document_ids: set[int]) -> dict[int, _Fields]:
+    shadowed = ("modality", "section")  # of the chunk, whatever a document calls so
+    found: dict[int, _Fields] = {}
+    fields = document_fields.c
+    query = select(
+        fields.document_id, fields.field, fields.kind, fields.text_value, fields.number_value
+    )
+    wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(shadowed)
+    for document, field, kind, text, value in connection.execute(query.where(wanted)):
+        decoded = decoded_value(kind, text, value)
+        found.setdefault(document, {}).setdefault(field, []).append(decoded)
+    return found

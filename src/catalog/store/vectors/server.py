@@ -1,0 +1,225 @@
+"""The Qdrant engine by URL: one collection per dataset on a server that many may share."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+
+from catalog.core.errors import EngineError, EngineLockedError
+from catalog.core.ids import sha1_hex
+from catalog.store.database import Database
+from catalog.store.hits import Hit
+from catalog.store.restriction import Restriction
+from catalog.store.vectors.nearest import (
+    Found,
+    check_dataset,
+    nearest_chunks,
+    point_condition,
+)
+from catalog.store.vectors.outbox import apply_outbox, fill, is_pending
+from catalog.store.vectors.points import query_vector
+from catalog.store.vectors.server_index import QdrantServer, ServerDialect, ServerIndex
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from qdrant_client import QdrantClient
+
+FORMAT = 1  # of the collection: its payload, tokens and note
+PREFIX = "catalog_"
+BUILD_WAIT_SECONDS = 600.0
+APPLY_WAIT_SECONDS = 5.0
+
+
+class ServerEngine:
+    """Qdrant behind ``client``, in the collection ``{collection_prefix}{dataset}``.
+
+    The collection is opened, or built from the truth, at the first search or refresh; ours for
+    another model or format is dropped and rebuilt. A collection that is not ours, or another
+    store's, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes
+    on one machine take turns at writing. The client stays the caller's to close, unless
+    ``owns_client``.
+    """
+
+    name = "qdrant"
+
+    def __init__(
+        self,
+        database: Database,
+        dataset: str,
+        client: QdrantClient,
+        collection_prefix: str,
+        dim: int,
+        fingerprint: str,
+        *,
+        owns_client: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.collection = collection_name(collection_prefix, dataset)
+        self._database = database
+        self._dataset = dataset
+        self._owns_client = owns_client
+        self._dim = dim
+        self._fingerprint = fingerprint
+        self._server = QdrantServer(client, address_of(client), sleep)
+        self._guard = threading.RLock()
+        self._index: ServerIndex | None = None
+        lock_file = f"{database.url.database}.{sha1_hex(self.collection)[:12]}.lock"
+        self._turn = FileLock(lock_file, thread_local=False)
+
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
+    ) -> list[Hit]:
+        """See :class:`VectorEngine`; what the outbox holds is applied first."""
+        check_dataset(restriction, self._dataset)
+        asked = query_vector(vector, self._dim)
+        if k <= 0 or restriction.scope.is_nothing:
+            return []
+        while True:
+            index = self._current()
+            try:
+                hits = _search(self._database, index, asked, k, restriction)
+            except EngineError:
+                if index is self._index:
+                    raise
+            else:
+                if index is self._index:
+                    return hits  # otherwise the collection was rebuilt under this search
+
+    def refresh(self) -> int:
+        """See :class:`VectorEngine`."""
+        with self._guard, self._lock(BUILD_WAIT_SECONDS):
+            return apply_outbox(self._database, self._dataset, self._opened(), self._dim)
+
+    def rebuild(self) -> int:
+        """See :class:`VectorEngine`."""
+        with self._guard, self._lock(BUILD_WAIT_SECONDS):
+            self._index = None
+            self._server.owner(self.collection)
+            self._index, count = self._built()
+        return count
+
+    def close(self) -> None:
+        """Forget the collection, and close the client if it is the engine's own."""
+        with self._guard:
+            self._index = None
+            if self._owns_client:
+                self._server.client.close()
+
+    def _current(self) -> ServerIndex:
+        """The collection, with everything applied unless another process is at it just now."""
+        with self._database.read() as connection:
+            pending = is_pending(connection, self._dataset)
+        index = self._index
+        if index is not None and not pending:
+            return index
+        wait = BUILD_WAIT_SECONDS if index is None else APPLY_WAIT_SECONDS
+        with self._guard:
+            try:
+                with self._lock(wait):
+                    index = self._opened()
+                    apply_outbox(self._database, self._dataset, index, self._dim)
+            except EngineLockedError:
+                if index is None:
+                    raise
+        return index
+
+    def _opened(self) -> ServerIndex:
+        if self._index is None:
+            found = self._server.owner(self.collection)
+            wanted = self._note(complete=True)
+            if found is not None and found.get("store") != wanted["store"]:
+                raise EngineError(
+                    f"the collection {self.collection!r} at {self._server.address} belongs to "
+                    "another catalog store: choose another collection prefix, or rebuild"
+                )
+            fits = found == wanted
+            self._index = self._reopened() if fits else self._built()[0]
+        return self._index
+
+    def _reopened(self) -> ServerIndex:
+        return ServerIndex(self._server, self.collection)
+
+    def _built(self) -> tuple[ServerIndex, int]:
+        """A new collection with every point, noted as complete when it is."""
+        note = self._note(complete=False)
+        index = ServerIndex.create(self._server, self.collection, self._dim, note)
+        count = fill(self._database, self._dataset, index, self._dim)
+        self._server.note(self.collection, self._note(complete=True))
+        return index, count
+
+    def _note(self, *, complete: bool) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "store": self._database.meta("store_id"),
+            "dataset": self._dataset,
+            "fingerprint": self._fingerprint,
+            "dim": self._dim,
+            "complete": complete,
+        }
+
+    def _lock(self, seconds: float) -> _Turn:
+        return _Turn(self._turn, seconds, self.collection)
+
+
+def _search(
+    database: Database,
+    index: ServerIndex,
+    vector: npt.NDArray[np.float32],
+    k: int,
+    restriction: Restriction,
+) -> list[Hit]:
+    with database.read() as connection:
+        condition = point_condition(connection, ServerDialect(), restriction)
+    if condition is False:
+        return []
+    asked = None if isinstance(condition, bool) else condition
+
+    def fetch(limit: int) -> list[Found]:
+        return index.nearest(vector, limit, asked)
+
+    return nearest_chunks(database, restriction, k, fetch)
+
+
+class _Turn:
+    """Holds the lock under which one process at a time writes to the collection."""
+
+    def __init__(self, lock: FileLock, seconds: float, collection: str) -> None:
+        self._lock = lock
+        self._seconds = seconds
+        self._collection = collection
+
+    def __enter__(self) -> None:
+        try:
+            self._lock.acquire(timeout=self._seconds)
+        except Timeout as error:
+            raise EngineLockedError(
+                f"another process is writing to the collection {self._collection!r}"
+            ) from error
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def collection_name(prefix: str, dataset: str) -> str:
+    """A name Qdrant accepts; a dataset name that it would not take gets a hash."""
+    name = f"{prefix}{dataset}"
+    plain = re.sub(r"[^\w.-]", "-", name)[:200]
+    return name if plain == name else f"{plain}-{sha1_hex(name)[:8]}"
+
+
+def address_of(client: QdrantClient) -> str:
+    """Where the client points to, without credentials."""
+    options = client.init_options
+    if options.get("url"):
+        parts = urlsplit(str(options["url"]))
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else "a given URL"
+    host = options.get("host")
+    return f"{host}:{options.get('port')}" if host else "this process"

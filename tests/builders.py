@@ -1,0 +1,83 @@
+"""Small builders that several suites share: a store in a folder, and documents put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sqlalchemy import select
+
+from catalog.core import ids
+from catalog.core.models import ChunkSpan, Locator, MetadataValue, Modality, ParsedDocument
+from catalog.store.database import Database
+from catalog.store.documents import (
+    NewChunk,
+    NewRevision,
+    content_hash,
+    ensure_dataset,
+    publish,
+    remove,
+)
+from catalog.store.schema import chunks, documents
+
+NOW = 1_700_000_000.0
+
+
+def make_database(folder: Path) -> Database:
+    """A store in ``folder``, made if absent."""
+    return Database.at(folder)
+
+
+def put(
+    database: Database,
+    dataset: str,
+    path: str,
+    text: str | Sequence[str],
+    *,
+    title: str = "",
+    metadata: Mapping[str, MetadataValue] | None = None,
+    sections: Sequence[str] = (),
+    embed_keys: Sequence[str | Sequence[str]] = (),
+    modality: Modality = "text",
+    page: int | None = None,
+) -> list[int]:
+    """Publish a document with one chunk per given text; the chunks' row numbers, in order.
+
+    ``sections`` is the heading path of every chunk; ``embed_keys`` has one item per chunk: its
+    key, or the keys of its windows.
+    """
+    pieces = [text] if isinstance(text, str) else list(text)
+    document = ParsedDocument(path, "\n".join(pieces), title, "md", metadata=metadata or {})
+    digest = content_hash(document)
+    revision = ids.revision_id(ids.source_doc_id(dataset, path), digest)
+    cut: list[NewChunk] = []
+    start = 0
+    for index, piece in enumerate(pieces):
+        locator = Locator(page=page)
+        span = ChunkSpan(start, start + len(piece), tuple(sections), modality, locator)
+        keys: str | Sequence[str] = embed_keys[index] if index < len(embed_keys) else ()
+        windows = (keys,) if isinstance(keys, str) else tuple(keys)
+        cut.append(NewChunk(ids.chunk_id(revision, modality, start), span, windows))
+        start += len(piece) + 1
+    with database.write() as connection:
+        ensure_dataset(connection, dataset, "/root", NOW)
+        publish(connection, NewRevision(dataset, path, document, digest, tuple(cut)), NOW)
+    return seqs_of(database, dataset, path)
+
+
+def drop(database: Database, dataset: str, *paths: str) -> int:
+    """Remove documents; the number removed."""
+    with database.write() as connection:
+        return remove(connection, dataset, paths, NOW)
+
+
+def seqs_of(database: Database, dataset: str, path: str) -> list[int]:
+    """The row numbers of a document's live chunks, in order."""
+    query = (
+        select(chunks.c.seq)
+        .join(documents, documents.c.id == chunks.c.document_id)
+        .where(documents.c.dataset == dataset, documents.c.path == path)
+        .order_by(chunks.c.seq)
+    )
+    with database.read() as connection:
+        return list(connection.scalars(query))

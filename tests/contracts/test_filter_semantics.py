@@ -1,0 +1,315 @@
+"""One meaning of a filter: the plain reading in ``core.filters.matches``, SQL, every engine."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches, parse_filters
+from catalog.core.models import MetadataScalar, MetadataValue
+from catalog.core.scope import Scope
+from catalog.store.filter_sql import matching_values
+from catalog.store.restriction import Restriction, allowed_seqs
+from catalog.store.schema import chunks
+from catalog.store.vectors.edge import EdgeEngine
+from catalog.store.vectors.edge_index import EdgeDialect
+from catalog.store.vectors.qdrant_filter import FilterCompiler
+from catalog.store.vectors.server import ServerEngine
+from catalog.store.vectors.server_index import ServerDialect
+from vector_bench import DATASET, DIM, Bench, bench, vector
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
+)
+
+LONG = "long " * 100
+TEXTS = ["", "a", "A", "b", "ab", "3", "3.0", "true", 'q"uote', "it's", "x\x1fs:a", "*", "ß", "SS",
+         "100%", "a_b", "[0]", LONG, LONG + "!", "\U0001f600", "é", "z\0z"]  # fmt: skip
+NUMBERS = [0, -0.0, 1, 1.0, 3, 3.5, -2, 2**53, 2**53 + 1, 10**30, float("inf"), 1e-9]
+SCALARS: list[MetadataScalar] = [*TEXTS, *NUMBERS, True, False]
+FREE = ["tags", "a.b", 'say "x"', "it's", "a\x1fs:b", "[]", "ünï", "F" * 300, "created", "never"]
+FIELDS = [*FREE, "title", "path", "source_doc_id", "dataset", "file_type", "modality", "page",
+          "section"]  # fmt: skip
+PATHS = [f"{index:02}.md" for index in range(40)]
+SECTIONS = ["Intro", "A.b", 'The "end"', LONG]
+MODALITIES = ["text", "ocr", "video_frame"]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A stored chunk and every value it has."""
+
+    seq: int
+    fields: dict[str, tuple[MetadataScalar, ...]]
+
+    def values(self, field: str) -> tuple[MetadataScalar, ...]:
+        return self.fields.get(field, ())
+
+
+def fill(desk: Bench) -> list[Passage]:
+    """Forty documents with every kind of metadata, the same in every run."""
+    luck = random.Random(20)
+    passages: list[Passage] = []
+    for path in PATHS:
+        metadata: dict[str, MetadataValue] = {}
+        for field in FREE[:-1]:
+            if luck.random() < 0.6:
+                many = tuple(luck.sample(SCALARS, luck.randint(0, 4)))
+                metadata[field] = many if luck.random() < 0.5 else luck.choice(SCALARS)
+        sections = tuple(luck.sample(SECTIONS, luck.randint(0, 2)))
+        modality, title = luck.choice(MODALITIES), luck.choice(TEXTS[:-1])
+        page = luck.choice([None, 0, 1, 3, 7])
+        (seq,) = desk.put(
+            path,
+            vector(1, luck.random()),
+            metadata=metadata,
+            sections=sections,
+            modality=modality,
+            page=page,
+            title=title,
+        )
+        fields = {name: one if isinstance(one, tuple) else (one,) for name, one in metadata.items()}
+        fields |= {
+            "title": (title,),
+            "path": (path,),
+            "source_doc_id": (f"{DATASET}:{path}",),
+            "dataset": (DATASET,),
+            "file_type": ("md",),
+            "modality": (modality,),
+            "page": () if page is None else (page,),
+            "section": sections,
+        }
+        passages.append(Passage(seq, fields))
+    return passages
+
+
+Answer = Callable[[Filter, Scope], set[int]]
+
+
+class Reading(NamedTuple):
+    """Who answers, and about what."""
+
+    passages: list[Passage]
+    answer: Answer
+
+    def __repr__(self) -> str:
+        return "Reading()"
+
+
+def by_sql(desk: Bench) -> Answer:
+    def answer(tree: Filter, scope: Scope) -> set[int]:
+        with desk.database.read() as connection:
+            seqs = allowed_seqs(connection, Restriction(DATASET, scope, tree))
+        assert seqs is not None
+        return set(seqs.tolist())
+
+    return answer
+
+
+def by_search(desk: Bench) -> Answer:
+    engine = desk.engine()
+
+    def answer(tree: Filter, scope: Scope) -> set[int]:
+        hits = engine.search(vector(1), len(PATHS), Restriction(DATASET, scope, tree))
+        return {hit.seq for hit in hits}
+
+    return answer
+
+
+def by_points(desk: Bench) -> Answer:
+    """The compiled condition alone, without the check against SQL that follows it."""
+    engine = desk.engine()
+    engine.refresh()
+    assert isinstance(engine, EdgeEngine | ServerEngine)
+    index = engine._current()
+    dialect = EdgeDialect() if isinstance(engine, EdgeEngine) else ServerDialect()
+    everything = index.nearest(np.ones(DIM, dtype=np.float32), 1000, None)
+    assert len(everything) == len(PATHS)
+
+    def answer(tree: Filter, scope: Scope) -> set[int]:
+        with desk.database.read() as connection:
+            compiler = FilterCompiler(
+                dialect, DATASET, lambda asked: matching_values(connection, DATASET, asked)
+            )
+            condition = compiler.restriction(scope, tree)
+        if isinstance(condition, bool):
+            found = everything if condition else []
+        else:
+            found = index.nearest(np.ones(DIM, dtype=np.float32), 1000, condition)
+        return {seqs[point.chunk_id] for point in found}
+
+    with desk.database.read() as connection:
+        rows = connection.execute(select(chunks.c.chunk_id, chunks.c.seq))
+        seqs = {row.chunk_id: row.seq for row in rows}
+    return answer
+
+
+READINGS = {
+    "sql": ("exact", by_sql),
+    "exact": ("exact", by_search),
+    "qdrant-edge": ("qdrant-edge", by_search),
+    "qdrant-edge points": ("qdrant-edge", by_points),
+    "qdrant-memory": ("qdrant-memory", by_search),
+    "qdrant-memory points": ("qdrant-memory", by_points),
+}
+
+
+@pytest.fixture(scope="module", params=READINGS)
+def reading(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Reading]:
+    kind, way = READINGS[request.param]
+    with bench(tmp_path_factory.mktemp("filters"), kind) as desk:
+        passages = fill(desk)
+        yield Reading(passages, way(desk))
+
+
+def operand(field: str) -> st.SearchStrategy[MetadataScalar]:
+    own = {
+        "path": PATHS[:5],
+        "source_doc_id": [f"{DATASET}:{path}" for path in PATHS[:5]],
+        "dataset": [DATASET, "other"],
+        "modality": MODALITIES,
+        "section": SECTIONS,
+        "page": [0, 1, 3, 3.0, 2.5],
+        "file_type": ["md"],
+    }
+    general = st.sampled_from(SCALARS)
+    return st.one_of(st.sampled_from(own[field]), general) if field in own else general
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> Condition:
+    field = draw(st.sampled_from(FIELDS))
+    op = draw(st.sampled_from(list(Op)))
+    if op is Op.IS_EMPTY:
+        return Condition(field, op, None)
+    if op in (Op.IN, Op.NIN, Op.ANY, Op.ALL):
+        return Condition(field, op, tuple(draw(st.lists(operand(field), max_size=4))))
+    if op in (Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE):
+        return Condition(field, op, draw(st.sampled_from([*TEXTS, "not", ".m", "INTRO"])))
+    return Condition(field, op, draw(operand(field)))
+
+
+filters: st.SearchStrategy[Filter] = st.recursive(
+    conditions(),
+    lambda inner: st.one_of(
+        st.builds(And, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Not, inner),
+    ),
+    max_leaves=6,
+)
+scopes = st.one_of(
+    st.just(Scope.all()),
+    st.lists(st.sampled_from([f"{DATASET}:{path}" for path in PATHS])).map(Scope.of),
+)
+
+thorough = settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def expected(passages: list[Passage], tree: Filter, scope: Scope) -> set[int]:
+    return {
+        passage.seq
+        for passage in passages
+        if matches(tree, passage.values) and scope.allows(str(passage.values("source_doc_id")[0]))
+    }
+
+
+@thorough
+@given(tree=filters, scope=scopes)
+def test_every_reading_answers_what_the_plain_one_says(reading, tree: Filter, scope: Scope):
+    passages, answer = reading
+    assert answer(tree, scope) == expected(passages, tree, scope)
+
+
+@pytest.mark.parametrize("op", [op for op in Op if op is not Op.IS_EMPTY])
+@pytest.mark.parametrize("field", ["tags", "a.b", "page", "section"])
+def test_every_operator_agrees_on_every_value(reading, op: Op, field: str):
+    passages, answer = reading
+    for value in SCALARS:
+        if op in (Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE) and not isinstance(value, str):
+            continue
+        operand = (value,) if op in (Op.IN, Op.NIN, Op.ANY, Op.ALL) else value
+        tree = Condition(field, op, operand)
+        assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
+
+
+@settings(thorough, max_examples=40)
+@given(left=filters, right=filters)
+def test_de_morgan_holds(reading, left: Filter, right: Filter):
+    _, answer = reading
+    everywhere = Scope.all()
+    neither = answer(Not(Or((left, right))), everywhere)
+    assert neither == answer(And((Not(left), Not(right))), everywhere)
+    not_both = answer(Not(And((left, right))), everywhere)
+    assert not_both == answer(Or((Not(left), Not(right))), everywhere)
+
+
+@settings(thorough, max_examples=40)
+@given(tree=filters)
+def test_a_filter_and_its_negation_share_nothing_and_miss_nothing(reading, tree: Filter):
+    passages, answer = reading
+    yes, no = answer(tree, Scope.all()), answer(Not(tree), Scope.all())
+    assert not yes & no
+    assert yes | no == {passage.seq for passage in passages}
+
+
+def test_empty_lists_and_empty_connectives(reading):
+    passages, answer = reading
+    everyone = {passage.seq for passage in passages}
+
+    def of(tree: Filter) -> set[int]:
+        return answer(tree, Scope.all())
+
+    for field in ("tags", "path", "page", "section", "dataset"):
+        assert of(Condition(field, Op.IN, ())) == set()
+        assert of(Condition(field, Op.ANY, ())) == set()
+        assert of(Condition(field, Op.NIN, ())) == everyone
+        assert of(Condition(field, Op.ALL, ())) == everyone
+    assert of(And(())) == everyone
+    assert of(Or(())) == set()
+    assert of(Not(And(()))) == set()
+
+
+def test_a_field_that_no_passage_has(reading):
+    passages, answer = reading
+    everyone = {passage.seq for passage in passages}
+    assert answer(Condition("never", Op.EQ, "a"), Scope.all()) == set()
+    assert answer(Condition("never", Op.NE, "a"), Scope.all()) == everyone
+    assert answer(Condition("never", Op.IS_EMPTY, None), Scope.all()) == everyone
+    assert answer(Condition("never", Op.LT, 5), Scope.all()) == set()
+
+
+def test_lists_of_thousands_of_values(reading):
+    passages, answer = reading
+    many = parse_filters({"path": [*PATHS[:3], *(f"{index}.txt" for index in range(5000))]})
+    assert many is not None
+    assert answer(many, Scope.all()) == {passage.seq for passage in passages[:3]}
+    numbers = Condition("tags", Op.IN, (*range(5000, 9000), 10**30, 1, "z\0z"))
+    assert answer(numbers, Scope.all()) == expected(passages, numbers, Scope.all()) != set()
+
+
+def test_a_filter_of_the_most_conditions_allowed(reading):
+    passages, answer = reading
+    wide = parse_filters([f"path!={index}.txt" for index in range(500)])
+    deep: Filter = Condition("path", Op.EQ, PATHS[0])
+    for _ in range(48):
+        deep = Not(deep)
+    assert wide is not None
+    assert len(answer(wide, Scope.all())) == len(passages)
+    assert parse_filters(deep) == deep
+    assert answer(deep, Scope.all()) == {passages[0].seq}

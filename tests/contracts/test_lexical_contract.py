@@ -1,0 +1,542 @@
+"""What every lexical engine must do; a new engine joins by one line in ``MAKERS``."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event
+
+from builders import drop, make_database, put, seqs_of
+from catalog.core.errors import ConfigError
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
+from catalog.core.models import MetadataScalar, MetadataValue
+from catalog.core.scope import Scope
+from catalog.store.database import Database
+from catalog.store.hits import Hit
+from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
+from catalog.store.lexical.base import LexicalEngine
+from catalog.store.restriction import Restriction
+
+Maker = Callable[[Database, str, Path], LexicalEngine]
+
+MAKERS: dict[str, Maker] = {
+    "bm25": lambda database, dataset, folder: get_lexical_engine("bm25", database, dataset, folder),
+    "fts": lambda database, dataset, folder: get_lexical_engine("fts", database, dataset, folder),
+}
+WHOLE = Restriction("notes")
+RELAXED = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def make(request: pytest.FixtureRequest) -> Maker:
+    return MAKERS[request.param]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = make_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def engine(make: Maker, database: Database, tmp_path: Path) -> Iterator[LexicalEngine]:
+    made = make(database, "notes", tmp_path / "index")
+    yield made
+    made.close()
+
+
+def found(engine: LexicalEngine, text: str, restriction: Restriction = WHOLE) -> set[int]:
+    return {hit.seq for hit in engine.search(text, 1000, restriction)}
+
+
+def test_every_engine_of_the_factory_is_held_to_this_contract() -> None:
+    assert set(MAKERS) == set(LEXICAL_ENGINES)
+
+
+def test_an_unknown_engine_is_refused_with_the_names_there_are(
+    database: Database, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="bm25, fts"):
+        get_lexical_engine("whoosh", database, "notes", tmp_path)
+
+
+# Finding
+
+
+def test_one_shared_word_is_enough_and_more_rank_higher(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [both] = put(database, "notes", "a.md", "rotate the api keys every ninety days")
+    [one] = put(database, "notes", "b.md", "the keys of the piano are black and white")
+    put(database, "notes", "c.md", "bread needs flour and water")
+    hits = engine.search("rotate keys", 10, WHOLE)
+    assert [hit.seq for hit in hits] == [both, one]
+
+
+def test_word_forms_case_and_accents_do_not_matter(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [seq] = put(database, "notes", "a.md", "The Café rotated its KEYS")
+    for query in ("rotating", "key", "cafe", "CAFE\u0301"):
+        assert found(engine, query) == {seq}, query
+
+
+def test_titles_and_headings_are_searched_too(database: Database, engine: LexicalEngine) -> None:
+    [seq] = put(database, "notes", "a.md", "daily", title="Backups", sections=("Retention",))
+    assert found(engine, "backup") == found(engine, "retention") == {seq}
+
+
+def test_single_letters_and_digits_are_words(database: Database, engine: LexicalEngine) -> None:
+    [r] = put(database, "notes", "r.md", "plots made with R")
+    [five] = put(database, "notes", "5.md", "chapter 5")
+    assert found(engine, "R") == {r}
+    assert found(engine, "5") == {five}
+
+
+def test_scores_are_above_zero_and_best_first(database: Database, engine: LexicalEngine) -> None:
+    # A word of every chunk has the least possible weight, in some formulas none or less.
+    for index in range(8):
+        put(database, "notes", f"{index}.md", "common " * (index + 1) + "filler " * index)
+    hits = engine.search("common", 10, WHOLE)
+    scores = [hit.score for hit in hits]
+    assert len(hits) == 8
+    assert min(scores) > 0
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_equal_scores_stand_in_order_of_row_number_also_at_the_cut(
+    database: Database, engine: LexicalEngine
+) -> None:
+    seqs = [put(database, "notes", f"{n}.md", "the same words")[0] for n in range(30)]
+    for k in (1, 7, 29, 30, 500):
+        assert [hit.seq for hit in engine.search("same words", k, WHOLE)] == seqs[:k]
+
+
+def test_the_same_question_has_the_same_answer(database: Database, engine: LexicalEngine) -> None:
+    for index in range(20):
+        put(database, "notes", f"{index}.md", f"alpha {'beta ' * (index % 3)} gamma")
+    first = engine.search("alpha beta gamma", 5, WHOLE)
+    assert all(engine.search("alpha beta gamma", 5, WHOLE) == first for _ in range(3))
+
+
+def test_no_common_word_no_hit(database: Database, engine: LexicalEngine) -> None:
+    put(database, "notes", "a.md", "flour water yeast")
+    assert engine.search("zebra", 10, WHOLE) == []
+
+
+def test_an_empty_corpus_answers_nothing(
+    database: Database, engine: LexicalEngine, tmp_path: Path
+) -> None:
+    assert engine.search("anything", 10, WHOLE) == []
+    engine.refresh()
+    put(database, "notes", "a.md", "anything")
+    drop(database, "notes", "a.md")
+    assert engine.search("anything", 10, WHOLE) == []
+    engine.refresh()
+    assert engine.search("anything", 10, WHOLE) == []
+
+
+def test_a_chunk_without_a_word_harms_nothing(database: Database, engine: LexicalEngine) -> None:
+    put(database, "notes", "a.md", ["???", "…", " "])
+    [seq] = put(database, "notes", "b.md", "word")
+    engine.refresh()
+    assert found(engine, "word ???") == {seq}
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_nothing_is_asked_for_nothing_is_given(
+    database: Database, engine: LexicalEngine, k: int
+) -> None:
+    put(database, "notes", "a.md", "word")
+    assert engine.search("word", k, WHOLE) == []
+
+
+# Any text is safe
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "???",
+        "the of and",
+        'c++ "unbalanced title:x AND *',
+        "NEAR(word other, 2) OR NOT (^word - + { } : \\ ' ; --",
+        "word\0other",
+        "\0",
+        "\ud800",
+        "word* OR",
+        "title : word",
+        '"""',
+        "%_%",
+    ],
+)
+def test_no_character_is_an_operator(database: Database, engine: LexicalEngine, text: str) -> None:
+    [seq] = put(database, "notes", "a.md", "word")
+    assert found(engine, text) == ({seq} if "word" in text else set())
+
+
+@pytest.mark.parametrize("operator", ["NOT", "AND", "OR", "NEAR", "-", '"'])
+def test_operators_do_not_change_what_is_found(
+    database: Database, engine: LexicalEngine, operator: str
+) -> None:
+    put(database, "notes", "a.md", "flour")
+    put(database, "notes", "b.md", "yeast")
+    assert found(engine, f"flour {operator} yeast") == found(engine, "flour yeast")
+    assert len(found(engine, "flour yeast")) == 2
+
+
+def test_a_query_of_ten_thousand_characters_is_answered(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [seq] = put(database, "notes", "a.md", "needle")
+    assert found(engine, "needle " + "x1y2 " * 2000) == {seq}
+    assert found(engine, "x" * 10_000) == set()
+    assert found(engine, " ".join(f"w{n}" for n in range(2000))) == set()
+
+
+@RELAXED
+@given(text=st.text(max_size=80))
+def test_any_text_is_answered(database: Database, engine: LexicalEngine, text: str) -> None:
+    if len(seqs_of(database, "notes", "a.md")) == 0:
+        put(database, "notes", "a.md", ["word and \u00e9clair", "c++ 1.0.21 foo.bar 東京"])
+    for hit in engine.search(text, 5, WHOLE):
+        assert hit.score > 0
+
+
+@RELAXED
+@given(
+    text=st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60
+    )
+)
+def test_any_text_can_be_indexed(database: Database, engine: LexicalEngine, text: str) -> None:
+    [seq] = put(database, "notes", "a.md", f"{text}\nneedle")
+    assert found(engine, "needle") == {seq}
+
+
+# Scope, filters, phrases
+
+
+@pytest.fixture
+def corpus(database: Database) -> dict[str, int]:
+    """Four documents that all hold the word ``keys``, and one of another dataset."""
+    about: list[tuple[str, dict[str, MetadataValue]]] = [
+        ("a.md", {"tags": ("ops", "security"), "year": 2020, "flag": True}),
+        ("b.md", {"tags": ("ops",), "year": 2021}),
+        ("c.md", {"tags": ("bread",), "year": 1, "flag": 1}),
+        ("d.md", {}),
+    ]
+    put(database, "other", "a.md", "keys of another dataset")
+    return {
+        path: put(database, "notes", path, f"keys in {path[0]}", title=path, metadata=metadata)[0]
+        for path, metadata in about
+    }
+
+
+def test_only_documents_in_scope_answer(corpus: dict[str, int], engine: LexicalEngine) -> None:
+    def within(scope: Scope) -> set[int]:
+        return found(engine, "keys", Restriction("notes", scope))
+
+    assert within(Scope.from_doc_ids(None)) == set(corpus.values())
+    assert within(Scope.from_doc_ids([])) == set()
+    assert within(Scope.of(["notes:b.md"])) == {corpus["b.md"]}
+    assert within(Scope.of(["notes:nowhere.md", "other:a.md"])) == set()
+
+
+def test_a_scope_of_very_many_documents_is_no_trouble(
+    corpus: dict[str, int], engine: LexicalEngine, database: Database
+) -> None:
+    @event.listens_for(database.engine, "connect")
+    def _as_small_as_sqlite_comes(connection: sqlite3.Connection, _record: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+
+    database.close()
+    many = Scope.of(["notes:c.md", *(f"notes:{n}.md" for n in range(40_000))])
+    assert found(engine, "keys", Restriction("notes", many)) == {corpus["c.md"]}
+
+
+def test_other_datasets_never_answer(
+    corpus: dict[str, int], make: Maker, database: Database, tmp_path: Path
+) -> None:
+    notes = make(database, "notes", tmp_path / "notes")
+    absent = make(database, "absent", tmp_path / "absent")
+    other = make(database, "other", tmp_path / "other")
+    assert found(notes, "keys") == set(corpus.values())
+    assert found(notes, "keys", Restriction("other")) == set()
+    assert found(absent, "keys", Restriction("absent")) == set()
+    assert found(other, "keys", Restriction("other")).isdisjoint(corpus.values())
+
+
+def test_a_dataset_that_does_not_exist_never_answers_for_the_only_one(
+    make: Maker, database: Database, tmp_path: Path
+) -> None:
+    put(database, "notes", "a.md", "keys")
+    absent = make(database, "absent", tmp_path / "absent")
+    absent.refresh()
+    assert found(absent, "keys", Restriction("absent")) == set()
+
+
+def test_values_that_python_takes_for_equal_are_still_told_apart(
+    corpus: dict[str, int], engine: LexicalEngine
+) -> None:
+    def holding(value: MetadataScalar) -> set[int]:
+        asked = condition("flag", Op.EQ, value)
+        return found(engine, "keys", Restriction("notes", filter=asked))
+
+    assert holding(True) == {corpus["a.md"]}
+    assert holding(1) == {corpus["c.md"]}
+    assert holding("1") == set()
+
+
+VALUES: st.SearchStrategy[MetadataScalar] = st.sampled_from(
+    ["ops", "security", "bread", "a.md", 2020, 2021, 1, 2020.5, True, False]
+)
+FIELDS = st.sampled_from(["tags", "year", "flag", "path", "title", "modality", "missing"])
+CONDITIONS = st.one_of(
+    st.builds(condition, FIELDS, st.sampled_from([Op.EQ, Op.NE, Op.GT, Op.LTE]), VALUES),
+    st.builds(
+        condition,
+        FIELDS,
+        st.sampled_from([Op.IN, Op.NIN, Op.ANY, Op.ALL]),
+        st.lists(VALUES, max_size=3),
+    ),
+    st.builds(condition, FIELDS, st.just(Op.IS_EMPTY), st.none()),
+    st.builds(condition, FIELDS, st.just(Op.TEXT_MATCH_INSENSITIVE), st.just("O")),
+)
+
+
+def trees(inner: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
+    parts = st.lists(inner, max_size=3).map(tuple)
+    return st.one_of(st.builds(And, parts), st.builds(Or, parts), st.builds(Not, inner))
+
+
+FILTERS: st.SearchStrategy[Filter] = st.recursive(CONDITIONS, trees, max_leaves=5)
+METADATA = {
+    "a.md": {"tags": ("ops", "security"), "year": (2020,), "flag": (True,)},
+    "b.md": {"tags": ("ops",), "year": (2021,)},
+    "c.md": {"tags": ("bread",), "year": (1,), "flag": (1,)},
+    "d.md": {},
+}
+
+
+def values_of(path: str) -> Callable[[str], tuple[MetadataScalar, ...]]:
+    own: dict[str, tuple[MetadataScalar, ...]] = {
+        **METADATA[path],  # type: ignore[dict-item]
+        "path": (path,),
+        "title": (path,),
+        "modality": ("text",),
+    }
+    return lambda field: own.get(field, ())
+
+
+@RELAXED
+@given(asked=FILTERS, ids=st.none() | st.lists(st.sampled_from(sorted(METADATA)), max_size=3))
+def test_filter_and_scope_mean_what_the_rules_say(
+    corpus: dict[str, int], engine: LexicalEngine, asked: Filter, ids: list[str] | None
+) -> None:
+    scope = Scope.from_doc_ids(None if ids is None else [f"notes:{path}" for path in ids])
+    expected = {
+        seq
+        for path, seq in corpus.items()
+        if (ids is None or path in ids) and matches(asked, values_of(path))
+    }
+    assert found(engine, "keys", Restriction("notes", scope, asked)) == expected
+
+
+def test_in_an_empty_list_is_nothing(corpus: dict[str, int], engine: LexicalEngine) -> None:
+    nothing = Condition("path", Op.IN, ())
+    assert found(engine, "keys", Restriction("notes", filter=nothing)) == set()
+    everything = Restriction("notes", filter=Not(nothing))
+    assert found(engine, "keys", everything) == set(corpus.values())
+
+
+def test_excluded_words_and_phrases_keep_passages_out(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [red] = put(database, "notes", "a.md", "red keys on the old ring")
+    [blue] = put(database, "notes", "b.md", "blue keys on the new ring")
+    [both] = put(database, "notes", "c.md", "red keys, blue keys")
+
+    def without(*phrases: str) -> set[int]:
+        return found(engine, "keys", Restriction("notes", without=phrases))
+
+    assert without("red") == {blue}
+    assert without("old ring") == {blue, both}
+    assert without("ring old") == {red, blue, both}
+    assert without("old ring", "new ring") == {both}
+    assert without("red", "blue") == set()
+    assert without('"', "???") == {red, blue, both}
+
+
+def test_an_excluded_name_with_signs_is_not_the_letter_before_them(
+    database: Database, engine: LexicalEngine
+) -> None:
+    put(database, "notes", "a.md", "keys in C++")
+    [vitamin] = put(database, "notes", "b.md", "keys to vitamin C")
+    excluded = Restriction("notes", without=("c++",))
+    assert found(engine, "keys", excluded) == {vitamin}
+
+
+def test_required_phrases_keep_other_passages_out(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [first] = put(database, "notes", "a.md", "keys to the old town and a new ring")
+    [second] = put(database, "notes", "b.md", "keys to the new town and an old ring")
+
+    def containing(*phrases: str, without: tuple[str, ...] = ()) -> set[int]:
+        return found(engine, "keys", Restriction("notes", containing=phrases, without=without))
+
+    assert containing("old town") == {first}
+    assert containing("old town", "new ring") == {first}
+    assert containing("old town", "old ring") == set()
+    assert containing("town", without=("new town",)) == {first}
+    assert containing("town", without=("old town",)) == {second}
+    assert containing('" OR "') == set()
+
+
+# Following the truth
+
+
+def test_changes_are_seen_at_once(database: Database, engine: LexicalEngine) -> None:
+    [old] = put(database, "notes", "a.md", "flour")
+    assert found(engine, "flour") == {old}
+    [new] = put(database, "notes", "a.md", "yeast")
+    assert found(engine, "flour") == set()
+    assert found(engine, "yeast") == {new}
+    drop(database, "notes", "a.md")
+    assert found(engine, "yeast flour") == set()
+
+
+def test_a_change_of_metadata_alone_is_seen_by_filters_at_once(
+    database: Database, engine: LexicalEngine
+) -> None:
+    asked = Restriction("notes", filter=condition("tags", Op.EQ, "public"))
+    put(database, "notes", "a.md", "keys", metadata={"tags": "public"})
+    assert len(found(engine, "keys", asked)) == 1
+    put(database, "notes", "a.md", "keys", metadata={"tags": "secret"})
+    assert found(engine, "keys", asked) == set()
+
+
+@pytest.mark.parametrize("refreshed", [True, False])
+def test_a_reopened_engine_answers_the_same(
+    make: Maker, tmp_path: Path, database: Database, refreshed: bool
+) -> None:
+    before = make(database, "notes", tmp_path / "index")
+    for index in range(12):
+        put(database, "notes", f"{index}.md", f"alpha {'beta ' * index}")
+        if refreshed and index % 5 == 0:
+            before.refresh()
+    drop(database, "notes", "3.md")
+    if refreshed:
+        before.refresh()
+    drop(database, "notes", "5.md")
+    expected = before.search("alpha beta", 20, WHOLE)
+    before.close()
+    database.close()
+
+    reopened = make_database(tmp_path)
+    after = make(reopened, "notes", tmp_path / "index")
+    assert after.search("alpha beta", 20, WHOLE) == expected
+    assert len(expected) == 10
+    after.close()
+    reopened.close()
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "drop", "refresh", "reopen"]), st.integers(0, 4)),
+    min_size=1,
+    max_size=14,
+)
+WORDS = ("flour", "yeast", "water", "salt")
+
+
+@RELAXED
+@given(steps=STEPS, texts=st.lists(st.sets(st.sampled_from(WORDS)), min_size=14, max_size=14))
+def test_any_history_leaves_exactly_the_live_chunks_findable(
+    make: Maker,
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: Sequence[tuple[str, int]],
+    texts: Sequence[set[str]],
+) -> None:
+    folder = tmp_path_factory.mktemp("history")
+    database = make_database(folder)
+    engine = make(database, "notes", folder / "index")
+    live: dict[str, tuple[int, set[str]]] = {}
+    for (step, number), text in zip(steps, texts, strict=False):
+        path = f"{number}.md"
+        if step == "put":
+            [seq] = put(database, "notes", path, " ".join(sorted(text)) + " .")
+            live[path] = (seq, text)
+        elif step == "drop":
+            drop(database, "notes", path)
+            live.pop(path, None)
+        elif step == "refresh":
+            engine.refresh()
+        else:
+            engine.close()
+            engine = make(database, "notes", folder / "index")
+        for word in WORDS:
+            assert found(engine, word) == {seq for seq, text in live.values() if word in text}
+    engine.close()
+    database.close()
+
+
+def test_readers_are_right_while_a_writer_works(database: Database, engine: LexicalEngine) -> None:
+    [fixed] = put(database, "notes", "fixed.md", "anchor stays")
+    put(database, "notes", "moving.md", "anchor version0")
+    stop = Event()
+
+    def read() -> list[list[Hit]]:
+        seen = []
+        while not stop.is_set():
+            seen.append(engine.search("anchor", 10, WHOLE))
+        return [*seen, engine.search("anchor", 10, WHOLE)]
+
+    def write() -> None:
+        try:
+            for version in range(1, 25):
+                put(database, "notes", "moving.md", f"anchor version{version}")
+                if version % 6 == 0:
+                    engine.refresh()
+        finally:
+            stop.set()
+
+    with ThreadPoolExecutor(5) as pool:
+        readers = [pool.submit(read) for _ in range(4)]
+        pool.submit(write).result()
+        answers = [answer for reader in readers for answer in reader.result()]
+    # The document is replaced in one transaction: never absent, never there twice.
+    assert all(len(answer) == 2 for answer in answers)
+    assert all(fixed in {hit.seq for hit in answer} for answer in answers)
+    last = seqs_of(database, "notes", "moving.md")
+    assert found(engine, "version24") == set(last)
+
+
+def test_engines_of_two_processes_may_refresh_one_folder(
+    make: Maker, database: Database, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared"
+    engines = [make(database, "notes", folder) for _ in range(3)]
+    for index in range(15):
+        put(database, "notes", f"{index % 7}.md", f"word number{index}")
+        engines[index % 3].refresh()
+        assert found(engines[(index + 1) % 3], f"number{index}") == set(
+            seqs_of(database, "notes", f"{index % 7}.md")
+        )
+    with ThreadPoolExecutor(3) as pool:
+        put(database, "notes", "last.md", "word last")
+        for done in [pool.submit(engine.refresh) for engine in engines]:
+            done.result()
+    assert all(len(found(engine, "word")) == 8 for engine in engines)

@@ -1,0 +1,267 @@
+"""Reading filters from every form, and what each condition means."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+)
+
+from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
+from catalog.core.filters import (
+    MAX_CONDITIONS,
+    And,
+    Condition,
+    Not,
+    Op,
+    Or,
+    check_fields,
+    condition,
+    fields_of,
+    matches,
+    parse_expression,
+    parse_filters,
+    same,
+)
+
+
+def holds(op: Op, value: object, *values: object) -> bool:
+    return matches(condition("f", op, value), lambda _: values)
+
+
+@pytest.mark.parametrize(
+    ("op", "asked", "values", "answer"),
+    [
+        (Op.EQ, "ops", ("ops",), True),
+        (Op.EQ, "ops", ("dev", "ops"), True),
+        (Op.EQ, "ops", (), False),
+        (Op.EQ, "Ops", ("ops",), False),
+        (Op.EQ, 3, (3.0,), True),
+        (Op.EQ, 3, ("3",), False),
+        (Op.EQ, 1, (True,), False),
+        (Op.EQ, True, ("true",), False),
+        (Op.EQ, 2**53 + 1, (2**53,), True),  # 64-bit floats, everywhere
+        (Op.EQ, 10**400, (10**500,), True),  # both infinite
+        (Op.CONTAINS, "ops", ("dev", "ops"), True),
+        (Op.NE, "ops", (), True),
+        (Op.NE, "ops", ("dev",), True),
+        (Op.NE, "ops", ("dev", "ops"), False),
+        (Op.IN, ["a", "b"], ("b", "c"), True),
+        (Op.IN, [], ("b",), False),
+        (Op.ANY, [], (), False),
+        (Op.NIN, [], (), True),
+        (Op.NIN, ["a"], (), True),
+        (Op.NIN, ["a"], ("a", "b"), False),
+        (Op.ALL, ["a", "b"], ("b", "a", "c"), True),
+        (Op.ALL, ["a", "b"], ("a",), False),
+        (Op.ALL, [], (), True),
+        (Op.IS_EMPTY, None, (), True),
+        (Op.IS_EMPTY, None, ("",), False),
+        (Op.GT, 3, (2, 4), True),
+        (Op.GT, 3, (3,), False),
+        (Op.GTE, 3, (3.0,), True),
+        (Op.LT, 3, ("2",), False),
+        (Op.LT, 3, (), False),
+        (Op.LTE, "2024-05", ("2024-04-30",), True),
+        (Op.GT, "Z", ("a",), True),  # by code point
+        (Op.GT, 0, (True,), False),
+        (Op.TEXT_MATCH, "eye", ("keyed",), True),
+        (Op.TEXT_MATCH, "EYE", ("keyed",), False),
+        (Op.TEXT_MATCH, "3", (3,), False),
+        (Op.TEXT_MATCH, "", ("",), True),
+        (Op.TEXT_MATCH_INSENSITIVE, "STRASSE", ("Hauptstraße",), True),
+    ],
+)
+def test_a_condition_means(op: Op, asked: object, values: tuple[object, ...], answer: bool):
+    assert holds(op, asked, *values) is answer
+
+
+@given(st.lists(st.sampled_from([0, 1, True, False, "1", "", 0.0, "a"]), max_size=3))
+def test_ne_is_exactly_not_eq_and_nin_exactly_not_in(values):
+    for asked in (0, 1, True, "1", "a"):
+        assert holds(Op.NE, asked, *values) is not holds(Op.EQ, asked, *values)
+        assert holds(Op.NIN, [asked, "b"], *values) is not holds(Op.IN, [asked, "b"], *values)
+
+
+def test_connectives_of_nothing():
+    nobody = lambda _: ()  # noqa: E731
+    assert matches(And(()), nobody)
+    assert not matches(Or(()), nobody)
+    assert matches(Not(Or(())), nobody)
+
+
+def test_equality_never_crosses_types():
+    values = ["1", 1, True, "true", "True", ""]
+    for left in values:
+        for right in values:
+            assert same(left, right) is (left is right)
+
+
+def test_none_is_no_restriction_and_an_empty_filter_holds_always():
+    assert parse_filters(None) is None
+    for nothing in ({}, [], MetadataFilters(filters=[])):
+        assert parse_filters(nothing) == And(())
+
+
+def test_a_mapping_is_anded_with_lists_as_alternatives():
+    assert parse_filters({"tag": "ops", "path": ["a.md", "b.md"], "page": {">=": 3, "<": 9}}) == (
+        And(
+            (
+                Condition("tags", Op.EQ, "ops"),
+                Condition("path", Op.IN, ("a.md", "b.md")),
+                And((Condition("page", Op.GTE, 3), Condition("page", Op.LT, 9))),
+            )
+        )
+    )
+    assert parse_filters({"tag": []}) == Condition("tags", Op.IN, ())
+    assert parse_filters({"x": {FilterOperator.NE: 1}}) == Condition("x", Op.NE, 1)
+
+
+def test_llama_index_filters_nest():
+    tree = parse_filters(
+        MetadataFilters(
+            condition=FilterCondition.OR,
+            filters=[
+                MetadataFilter(key="tags", value=["a"], operator=FilterOperator.ALL),
+                MetadataFilters(
+                    condition=FilterCondition.NOT,
+                    filters=[MetadataFilter(key="page", value=3, operator=FilterOperator.LT)],
+                ),
+            ],
+        )
+    )
+    assert tree == Or((Condition("tags", Op.ALL, ("a",)), Not(Or((Condition("page", Op.LT, 3),)))))
+    assert parse_filters(MetadataFilter(key="a", value=1)) == Condition("a", Op.EQ, 1)
+
+
+def test_llama_index_filters_without_a_condition_are_not_dropped():
+    one = MetadataFilter(key="a", value=1)
+    assert parse_filters(MetadataFilters(filters=[one], condition=None)) == Condition("a", Op.EQ, 1)
+
+
+@pytest.mark.parametrize("operator", list(FilterOperator))
+def test_every_llama_index_operator_is_known(operator: FilterOperator):
+    value: object = ["a"] if operator in ("in", "nin", "any", "all") else "a"
+    tree = parse_filters(MetadataFilters(filters=[MetadataFilter.model_construct(
+        key="k", value=value, operator=operator)]))  # fmt: skip
+    assert isinstance(tree, Condition)
+    assert tree.op == operator.value
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "op", "value"),
+    [
+        ("tag=ops", "tags", Op.EQ, "ops"),
+        ("tag == ops", "tags", Op.EQ, "ops"),
+        ("tag!=ops", "tags", Op.NE, "ops"),
+        ("page>=3", "page", Op.GTE, 3),
+        ("page<3.5", "page", Op.LT, 3.5),
+        ("year>-1e3", "year", Op.GT, -1000.0),
+        ("draft=true", "draft", Op.EQ, True),
+        ('draft="true"', "draft", Op.EQ, "true"),
+        ("title~two words", "title", Op.TEXT_MATCH_INSENSITIVE, "two words"),
+        ('title~"two  "', "title", Op.TEXT_MATCH_INSENSITIVE, "two  "),
+        ("tag=a|b", "tags", Op.IN, ("a", "b")),
+        ("tag!=a|b", "tags", Op.NIN, ("a", "b")),
+        ('tag="a|b"', "tags", Op.EQ, "a|b"),
+        ('year="1|2"|3', "year", Op.IN, ("1|2", 3)),
+        ("url=https://x/?a=b&c>d", "url", Op.EQ, "https://x/?a=b&c>d"),
+        ("note=", "note", Op.EQ, ""),
+        # fields whose values are text keep it, whatever it looks like
+        ("docid=12345678", "docid", Op.EQ, "12345678"),
+        ("path=2024", "path", Op.EQ, "2024"),
+        ("created>=2024", "created", Op.GTE, "2024"),
+        ("title=true", "title", Op.EQ, "true"),
+        # and only plain decimals are numbers
+        ("x=inf", "x", Op.EQ, "inf"),
+        ("x=nan", "x", Op.EQ, "nan"),
+        ("x=1_000", "x", Op.EQ, "1_000"),
+        ("x=1e999", "x", Op.EQ, "1e999"),
+        ("x=٣", "x", Op.EQ, "٣"),
+    ],
+)
+def test_an_expression_reads_as(text: str, field: str, op: Op, value: object):
+    read = parse_expression(text)
+    assert (read.field, read.op, read.value) == (field, op, value)
+    assert type(read.value) is type(value)
+
+
+def test_expressions_are_anded():
+    assert parse_filters(["tag=ops", "page>3"]) == And(
+        (Condition("tags", Op.EQ, "ops"), Condition("page", Op.GT, 3))
+    )
+
+
+@given(st.text(max_size=30))
+def test_any_expression_is_read_or_refused_by_name(text: str):
+    with suppress(FilterError):
+        assert isinstance(parse_expression(text), Condition)
+
+
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        ("no operator", "is not field=value"),
+        ("=x", "is not field=value"),
+        (" =x", "non-empty name"),
+        (7, "int"),
+        (b"tag=x", "bytes"),
+        ([None], "NoneType"),
+        ({"tag": None}, "tags needs text"),
+        ({"tag": b"x"}, "tags needs text"),
+        ({"tag": {}}, "tag has no operator"),
+        ({"tag": {"in": "abc"}}, "tags in needs a list"),
+        ({"tag": {"in": {"a": 1}}}, "tags in needs a list"),
+        ({"tag": {"==": ["a"]}}, "tags needs text"),
+        ({"tag": [["a"]]}, "tags needs text"),
+        ({"n": float("nan")}, "n needs text"),
+        ({"n": {"text_match": 3}}, "n text_match needs text"),
+        ({"": 1}, "non-empty name"),
+        ({"tag": "\udcff"}, "not valid Unicode"),
+        ({"\udcff": "x"}, "non-empty name"),
+    ],
+)
+def test_a_filter_without_meaning_is_refused(filters: object, says: str):
+    with pytest.raises(FilterError, match=says):
+        parse_filters(filters)
+
+
+@pytest.mark.parametrize("operator", ["=>", "like", "", None, 3])
+def test_an_unknown_operator_is_refused_with_the_known_ones(operator):
+    with pytest.raises(UnknownOperatorError, match="text_match_insensitive"):
+        condition("tag", operator, "x")
+
+
+def test_a_filter_made_by_hand_is_checked_and_its_aliases_resolved():
+    assert parse_filters(Not(Condition("tag", Op.EQ, "x"))) == Not(Condition("tags", Op.EQ, "x"))
+    with pytest.raises(FilterError):
+        parse_filters(Or((Condition("tags", Op.EQ, ("a", "b")),)))
+
+
+def test_a_filter_too_large_or_too_deep_is_refused():
+    with pytest.raises(FilterError, match=str(MAX_CONDITIONS)):
+        parse_filters([f"a={index}" for index in range(MAX_CONDITIONS + 1)])
+    with pytest.raises(FilterError, match=str(MAX_CONDITIONS)):
+        parse_filters({"a": {"all": list(range(MAX_CONDITIONS + 1))}})
+    for levels in (60, 5000):
+        deep = Condition("a", Op.EQ, 1)
+        for _ in range(levels):
+            deep = Not(deep)
+        with pytest.raises(FilterError, match="nested deeper"):
+            parse_filters(deep)
+
+
+def test_unknown_fields_are_refused_by_name_and_known_ones_listed():
+    tree = parse_filters({"tag": "x", "colour": "red"})
+    assert tree is not None
+    assert fields_of(tree) == {"tags", "colour"}
+    check_fields(tree, ["colour"])
+    with pytest.raises(UnknownFieldError, match=r"'colour'.*modality"):
+        check_fields(tree, [])

@@ -1,0 +1,101 @@
+"""Settings: precedence, bounds, unknown names, and where each value came from."""
+
+import pytest
+
+from catalog.core.errors import ConfigError, UnknownPresetError
+from catalog.core.settings import RAGv2Settings, get_settings, load_settings, presets
+
+
+def test_the_defaults_are_the_seeds():
+    rag = RAGv2Settings()
+    assert (rag.chunk_size, rag.chunk_overlap) == (800, 120)
+    assert (rag.vector_top_k, rag.fts_top_k, rag.fusion_top_k, rag.rrf_k) == (20, 20, 30, 60)
+    assert (rag.original_weight, rag.expansion_weight) == (2.0, 1.0)
+    assert (rag.bonus_first, rag.bonus_second) == (0.05, 0.02)
+    assert rag.rerank_candidates == 40
+    assert rag.cache_ttl_seconds == 7 * 24 * 3600
+
+
+def test_the_environment_reaches_every_level(monkeypatch):
+    monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZE", "500")
+    monkeypatch.setenv("IDX_RAG_V2__INGEST__LOCK_SECONDS", "3")
+    monkeypatch.setenv("IDX_EMBEDDING__BATCH_SIZE", "8")
+    settings = get_settings()
+    assert settings.rag_v2.chunk_size == RAGv2Settings().chunk_size == 500
+    assert settings.rag_v2.ingest.lock_seconds == 3
+    assert settings.embedding.batch_size == 8
+
+
+def test_argument_beats_environment_beats_file_beats_preset_beats_default(tmp_path, monkeypatch):
+    file = tmp_path / "mine.toml"
+    file.write_text("[rag_v2]\nrrf_k = 30\nfts_top_k = 31\nvector_top_k = 32\n")
+    monkeypatch.setenv("IDX_CONFIG", str(file))
+    monkeypatch.setenv("IDX_RAG_V2__FTS_TOP_K", "41")
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_TOP_K", "42")
+    loaded = load_settings(preset="default", overrides={"rag_v2": {"vector_top_k": 52}})
+    rag, origins = loaded.settings.rag_v2, loaded.origins
+    assert (rag.vector_top_k, rag.fts_top_k, rag.rrf_k) == (52, 41, 30)
+    assert origins["rag_v2.vector_top_k"] == "argument"
+    assert origins["rag_v2.fts_top_k"] == "environment"
+    assert origins["rag_v2.rrf_k"] == str(file)
+    assert origins["rag_v2.chunk_size"] == "preset default"
+    assert "rag_v2.max_query_chars" not in origins
+
+
+def test_a_settings_file_in_the_home_folder_is_read(tmp_path, monkeypatch):
+    (tmp_path / "catalog.toml").write_text("[rag_v2]\nrrf_k = 10\n")
+    monkeypatch.setenv("IDX_HOME", str(tmp_path))
+    assert get_settings().rag_v2.rrf_k == 10
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("IDX_RAG_V2__CHUNK_SIZ", "500"),
+        ("IDX_RAG_V2__INGEST__NOTHING", "1"),
+        ("IDX_EMBEDDING__MODLE", "x"),
+    ],
+)
+def test_a_variable_that_names_no_setting_is_an_error(monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=variable):
+        get_settings()
+
+
+def test_a_misspelt_variable_is_an_error_for_the_v2_settings_alone(monkeypatch):
+    monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZ", "500")
+    with pytest.raises(ConfigError, match="CHUNK_SIZ"):
+        RAGv2Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("CHUNK_SIZE", "x"), ("RRF_K", "0"), ("CHUNK_OVERLAP", "700")]
+)
+def test_a_value_out_of_bounds_is_an_error_that_names_it(monkeypatch, name, value):
+    monkeypatch.setenv(f"IDX_RAG_V2__{name}", value)
+    with pytest.raises(ConfigError, match=name.lower()):
+        get_settings()
+
+
+def test_an_unknown_key_in_a_file_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "catalog.toml").write_text("[rag_v2]\nchunk_siz = 10\n")
+    monkeypatch.setenv("IDX_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="chunk_siz"):
+        get_settings()
+
+
+def test_a_file_that_is_not_toml_is_an_error_that_names_it(tmp_path, monkeypatch):
+    (tmp_path / "catalog.toml").write_text("rrf_k = \n")
+    monkeypatch.setenv("IDX_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"catalog\.toml"):
+        get_settings()
+
+
+def test_an_unknown_preset_is_an_error_that_lists_those_there_are():
+    with pytest.raises(UnknownPresetError, match="default"):
+        load_settings(preset="nope")
+
+
+def test_the_default_preset_states_defaults_only(monkeypatch):
+    assert load_settings(preset="default").settings.rag_v2 == RAGv2Settings()
+    assert "default" in presets()

@@ -1,0 +1,68 @@
+"""A tiny real embedding model: words hashed into a vector. No files, no network, deterministic."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catalog.core.settings import RAGv2Settings, Settings
+from catalog.core.tokens import CharTokenCounter
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.search_v2.workspace import Workspace
+
+DIM = 64
+_WORD = re.compile(r"\w+")
+
+
+class WordEncoder:
+    """Texts sharing words are near; ``poison`` in a text fails its batch, ``down`` fails all."""
+
+    model = "words"
+    fingerprint = "words-1"
+    dim = DIM
+    max_tokens = 128
+    counter = CharTokenCounter()
+
+    def __init__(self) -> None:
+        self.poison = "POISON"
+        self.down = False
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> list[Any]:
+        if self.down:
+            raise ConnectionError("no answer")
+        if any(self.poison in text for text in texts):
+            raise ValueError("cannot embed this")
+        self.texts += texts
+        return [_vector(text) for text in texts]
+
+
+def _vector(text: str) -> Any:
+    vector = np.zeros(DIM, dtype=np.float32)
+    vector[0] = 0.01
+    for word in _WORD.findall(text.casefold()):
+        digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+        vector[digest[0] % DIM] += 1.0 if digest[1] % 2 else -1.0
+    return vector / np.linalg.norm(vector)
+
+
+def open_workspace(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Workspace:
+    """A workspace whose model is a :class:`WordEncoder`; small chunks unless told otherwise."""
+    sizes = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8}
+    settings = Settings(home=home, rag_v2=RAGv2Settings(**{**sizes, **rag}))
+    workspace = Workspace(settings)
+    workspace.__dict__["model"] = ResilientEmbedding(encoder or WordEncoder())
+    return workspace
+
+
+def write(folder: Path, **files: str) -> None:
+    """Write files named by keyword, ``__`` for a slash and ``_dot_`` for a dot (``a_dot_md``)."""
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

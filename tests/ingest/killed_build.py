@@ -1,0 +1,40 @@
+"""Run by test_kill_matrix: a build that kills its own process at one step, without warning."""
+
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from catalog.search_v2.indexing import Indexer
+from fakes import WordEncoder, open_workspace
+
+
+def kill_on_call(where: str, count: int, *, after: bool) -> None:
+    """Let the named function be called ``count`` times, then kill before (or after) its work."""
+    module, _, name = where.rpartition(":")
+    holder = importlib.import_module(module)
+    *path, last = name.split(".")
+    for part in path:
+        holder = getattr(holder, part)
+    real, calls = getattr(holder, last), 0
+
+    def deadly(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == count and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(*args, **kwargs)
+        if calls == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(holder, last, deadly)
+
+
+if __name__ == "__main__":
+    folder, home, where, count, moment = sys.argv[1:]
+    if where != "nowhere":
+        kill_on_call(where, int(count), after=moment == "after")
+    with open_workspace(Path(home), WordEncoder(), ingest={"group_chars": 400}) as workspace:
+        Indexer(workspace).build(Path(folder), "notes")

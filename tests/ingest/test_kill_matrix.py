@@ -1,0 +1,93 @@
+"""A build killed with SIGKILL at any step ends, when run again, as if nothing had happened."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_workspace
+
+SCRIPT = Path(__file__).with_name("killed_build.py")
+STEPS = {
+    "while reading the third file": ("catalog.ingest.sync:read_file", 3, "before"),
+    "after cutting": ("catalog.ingest.sync:_Run._cut", 2, "after"),
+    "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
+    "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),
+    "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),
+    "before a publication": ("catalog.ingest.transforms:publish", 2, "before"),
+    "in a publication, before its commit": ("catalog.ingest.transforms:publish", 2, "after"),
+    "between two rows of a publication": ("catalog.store.documents:_insert_all", 5, "after"),
+    "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
+    "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
+    "before the points are upserted": (
+        "catalog.store.vectors.edge_index:EdgeIndex.upsert", 1, "before",
+    ),
+    "after the points, before the outbox is cleared": (
+        "catalog.store.vectors.outbox:_forget", 1, "before",
+    ),
+    "after the outbox is cleared": ("catalog.store.vectors.outbox:_forget", 1, "after"),
+    "while the lexical segments are written": (
+        "catalog.store.lexical.segment_files:SegmentFiles._replace_pointer", 1, "before",
+    ),
+    "after the lexical segments are written": (
+        "catalog.store.lexical.segment_files:SegmentFiles._replace_pointer", 1, "after",
+    ),
+}  # fmt: skip
+QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11")
+
+
+def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment: str = "") -> int:
+    command = [sys.executable, str(SCRIPT), str(folder), str(home), where, str(count), moment]
+    tests = str(SCRIPT.parents[1])
+    done = subprocess.run(command, env={"PYTHONPATH": tests, "PATH": ""}, capture_output=True)
+    if where == "nowhere":
+        assert done.returncode == 0, done.stderr.decode()
+    return done.returncode
+
+
+def state(home: Path) -> dict[str, object]:
+    """Everything a user could tell two stores apart by."""
+    with open_workspace(home) as workspace:
+        service = SearchServiceV2(workspace)
+        with workspace.database.read() as connection:
+            ids = connection.exec_driver_sql("SELECT chunk_id FROM chunks ORDER BY chunk_id").all()
+            pending = connection.exec_driver_sql("SELECT count(*) FROM outbox").scalar()
+        return {
+            "ids": [row[0] for row in ids],
+            "stats": [Indexer(workspace).stats("notes").chunks, pending],
+            "answers": {
+                (query, mode): [
+                    (result.chunk_id, result.score)
+                    for result in service.search(query, dataset="notes", mode=mode, top_k=20)
+                ]
+                for query in QUERIES
+                for mode in ("lexical", "vector", "hybrid")
+            },
+        }
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for number in range(12):
+        body = f"alpha beta topic {number} " + "common words everywhere gamma " * (5 + number)
+        (folder / f"doc{number:02}.md").write_text(f"# Topic {number}\n\n{body} {number}.\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(corpus, tmp_path_factory):
+    home = tmp_path_factory.mktemp("whole")
+    run(corpus, home)
+    return state(home)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_build_killed(step, corpus, uninterrupted, tmp_path):
+    where, count, moment = STEPS[step]
+    assert run(corpus, tmp_path / "home", where, count, moment) == -9, "the step was never reached"
+    run(corpus, tmp_path / "home")
+    assert state(tmp_path / "home") == uninterrupted

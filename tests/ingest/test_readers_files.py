@@ -1,0 +1,249 @@
+"""Files as they come: encodings, binaries, and everything that may be wrong with them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.core.errors import ReadError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers import ReadFailure, get_reader, read_file
+from catalog.ingest.readers.base import WholeFileReader
+from catalog.ingest.readers.decoding import decode
+
+
+def read(path: Path, max_bytes: int = 1_000_000) -> ParsedDocument:
+    (doc,) = read_file(path, path.name, max_bytes=max_bytes)
+    assert isinstance(doc, ParsedDocument)
+    return doc
+
+
+def written(folder: Path, data: bytes, name: str = "a.txt") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_line_ends_are_kept_and_a_byte_order_mark_is_not(tmp_path: Path) -> None:
+    assert read(written(tmp_path, b"\xef\xbb\xbfa\r\nb\rc\n")).text == "a\r\nb\rc\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_wide_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -> None:
+    assert read(written(tmp_path, "Grüße, 世界\n".encode(encoding))).text == "Grüße, 世界\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("café", "cp1252"),
+        ("Der Müller trinkt Kaffee in der Straße.", "latin-1"),
+        ("Привет, это документ на русском языке, и он читается без ошибок.", "cp1251"),
+        ("日本語のテキストです。これは文字コードのテストです。", "shift_jis"),
+    ],
+)
+def test_legacy_encodings_are_guessed(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding)) == text
+
+
+def test_a_declared_encoding_is_believed(tmp_path: Path) -> None:
+    page = '<html><head><meta charset="iso-8859-7"></head><p>Καλημέρα</p></html>'
+    assert read(written(tmp_path, page.encode("iso-8859-7"), "a.html")).text == "Καλημέρα"
+    code = "# -*- coding: koi8-r -*-\nx = 'да'\n"
+    assert read(written(tmp_path, code.encode("koi8-r"), "a.py")).text == code
+
+
+def test_one_damaged_byte_does_not_spoil_the_rest_of_a_utf8_file() -> None:
+    assert decode("Grüße aus Köln, schöne Straße. ".encode() + b"\xff") == (
+        "Grüße aus Köln, schöne Straße. \ufffd"
+    )
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_decode_to_text_that_a_database_can_store(data: bytes, declared: bool) -> None:
+    text = decode(data, declared=declared)
+    assert "\x00" not in text
+    text.encode("utf-8")
+
+
+@given(st.text(max_size=300), st.sampled_from(["md", "rst", "html", "txt", "py"]))
+def test_any_text_is_read_with_structure_inside_its_bounds(text: str, extension: str) -> None:
+    reader = get_reader(f"a.{extension}")
+    assert isinstance(reader, WholeFileReader)
+    try:
+        doc = reader.parse(text, f"a.{extension}")
+    except ReadError:
+        assert extension == "html"
+        return
+    length = len(doc.text)
+    assert 0 <= doc.body_start <= length
+    assert all(0 <= start < end <= length for start, end in doc.atomic)
+    assert all(0 <= h.start < h.end <= length and h.title for h in doc.headings)
+    assert doc.title == " ".join(doc.title.split())
+    assert 0 < len(doc.title) <= 300
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "png"),
+        (b"%PDF-1.7\nplain looking", "pdf"),
+        (b"PK\x03\x04rest", "zip"),
+        (b"\x1f\x8b\x08rest", "gzip"),
+        (b"\x7fELF\x02", "elf"),
+        (b"MZ\x00\x01", "exe"),
+        (b"text\x00text", "data"),
+        (b"\x01\x02\x03\x04\x05\x06", "data"),
+    ],
+)
+def test_binary_content_is_refused_by_name_whatever_the_extension(
+    tmp_path: Path, data: bytes, kind: str
+) -> None:
+    with pytest.raises(ReadError, match=rf"binary \({kind}\)"):
+        read(written(tmp_path, data, "a.md"))
+
+
+def test_text_that_begins_like_a_binary_is_text(tmp_path: Path) -> None:
+    assert read(written(tmp_path, b"MZ is a magic number")).text == "MZ is a magic number"
+
+
+@pytest.mark.parametrize("data", [b"", b" \r\n\t", b"\xef\xbb\xbf", b"\xff\xfe"])
+def test_files_without_text_are_reported_as_empty(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(ReadError, match="empty"):
+        read(written(tmp_path, data))
+
+
+def test_a_file_that_grew_past_the_limit_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = written(tmp_path, b"x" * 101)
+    assert len(read(path, max_bytes=101).text) == 101
+    with pytest.raises(ReadError, match="too large"):
+        read(path, max_bytes=100)
+
+
+def test_a_vanished_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="vanished"):
+        read(tmp_path / "gone.txt")
+
+
+def test_a_file_that_may_not_be_opened_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    path = written(tmp_path, b"x")
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ReadError, match="Permission denied"):
+        read(path)
+
+
+def test_a_fifo_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(ReadError, match="FIFO"):
+        read(tmp_path / "pipe.txt")
+
+
+def test_folders_devices_and_swapped_symlinks_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link.txt").symlink_to(written(tmp_path, b"secret", "target.txt"))
+    for path in (tmp_path, Path("/dev/zero"), tmp_path / "link.txt"):
+        with pytest.raises(ReadError, match="not a regular file"):
+            read(path)
+
+
+def records(folder: Path, text: str | bytes, max_bytes: int = 1000) -> list[object]:
+    data = text.encode() if isinstance(text, str) else text
+    path = written(folder, data, "corpus.jsonl")
+    return [
+        (item.path, item.reason) if isinstance(item, ReadFailure) else item
+        for item in read_file(path, "corpus.jsonl", max_bytes=max_bytes)
+    ]
+
+
+def test_each_json_line_is_a_document_named_by_its_id(tmp_path: Path) -> None:
+    first, second, third = records(
+        tmp_path,
+        '\ufeff{"_id": "4983", "title": "T", "text": "Body.", "metadata": {"tag": "x"}}\r\n\n'
+        '{"_id": 7, "text": "No title."}\n{"_id": "8", "title": "Only", "text": ""}',
+    )
+    assert isinstance(first, ParsedDocument)
+    assert (first.path, first.title, first.text) == ("4983", "T", "T\n\nBody.")
+    assert (first.file_type, first.source_type) == ("jsonl", "record")
+    assert dict(first.metadata) == {"tags": ("x",)}
+    assert isinstance(second, ParsedDocument)
+    assert (second.path, second.title, second.text) == ("7", "7", "No title.")
+    assert isinstance(third, ParsedDocument)
+    assert third.text == "Only"
+
+
+def test_a_title_that_the_text_begins_with_is_not_repeated(tmp_path: Path) -> None:
+    (doc,) = records(tmp_path, '{"_id": "1", "title": "Cells", "text": "Cells divide."}\n')
+    assert isinstance(doc, ParsedDocument)
+    assert doc.text == "Cells divide."
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{broken", "not valid JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"text": "x"}', "no _id"),
+        ('{"_id": "", "text": "x"}', "no _id"),
+        ('{"_id": "2"}', "no text"),
+        ('{"_id": "2", "text": 5}', "no text"),
+        ('{"_id": "2", "text": "  "}', "empty"),
+        ('{"_id": "1", "text": "again"}', "'1'"),
+        ('{"_id": "2", "text": "%s"}' % ("x" * 2000), "too large"),
+        ("[" * 900, "not valid JSON"),
+        ('{"_id": "2", "text": "x", "n": %s}' % ("9" * 900), ""),
+    ],
+)
+def test_a_bad_line_is_named_and_the_others_are_read(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    good = '{"_id": "1", "text": "a"}'
+    items = records(tmp_path, f'{good}\n{line}\n{{"_id": "3", "text": "c"}}\n')
+    assert [item.path for item in items if isinstance(item, ParsedDocument)][::2][0] == "1"
+    assert isinstance(items[-1], ParsedDocument)
+    assert items[-1].path == "3"
+    if reason:
+        assert isinstance(items[1], tuple)
+        assert items[1][0] == "corpus.jsonl:2"
+        assert reason in items[1][1]
+
+
+def test_a_broken_first_line_does_not_turn_a_corpus_into_plain_text(tmp_path: Path) -> None:
+    failure, doc = records(tmp_path, '{"_id": "0", "te\n{"_id": "1", "text": "a"}\n')
+    assert isinstance(failure, tuple)
+    assert failure[0] == "corpus.jsonl:1"
+    assert isinstance(doc, ParsedDocument)
+
+
+def test_json_lines_of_another_kind_are_plain_text(tmp_path: Path) -> None:
+    text = '{"level": "info"}\n{"level": "error"}\n'
+    (doc,) = records(tmp_path, text)
+    assert isinstance(doc, ParsedDocument)
+    assert (doc.path, doc.text, doc.source_type) == ("corpus.jsonl", text, "file")
+
+
+def test_surrogates_and_nul_in_json_escapes_are_replaced(tmp_path: Path) -> None:
+    (doc,) = records(tmp_path, r'{"_id": "1", "text": "a\ud800b\u0000c \ud83d\ude00"}')
+    assert isinstance(doc, ParsedDocument)
+    assert doc.text == "a\ufffdb\ufffdc 😀"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_json_lines_in_wide_encodings_are_records_too(tmp_path: Path, encoding: str) -> None:
+    items = records(
+        tmp_path, '{"_id": "1", "text": "é"}\n{"_id": "2", "text": "ü"}\n'.encode(encoding)
+    )
+    assert [item.text for item in items if isinstance(item, ParsedDocument)] == ["é", "ü"]
+
+
+def test_json_lines_are_streamed_not_loaded(tmp_path: Path) -> None:
+    lines = "".join(f'{{"_id": "{number}", "text": "x"}}\n' for number in range(2000))
+    assert len(records(tmp_path, lines, max_bytes=100)) == 2000

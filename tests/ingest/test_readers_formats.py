@@ -1,0 +1,117 @@
+"""HTML, reStructuredText, plain text and source code."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.core.errors import ReadError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers import get_reader
+from catalog.ingest.readers.base import WholeFileReader
+
+PAGE = """<!doctype html><html><head><title>Keys &amp; locks</title>
+<meta name="keywords" content="ops, keys"><meta name="description" content="About keys.">
+<meta property="article:published_time" content="2024-01-05">
+<link rel="canonical" href="https://example.org/keys"></head>
+<body><nav>Menu</nav><script>var x = "hidden";</script><style>p{}</style>
+<h1>Rotate <em>keys</em><a class="headerlink" href="#r">¶</a></h1>
+<p>First
+   line<br>second <b>bo</b>ld.</p><ul><li>one<li>two</ul>
+<table><tr><th>a<th>b</tr><tr><td>1<td>2</tr></table>
+<h2>Code</h2><pre>
+if x:
+    y
+</pre></body></html>"""
+
+
+def parse(text: str, path: str) -> ParsedDocument:
+    reader = get_reader(path)
+    assert isinstance(reader, WholeFileReader)
+    return reader.parse(text, path)
+
+
+def test_html_becomes_its_visible_text_block_by_block() -> None:
+    doc = parse(PAGE, "keys.html")
+    assert doc.text == (
+        "Rotate keys\n\nFirst line\nsecond bold.\n\none\ntwo\n\na | b\n1 | 2\n\n"
+        "Code\n\nif x:\n    y"
+    )
+    assert [doc.text[start:end] for start, end in doc.atomic] == ["a | b\n1 | 2", "if x:\n    y"]
+
+
+def test_html_headings_point_into_the_extracted_text() -> None:
+    doc = parse(PAGE, "keys.html")
+    found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
+    assert found == [(1, "Rotate keys", "Rotate keys"), (2, "Code", "Code")]
+
+
+def test_html_head_gives_title_and_metadata() -> None:
+    doc = parse(PAGE, "keys.html")
+    assert doc.title == "Keys & locks"
+    assert dict(doc.metadata) == {
+        "description": "About keys.",
+        "tags": ("ops", "keys"),
+        "created": "2024-01-05",
+        "source_url": "https://example.org/keys",
+    }
+
+
+def test_html_without_visible_text_is_reported_as_empty() -> None:
+    with pytest.raises(ReadError, match="empty"):
+        parse("<html><script>x</script></html>", "a.html")
+
+
+def test_html_that_is_all_navigation_is_not_lost() -> None:
+    assert parse("<nav><a href=x>Only link</a></nav>", "a.html").text == "Only link"
+
+
+@pytest.mark.parametrize("tag", ["div", "pre", "table><tr><td", "h1", "a href=x"])
+def test_html_nested_twenty_thousand_deep_is_read(tag: str) -> None:
+    assert parse(f"<{tag}>x" * 20_000, "deep.html").text.replace("x", "").strip("\n |") in (
+        "",
+        " ",
+    )
+
+
+def test_rst_levels_follow_the_order_in_which_styles_appear() -> None:
+    text = "====\nBook\n====\n\nPart ``x``\n------\n\nSub\n~~~\n\ntext\n\nNext\n----\n\nend\n"
+    doc = parse(text, "book.rst")
+    assert [(heading.level, heading.title) for heading in doc.headings] == [
+        (1, "Book"), (2, "Part x"), (3, "Sub"), (2, "Next"),
+    ]  # fmt: skip
+    assert doc.text == text
+    assert [doc.text[h.start : h.end] for h in doc.headings][1] == "Part ``x``\n------"
+    assert doc.title == "Book"
+
+
+def test_rst_literal_blocks_are_kept_whole_and_hold_no_titles() -> None:
+    doc = parse("Look::\n\n    Not\n    ===\n\n.. code-block:: py\n\n   a = 1\n\nend\n", "a.rst")
+    whole = [doc.text[start:end] for start, end in doc.atomic]
+    assert whole == ["    Not\n    ===", ".. code-block:: py\n\n   a = 1"]
+    assert (doc.headings, doc.title) == ((), "a")
+
+
+def test_rst_transitions_and_wrapped_paragraphs_make_no_titles() -> None:
+    assert parse("one\ntwo\n-----\n\ntext\n\n--------\n\nmore\n", "a.rst").headings == ()
+
+
+def test_rst_field_list_at_the_top_is_metadata() -> None:
+    doc = parse("Title\n=====\n\n:Author: Ann\n:Date: 2024-01-05\n\ntext\n\n:Not: this\n", "a.rst")
+    assert dict(doc.metadata) == {"author": "Ann", "created": "2024-01-05"}
+
+
+@pytest.mark.parametrize(
+    ("path", "file_type", "title"),
+    [
+        ("src/app.py", "py", "app"),
+        ("Makefile", "txt", "Makefile"),
+        ("a/NOTES.TXT", "txt", "NOTES"),
+        ("conf.toml", "toml", "conf"),
+        ("CHANGES.2024", "txt", "CHANGES"),
+    ],
+)
+def test_text_and_source_code_are_read_as_they_stand(path: str, file_type: str, title: str) -> None:
+    text = "# comment\r\n\r\nvalue = 1\n"
+    doc = parse(text, path)
+    assert (doc.text, doc.file_type, doc.title) == (text, file_type, title)
+    assert doc.headings == ()

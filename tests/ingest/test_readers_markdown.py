@@ -1,0 +1,156 @@
+"""Markdown: titles, headings, front matter, spans that stay whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers.markdown import MarkdownReader
+
+
+def parse(text: str, path: str = "notes/plan.md") -> ParsedDocument:
+    return MarkdownReader().parse(text, path)
+
+
+def titles(text: str) -> list[tuple[int, str]]:
+    return [(heading.level, heading.title) for heading in parse(text).headings]
+
+
+@pytest.mark.parametrize(
+    "fenced",
+    [
+        "```\n# no\n```\n",
+        "~~~ py\n# no\n```\n# no\n~~~\n",
+        "````\n```\n# no\n```\n````\n",
+        "   ```\n# no\n   ```\n",
+        "- ```sh\n  # no\n  ```\n",
+        "1. step\n\n   ```sh\n# no\n   ```\n",
+        "```\r\n# no\r\n```\r\n",
+        "<!--\n# no\n-->\n",
+        "<pre>\n# no\n</pre>\n",
+    ],
+)
+def test_a_hash_inside_a_fence_is_no_heading_and_what_follows_is(fenced: str) -> None:
+    doc = parse(fenced + "\n# Yes\n")
+    assert [heading.title for heading in doc.headings] == ["Yes"]
+    assert doc.title == "Yes"
+
+
+def test_an_unclosed_fence_runs_to_the_end() -> None:
+    doc = parse("# Yes\n\n```\n# no\n\n# no\n")
+    assert titles(doc.text) == [(1, "Yes")]
+    assert [doc.text[start:end] for start, end in doc.atomic] == ["```\n# no\n\n# no\n"]
+
+
+@pytest.mark.parametrize("line", ["#no", "####### no", "    # no", "\\# no", "> # no", "\t# no"])
+def test_what_only_looks_like_a_heading_is_none(line: str) -> None:
+    assert titles(f"{line}\n") == []
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_headings_have_exact_offsets_with_every_kind_of_line_end(newline: str) -> None:
+    lines = ["# One ##", "", "text", "", "Two", "===", "", "  ### Three", "", "Four", "---"]
+    doc = parse(newline.join(lines))
+    assert titles(doc.text) == [(1, "One"), (1, "Two"), (3, "Three"), (2, "Four")]
+    assert [doc.text[heading.start : heading.end] for heading in doc.headings] == [
+        "# One ##", f"Two{newline}===", "  ### Three", f"Four{newline}---",
+    ]  # fmt: skip
+
+
+def test_a_rule_below_a_list_a_quote_or_a_blank_line_makes_no_heading() -> None:
+    assert titles("- item\n---\n\n> quote\n---\n\ntext\n\n---\n\n* * *\n") == []
+
+
+@pytest.mark.parametrize(
+    ("markup", "plain"),
+    [
+        ("[Install](https://x.org/a_(b)) it", "Install it"),
+        ("Use `a*b*c` **now**", "Use a*b*c now"),
+        ("__init__ and snake_case", "__init__ and snake_case"),
+        ("![logo](x.png) _Fine_ &amp; ~~old~~", "logo Fine & old"),
+        ("C# {#c-sharp}", "C#"),
+        (r"1 \* 2", "1 * 2"),
+    ],
+)
+def test_markup_in_titles_becomes_plain_text(markup: str, plain: str) -> None:
+    assert titles(f"## {markup}\n") == [(2, plain)]
+
+
+def test_fences_and_tables_are_kept_whole() -> None:
+    table = "| a | b |\n|---|:-:|\n| 1 | 2 |"
+    doc = parse(f"text\n\n{table}\n\n```py\nx = 1\n```\n")
+    whole = [doc.text[start:end] for start, end in doc.atomic]
+    assert whole == [table, "```py\nx = 1\n```"]
+
+
+def test_front_matter_becomes_metadata_and_the_body_begins_after_it() -> None:
+    doc = parse(
+        "---\ntitle: Key  rotation\nTags: [ops, '#keys', ops]\ndate: 2024-01-05\n"
+        "lastmod: 2024-02-03 10:00:00\nurl: https://example.org/k\nowner:\n  team: core\n"
+        "count: 3\nratio: 0.5\ndraft: false\nnone: null\n---\n# Heading\n\nBody\n"
+    )
+    assert doc.title == "Key rotation"
+    assert dict(doc.metadata) == {
+        "tags": ("ops", "keys"),
+        "created": "2024-01-05",
+        "modified": "2024-02-03T10:00:00",
+        "source_url": "https://example.org/k",
+        "owner.team": "core",
+        "count": 3,
+        "ratio": 0.5,
+        "draft": False,
+    }
+    assert doc.text[doc.body_start :] == "# Heading\n\nBody\n"
+
+
+def test_toml_front_matter_is_read_too() -> None:
+    doc = parse('+++\r\ntitle = "T"\r\ntags = ["a"]\r\ndate = 2024-01-05\r\n+++\r\nBody\r\n')
+    assert (doc.title, dict(doc.metadata)) == ("T", {"tags": ("a",), "created": "2024-01-05"})
+    assert doc.text[doc.body_start :] == "Body\r\n"
+
+
+def test_a_source_that_is_no_address_keeps_its_own_name_and_tags_may_be_a_string() -> None:
+    metadata = dict(parse("---\nsource: my notebook\nkeywords: a, b\n---\nx\n").metadata)
+    assert metadata == {"source": "my notebook", "tags": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "title: [never closed",
+        "a: b: c",
+        "x: !!python/object/apply:os.system ['true']",
+        "flag: !!bool maybe",
+        "n: " + "9" * 5000,
+        "deep: " + "[" * 500,
+        "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
+    ],
+)
+def test_broken_or_dangerous_front_matter_is_dropped_and_the_body_still_read(block: str) -> None:
+    doc = parse(f"---\n{block}\n---\n# Body title\n\nBody\n")
+    assert dict(doc.metadata) == {}
+    assert doc.title == "Body title"
+    assert doc.text[doc.body_start :].startswith("# Body title")
+
+
+def test_an_impossible_date_stays_the_string_that_was_written() -> None:
+    doc = parse("---\ndate: 2024-13-45\ntitle: T\n---\nx\n")
+    assert (doc.title, doc.metadata["created"]) == ("T", "2024-13-45")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n\nprose between rules\n\n---\n\nmore\n",
+        "---\ntitle: never closed\n",
+        "---\ntitle: no body\n---\n",
+        "---\ntitle: x\nlong: " + "y" * 70_000 + "\n---\nbody\n",
+    ],
+)
+def test_no_text_is_lost_to_something_that_only_begins_like_front_matter(text: str) -> None:
+    assert parse(text).body_start == 0
+
+
+def test_the_title_falls_back_to_the_file_name() -> None:
+    assert parse("just text\n").title == "plan"
+    assert len(parse("# " + "long " * 400).title) <= 300

@@ -1,0 +1,220 @@
+"""Indexing runs: what changes, what stays, what a failure costs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from catalog.core.errors import EmbeddingMismatchError, InputError, MassDeletionError, SourceError
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import WordEncoder, open_workspace
+
+
+def paths(workspace, query, **search):
+    found = SearchServiceV2(workspace).search(query, dataset="notes", **search)
+    return [result.path for result in found]
+
+
+def age(folder: Path) -> None:
+    """Make every file old enough that its time stamp can be trusted."""
+    for path in folder.rglob("*"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
+def test_a_build_indexes_every_document_and_says_what_it_did(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        report = Indexer(workspace).build(notes, "notes")
+        assert (report.documents, report.added, report.failed) == (3, 3, ())
+        assert report.embedded >= 3
+        assert report.reused == 0
+        assert paths(workspace, "bake bread")[0] == "bread.txt"
+
+
+def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, notes, monkeypatch):
+    age(notes)
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        first = Indexer(workspace).build(notes, "notes")
+        embedded = len(encoder.texts)
+        monkeypatch.setattr("catalog.ingest.sync.read_file", None)
+        second = Indexer(workspace).update("notes")
+        assert (second.unchanged, second.embedded, second.reused) == (3, 0, first.embedded)
+        assert len(encoder.texts) == embedded
+
+
+def test_a_file_changed_within_the_clock_tick_of_its_reading_is_noticed(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        bread = notes / "bread.txt"
+        stamp = bread.stat().st_mtime_ns
+        bread.write_text(bread.read_text().replace("yeast", "opium"))
+        os.utime(bread, ns=(stamp, stamp))
+        report = Indexer(workspace).update("notes")
+        assert report.updated == 1
+        assert paths(workspace, "opium", mode="lexical") == ["bread.txt"]
+
+
+def test_an_edit_re_embeds_only_the_chunks_whose_text_changed(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    sections = [
+        f"# Section {i}\n\n" + f"alpha{i} beta{i} gamma{i} delta{i}. " * 30 for i in range(5)
+    ]
+    (folder / "long.md").write_text("\n\n".join(sections))
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        first = Indexer(workspace).build(folder, "notes")
+        sections[4] += "omega."
+        (folder / "long.md").write_text("\n\n".join(sections))
+        second = Indexer(workspace).update("notes")
+        assert first.embedded > 8
+        assert 1 <= second.embedded <= 3
+        assert paths(workspace, "omega", mode="lexical") == ["long.md"]
+
+
+def test_a_deleted_file_is_gone_from_every_leg_and_its_vectors_from_the_store(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        (notes / "bread.txt").unlink()
+        report = Indexer(workspace).update("notes")
+        assert report.removed == 1
+        for mode in ("lexical", "vector", "hybrid"):
+            assert "bread.txt" not in paths(workspace, "bake bread", mode=mode)
+        with workspace.database.read() as connection:
+            kept = connection.exec_driver_sql(
+                "SELECT count(*) FROM embeddings WHERE side = 'document'"
+            ).scalar()
+        assert kept == Indexer(workspace).stats("notes").windows
+
+
+def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        (notes / "bread.txt").write_text("")
+        report = Indexer(workspace).update("notes")
+        assert [failure.path for failure in report.failed] == ["bread.txt"]
+        assert paths(workspace, "bake bread", mode="lexical") == []
+
+
+def test_one_poisoned_passage_is_named_and_the_rest_of_the_run_stored(tmp_path, notes):
+    (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        report = Indexer(workspace).build(notes, "notes")
+        assert [failure.path for failure in report.failed] == ["bad.md"]
+        assert (report.documents, report.incomplete) == (4, 1)
+        assert paths(workspace, "turnips", mode="lexical") == ["bad.md"]
+        assert "bad.md" not in paths(workspace, "turnips", mode="vector")
+
+        encoder.poison = "nothing any more"
+        again = Indexer(workspace).update("notes")
+        assert (again.incomplete, again.failed) == (0, ())
+        assert paths(workspace, "turnips passage", mode="vector")[0] == "bad.md"
+
+
+def test_a_passage_that_stays_poisoned_changes_nothing_at_the_next_update(tmp_path, notes):
+    (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        before = generation(workspace)
+        report = Indexer(workspace).update("notes")
+        assert report.incomplete == 1
+        assert generation(workspace) == before
+
+
+def generation(workspace):
+    with workspace.database.read() as connection:
+        return connection.exec_driver_sql("SELECT generation FROM datasets").scalar()
+
+
+def test_the_old_text_answers_when_the_embedder_fails_during_an_update(tmp_path, notes):
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        Indexer(workspace).build(notes, "notes")
+        (notes / "bread.txt").write_text("Boil rice in water.\n")
+        encoder.down = True
+        report = Indexer(workspace).update("notes")
+        assert report.unfinished == 1
+        assert report.failed[0].path == "bread.txt"
+        assert paths(workspace, "flour yeast", mode="lexical") == ["bread.txt"]
+        assert paths(workspace, "rice", mode="lexical") == []
+
+        encoder.down = False
+        Indexer(workspace).update("notes")
+        assert paths(workspace, "flour yeast", mode="lexical") == []
+        assert paths(workspace, "rice", mode="lexical") == ["bread.txt"]
+
+
+def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        for path in [p for p in notes.rglob("*") if p.is_file()]:
+            path.unlink()
+        with pytest.raises(MassDeletionError, match="3 of 3"):
+            Indexer(workspace).update("notes")
+        assert paths(workspace, "bake bread")[0] == "bread.txt"
+        report = Indexer(workspace).update("notes", allow_deletions=True)
+        assert (report.removed, report.documents) == (3, 0)
+
+
+def test_a_folder_that_is_gone_stops_the_run_and_loses_nothing(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        notes.rename(tmp_path / "elsewhere")
+        with pytest.raises(SourceError, match="notes"):
+            Indexer(workspace).update("notes")
+        assert Indexer(workspace).stats("notes").documents == 3
+
+
+def test_one_bad_line_of_json_lines_is_named_and_the_others_indexed(tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(
+        '{"_id": "1", "title": "One", "text": "apples"}\nnot json\n{"_id": "3", "text": "pears"}\n'
+    )
+    with open_workspace(tmp_path / "home") as workspace:
+        report = Indexer(workspace).build(corpus, "notes")
+        assert report.documents == 2
+        assert [failure.path for failure in report.failed] == ["corpus.jsonl:2"]
+        assert paths(workspace, "pears", mode="lexical") == ["3"]
+
+
+def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"_id": "1", "text": "apples"}\n{"_id": "2", "text": "pears"}\n')
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(corpus, "notes")
+        corpus.write_text('{"_id": "1", "text": "apples"}\n')
+        report = Indexer(workspace).update("notes")
+        assert (report.removed, report.documents, report.unchanged) == (1, 1, 1)
+
+
+def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_path, notes):
+    def ids(home):
+        with open_workspace(tmp_path / home) as workspace:
+            Indexer(workspace).build(notes, "notes")
+            with workspace.database.read() as connection:
+                rows = connection.exec_driver_sql("SELECT chunk_id FROM chunks ORDER BY seq")
+                return [row[0] for row in rows]
+
+    assert ids("one") == ids("two")
+    assert len(ids("three")) >= 3
+
+
+def test_a_store_refuses_another_models_vectors_and_names_the_way_out(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+    other = WordEncoder()
+    other.fingerprint = "words-2"
+    with open_workspace(tmp_path / "home", other) as workspace:
+        with pytest.raises(EmbeddingMismatchError, match="catalog index rebuild"):
+            Indexer(workspace).update("notes")
+        reports = Indexer(workspace).rebuild()
+        assert reports["notes"].embedded == reports["notes"].reused + reports["notes"].embedded
+        assert paths(workspace, "bake bread", mode="vector")[0] == "bread.txt"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:b", "../up", ".hidden", "x" * 101])
+def test_a_dataset_name_that_could_leave_its_folder_is_refused(tmp_path, notes, name):
+    with open_workspace(tmp_path / "home") as workspace, pytest.raises(InputError):
+        Indexer(workspace).build(notes, name)

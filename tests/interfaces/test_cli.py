@@ -1,0 +1,242 @@
+"""The command line as a person or a script uses it, with the packaged model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from catalog.embedding import packaged
+from catalog.interfaces.cli import main
+from catalog.interfaces.cli.output import safe
+
+pytestmark = pytest.mark.skipif(
+    packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None,
+    reason="the packaged bge-small model is not installed (pip install '.[offline]')",
+)
+
+
+@pytest.fixture
+def catalog(monkeypatch, capsys):
+    """Run the command in this process: exit code, standard output, standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return exit_.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def built(catalog, notes):
+    code, _, err = catalog("index", "build", notes, "--dataset", "notes")
+    assert code == 0, err
+    return notes
+
+
+def test_a_build_reports_what_the_contract_names(catalog, notes):
+    (notes / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    code, out, _ = catalog("index", "build", notes, "--dataset", "notes", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["documents"] == 3
+    assert {"documents", "chunks", "embedded", "reused", "failed", "seconds"} <= set(report)
+    assert [(one["path"], "binary" in one["reason"]) for one in report["failed"]] == [
+        ("image.png", True)
+    ]
+
+
+def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, built):
+    code, out, err = catalog("search", "rotate api keys", "--top-k", "2", "--explain")
+    assert code == 0
+    assert "[1] keys.md:4-" in out
+    assert "top-rank bonus" in out
+    assert "lexical" in err
+    assert "vector" in err
+
+
+def test_search_as_json_is_one_object(catalog, built):
+    _, out, _ = catalog("search", "rotate api keys", "-d", "notes", "--json", "--mode", "lexical")
+    found = json.loads(out)
+    assert found["mode"] == "lexical"
+    assert found["results"][0]["path"] == "keys.md"
+
+
+def test_documents_can_be_named_by_glob_and_passages_by_filter(catalog, built):
+    _, out, _ = catalog("search", "keys backups", "--doc", "guides/*.md", "--json")
+    assert {one["path"] for one in json.loads(out)["results"]} == {"guides/backup.md"}
+    _, out, _ = catalog("search", "keys backups", "--filter", "tag=ops", "--json")
+    assert {one["path"] for one in json.loads(out)["results"]} == {"keys.md"}
+
+
+def test_a_glob_that_names_nothing_is_an_error_with_near_misses(catalog, built):
+    code, out, err = catalog("search", "keys", "--doc", "keyz.md")
+    assert (code, out) == (1, "")
+    assert "keys.md" in err
+
+
+def test_get_prints_the_document_a_range_of_it_or_near_misses(catalog, built):
+    whole = (built / "keys.md").read_text()
+    code, out, _ = catalog("get", "notes:keys.md")
+    assert (code, out.rstrip("\n")) == (0, whole.rstrip("\n"))
+    _, out, _ = catalog("get", "keys.md:6-7")
+    assert out.splitlines() == whole.splitlines()[5:7]
+    _, out, _ = catalog("search", "keys", "--json")
+    docid = json.loads(out)["results"][0]["docid"]
+    _, out, _ = catalog("get", f"#{docid}", "--json")
+    assert json.loads(out)["path"] == "keys.md"
+    code, _, err = catalog("get", "kyes.md")
+    assert code == 1
+    assert "did you mean notes:keys.md" in err
+
+
+def test_update_stats_status_and_doctor_agree_with_the_folder(catalog, built):
+    (built / "new.md").write_text("# New\n\nA page about turnips.\n")
+    _, out, _ = catalog("index", "update", "--dataset", "notes", "--json")
+    assert json.loads(out)["added"] == 1
+    _, out, _ = catalog("index", "stats", "--json")
+    stats = json.loads(out)
+    assert (stats["documents"], stats["pending_points"]) == (4, 0)
+    assert stats["vectors"] == stats["windows"]
+    _, out, _ = catalog("status", "--json")
+    assert json.loads(out)["datasets"][0] == stats
+    code, out, _ = catalog("doctor")
+    assert code == 0, out
+    assert "FAIL" not in out
+
+
+def test_doctor_fails_with_the_fix_when_vectors_are_missing(catalog, built, tmp_path):
+    from catalog.store import Database
+
+    database = Database.at(tmp_path / "home")
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM embeddings WHERE side = 'document'")
+    database.close()
+    code, out, _ = catalog("doctor")
+    assert code == 1
+    assert "catalog index update --dataset notes" in out
+
+
+def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
+    monkeypatch.setenv("IDX_RAG_V2__RRF_K", "17")
+    monkeypatch.setenv("IDX_RAG_V2__QDRANT_API_KEY", "s3cret")
+    _, out, _ = catalog("config")
+    assert "IDX_RAG_V2__RRF_K = 17  [environment]" in out
+    assert "s3cret" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", "x", "-d", "nope"], "no dataset 'nope'"),
+        (["search", "x", "--mode", "magic"], "no mode 'magic'"),
+        (["search", "x", "--filter", "color=red"], "no document has the field 'color'"),
+        (["search", "x", "--filter", "color"], "field=value"),
+        (["search", "", "-d", "notes"], "empty"),
+        (["search", "x", "--preset", "nope"], "no preset 'nope'"),
+        (["index", "build", "/no/such/folder", "-d", "notes"], "/no/such/folder"),
+        (["index", "build", ".", "-d", "a/b"], "dataset 'a/b'"),
+        (["get", "#ffffffff"], "no document"),
+    ],
+)
+def test_a_bad_call_is_one_sentence_and_exit_code_one(catalog, built, arguments, message):
+    code, out, err = catalog(*arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("catalog: ")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_store_that_is_not_a_database_is_a_clear_error(catalog, tmp_path):
+    home = tmp_path / "broken"
+    home.mkdir()
+    (home / "catalog.db").write_bytes(b"this is not a database at all, not even nearly" * 50)
+    code, _, err = catalog("status", "--home", home)
+    assert code == 1
+    assert "store cannot be read" in err
+
+
+def test_the_home_may_be_named_before_or_after_the_command(catalog, notes, tmp_path):
+    catalog("--home", tmp_path / "one", "index", "build", notes, "-d", "notes")
+    code, out, _ = catalog("index", "stats", "--home", tmp_path / "one", "--json")
+    assert (code, json.loads(out)["documents"]) == (0, 3)
+
+
+def test_text_from_documents_cannot_steer_the_terminal():
+    assert "\x1b" not in safe("\x1b[31mred\x1b[0m \u202eright to left")
+    assert safe("tabs\tand\nlines") == "tabs\tand\nlines"
+
+
+def test_help_and_import_load_no_heavy_library():
+    heavy = [
+        "llama_index",
+        "torch",
+        "onnxruntime",
+        "qdrant_client",
+        "qdrant_edge",
+        "fastembed",
+        "sqlalchemy",
+        "numpy",
+    ]
+    check = (
+        "import sys, catalog, catalog.interfaces.cli.app as a\n"
+        "from typer.testing import CliRunner\n"
+        "assert CliRunner().invoke(a.app, ['--help']).exit_code == 0\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, tmp_path):
+    for number in range(60):
+        (notes / f"more{number}.md").write_text(
+            f"# {number}\n\n" + f"Sentence {number} here. " * 200
+        )
+    command = [sys.executable, "-c", "from catalog.interfaces.cli import main; main()"]
+    build = [*command, "index", "build", str(notes), "--dataset", "notes", "--json"]
+    environment = {**os.environ, "IDX_RAG_V2__INGEST__GROUP_CHARS": "5000"}
+    process = subprocess.Popen(
+        build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    wait_for_documents(tmp_path / "home", at_least=2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"run the same command to continue" in err
+    assert b"Traceback" not in err
+    done = subprocess.run(build, env=environment, capture_output=True, check=True)
+    report = json.loads(done.stdout)
+    assert report["documents"] == 63
+    assert report["reused"] > 0
+
+
+def wait_for_documents(home: Path, at_least: int) -> None:
+    import sqlite3
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (home / "catalog.db").exists():
+            try:
+                with sqlite3.connect(home / "catalog.db") as connection:
+                    (count,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+            except sqlite3.OperationalError:
+                count = 0
+            if count >= at_least:
+                return
+        select_pause()
+    pytest.fail("the build stored nothing in a minute")
+
+
+def select_pause() -> None:
+    """Give the other process a moment; its progress, not the clock, ends the wait."""
+    import select
+
+    select.select([], [], [], 0.02)

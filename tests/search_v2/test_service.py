@@ -1,0 +1,244 @@
+"""Searching: what is found, what is refused, what is said about it."""
+
+import asyncio
+
+import pytest
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import QueryBundle
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+
+from catalog.core.errors import (
+    InputError,
+    NotAvailableYetError,
+    QueryError,
+    StageFailedError,
+    UnknownDatasetError,
+    UnknownFieldError,
+    UnknownModeError,
+    UnknownOperatorError,
+)
+from catalog.core.results import MODES
+from catalog.search_v2.engine import QueryEngineBuilderV2
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
+from catalog.search_v2.service import SearchServiceV2
+from fakes import WordEncoder, open_workspace
+
+
+@pytest.fixture
+def workspace(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as opened:
+        Indexer(opened).build(notes, "notes")
+        yield opened
+
+
+@pytest.fixture
+def service(workspace):
+    return SearchServiceV2(workspace)
+
+
+def stage(answer, name):
+    return next(one for one in answer.stages if one.name == name)
+
+
+def test_a_hit_cites_the_exact_lines_and_characters_of_its_document(service, notes):
+    hit = service.search("revoke a leaked key", dataset="notes")[0]
+    text = (notes / "keys.md").read_text()
+    assert hit.path == "keys.md"
+    assert text[hit.start_offset : hit.end_offset] == hit.text
+    lines = text.splitlines()[hit.locator.line_start - 1 : hit.locator.line_end]
+    assert "\n".join(lines).strip() == hit.text
+    assert hit.snippet in hit.text
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_explanation_adds_up_to_the_score_in_every_mode(service, mode):
+    for hit in service.search("keys command", dataset="notes", mode=mode, explain=True):
+        parts = [part.contribution for part in hit.explain.contributions]
+        assert sum(parts) + hit.explain.bonus == hit.score == hit.explain.score
+
+
+def test_no_document_in_scope_is_no_answer_and_none_is_all(service):
+    assert len(service.search("keys", dataset="notes", doc_ids=[])) == 0
+    assert len(service.search("keys", dataset="notes", doc_ids=None)) > 1
+
+
+@pytest.mark.parametrize("name", ["bread.txt", "notes:bread.txt"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_scope_lets_nothing_else_answer(service, name, mode):
+    found = service.search("bread keys backups", dataset="notes", doc_ids=[name], mode=mode)
+    assert {hit.path for hit in found} == {"bread.txt"}
+
+
+def test_a_scope_of_unknown_documents_is_nothing_and_says_so(service):
+    found = service.search("keys", dataset="notes", doc_ids=["gone.md"])
+    assert len(found) == 0
+    assert stage(found, "scope").note.startswith("0 documents")
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        "tag=ops",
+        {"tags": "ops"},
+        ["tag=ops", "file_type=md"],
+        MetadataFilters(
+            filters=[MetadataFilter(key="tags", value="ops", operator=FilterOperator.EQ)]
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_filter_holds_in_every_mode_and_every_form(service, filters, mode):
+    found = service.search("bread keys backups", dataset="notes", filters=filters, mode=mode)
+    assert {hit.path for hit in found} == {"keys.md"}
+
+
+def test_an_excluded_word_keeps_a_passage_out_of_both_legs(service):
+    for mode in MODES:
+        found = service.search("keys bread -flour", dataset="notes", mode=mode)
+        assert "bread.txt" not in {hit.path for hit in found}
+
+
+def test_a_phrase_must_stand_in_a_lexical_hit(service):
+    found = service.search('"thirty days"', dataset="notes", mode="lexical")
+    assert [hit.path for hit in found] == ["guides/backup.md"]
+    assert len(service.search('"days thirty"', dataset="notes", mode="lexical")) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ({"dataset": "nope"}, UnknownDatasetError),
+        ({"mode": "magic"}, UnknownModeError),
+        ({"top_k": 0}, InputError),
+        ({"top_k": True}, InputError),
+        ({"doc_ids": "bread.txt"}, InputError),
+        ({"filters": "color=red"}, UnknownFieldError),
+        ({"filters": {"tags": {"~~": 1}}}, UnknownOperatorError),
+        ({"query": "  "}, QueryError),
+        ({"rerank": True}, NotAvailableYetError),
+        ({"expand": True}, NotAvailableYetError),
+        ({"compare_with_v1": True}, NotAvailableYetError),
+    ],
+)
+def test_a_bad_call_gets_a_typed_error(service, call, error):
+    with pytest.raises(error):
+        service.search(**{"query": "keys", "dataset": "notes", **call})
+
+
+@pytest.mark.parametrize(
+    "query", ['c++ "unbalanced title:x AND *', "the of and", "x" * 10_000, "\x00 keys", "'; DROP"]
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_any_query_text_is_safe(service, query, mode):
+    answer = service.search(query, dataset="notes", mode=mode)
+    assert all(one.status != "failed" for one in answer.stages)
+
+
+def test_a_failing_leg_is_a_failed_stage_and_the_other_answers(tmp_path, notes):
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        Indexer(workspace).build(notes, "notes")
+        encoder.down = True
+        service = SearchServiceV2(workspace)
+        answer = service.search("bake bread", dataset="notes")
+        assert answer[0].path == "bread.txt"
+        assert stage(answer, "vector").status == "failed"
+        assert "no answer" in stage(answer, "vector").note
+        with pytest.raises(StageFailedError, match="vector"):
+            service.search("bake bread", dataset="notes", strict=True)
+        with pytest.raises(Exception, match="no answer"):
+            service.search("bake bread", dataset="notes", mode="vector")
+
+
+def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(
+    service, workspace, monkeypatch
+):
+    def broken(*_):
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr(workspace.lexical("notes"), "search", broken)
+    answer = service.search("bake bread", dataset="notes")
+    assert answer[0].path == "bread.txt"
+    assert "ZeroDivisionError" in stage(answer, "lexical").note
+
+
+def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, service, workspace):
+    first = service.search("bake bread", dataset="notes", mode="vector")
+    with open_workspace(tmp_path / "home") as other:
+        second = SearchServiceV2(other).search("bake bread", dataset="notes", mode="vector")
+        assert "another process" in stage(second, "vector").note
+        assert [hit.chunk_id for hit in second] == [hit.chunk_id for hit in first]
+        with pytest.raises(StageFailedError, match="vector"):
+            SearchServiceV2(other).search("bake", dataset="notes", mode="vector", strict=True)
+
+
+def test_no_document_gives_more_passages_than_the_cap_and_the_answer_is_filled(tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    long = "\n\n".join(f"# Part {i}\n\n" + f"apple pie number {i}. " * 15 for i in range(40))
+    (folder / "long.md").write_text(long)
+    for number in range(6):
+        (folder / f"short{number}.md").write_text(
+            f"One apple, in a note on {'filler ' * 30}{number}."
+        )
+    with open_workspace(tmp_path / "home", fts_top_k=5, vector_top_k=5, overfetch=1) as workspace:
+        Indexer(workspace).build(folder, "many")
+        answer = SearchServiceV2(workspace).search("apple pie", dataset="many", top_k=8)
+        counts = [hit.path for hit in answer].count("long.md")
+        assert counts == 3
+        assert len(answer) == 8
+        assert "deeper" in stage(answer, "select").note
+
+
+def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        Indexer(workspace).build(notes, "notes")
+        service = SearchServiceV2(workspace)
+        service.search("bake bread", dataset="notes")
+        asked = len(encoder.texts)
+        again = service.search("bake bread", dataset="notes")
+        assert len(encoder.texts) == asked
+        assert "cached" in stage(again, "vector").note
+        assert workspace.query_vectors.hits == 1
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        SearchServiceV2(workspace).search("bake bread", dataset="notes")
+        assert len(encoder.texts) == asked, "another process embeds it no more"
+
+
+def test_the_same_question_gives_the_same_answer(service):
+    one = service.search("keys and bread", dataset="notes").to_dict()
+    two = service.search("keys and bread", dataset="notes").to_dict()
+    assert one["results"] == two["results"]
+
+
+def test_the_json_form_holds_what_the_contract_names(service):
+    found = service.search("keys", dataset="notes", explain=True).to_dict()
+    assert set(found) == {"query", "dataset", "mode", "results", "stages", "elapsed_ms"}
+    assert set(found["results"][0]) == {
+        "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
+        "modality", "locator", "start_offset", "end_offset", "text", "snippet", "explain",
+    }  # fmt: skip
+    assert set(found["results"][0]["locator"]) == {
+        "page", "line_start", "line_end", "time_start", "time_end",
+    }  # fmt: skip
+    assert set(found["stages"][0]) == {"name", "status", "ms", "note"}
+
+
+def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(workspace):
+    factory = HybridRetrieverFactoryV2(workspace)
+    retriever = factory.build("bake bread", "notes", 5, 5, 5)
+    assert isinstance(retriever, QueryFusionRetriever)
+    found = [node.node_id for node in retriever.retrieve("bake bread")]
+    again = factory.build("bake bread", "notes", 5, 5, 5)
+    later = asyncio.run(again.aretrieve(QueryBundle("bake bread")))
+    assert found == [node.node_id for node in later]
+    assert found
+
+
+def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
+    engine = QueryEngineBuilderV2(service).build_query_engine("notes", top_k=2)
+    response = engine.query("bake bread")
+    assert response.source_nodes[0].metadata["path"] == "bread.txt"
+    assert len(response.source_nodes) == 2

@@ -1,0 +1,423 @@
+"""What is particular to the BM25 engine: its scores, its files, and how it keeps them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from builders import drop, make_database, put
+from catalog.core.errors import ConfigError, EngineError
+from catalog.core.filters import Op, condition
+from catalog.store.database import Database
+from catalog.store.lexical import bm25, compaction
+from catalog.store.lexical.analysis import Analyzer
+from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.chunk_rows import Stamp, indexed_text, read_stamp, read_texts
+from catalog.store.lexical.postings import MAX_COUNT
+from catalog.store.lexical.scoring import best
+from catalog.store.lexical.segment_building import SegmentBuilder
+from catalog.store.lexical.snapshot import Part, Snapshot
+from catalog.store.restriction import Restriction
+
+WHOLE = Restriction("notes")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = make_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+def engine_at(database: Database, folder: Path, **options: float) -> Bm25Engine:
+    return Bm25Engine(database, "notes", folder, **options)  # type: ignore[arg-type]
+
+
+# Scores
+
+
+def test_scores_are_those_of_the_formula(database: Database, folder: Path) -> None:
+    # Two chunks of 2 and 4 tokens: average 3. "flour" stands in one of them, twice:
+    #   idf  = ln(1 + (2 - 1 + 0.5) / (1 + 0.5)) = ln 2
+    #   norm = 1.2 * (1 - 0.75 + 0.75 * 4 / 3) = 1.5
+    #   score = ln 2 * 2 / (2 + 1.5)
+    put(database, "notes", "a.md", "yeast water")
+    [seq] = put(database, "notes", "b.md", "flour flour salt oil")
+    [hit] = engine_at(database, folder).search("flour", 5, WHOLE)
+    assert hit.seq == seq
+    assert hit.score == pytest.approx(log(2) * 2 / 3.5, rel=1e-12)
+
+
+def test_a_word_said_twice_in_the_query_counts_twice(database: Database, folder: Path) -> None:
+    put(database, "notes", "a.md", "flour water")
+    put(database, "notes", "b.md", "salt")
+    engine = engine_at(database, folder)
+    [once], [twice] = engine.search("flour", 5, WHOLE), engine.search("flour flour", 5, WHOLE)
+    assert twice.score == pytest.approx(2 * once.score)
+
+
+def test_k1_and_b_take_effect_without_a_rebuild(database: Database, folder: Path) -> None:
+    put(database, "notes", "short.md", "flour")
+    put(database, "notes", "long.md", "flour " + "water " * 50)
+    engine_at(database, folder).refresh()
+    flat = engine_at(database, folder, k1=0.0).search("flour", 5, WHOLE)
+    assert flat[0].score == flat[1].score
+    steep = engine_at(database, folder, b=1.0).search("flour", 5, WHOLE)
+    assert steep[0].score > steep[1].score
+
+
+@pytest.mark.parametrize("options", [{"k1": -0.1}, {"b": 1.1}, {"b": -0.1}, {"k1": float("nan")}])
+def test_numbers_out_of_range_are_refused(
+    database: Database, folder: Path, options: dict[str, float]
+) -> None:
+    with pytest.raises(ConfigError, match="k1"):
+        engine_at(database, folder, **options)
+
+
+def test_a_word_repeated_beyond_all_measure_is_still_counted(
+    database: Database, folder: Path
+) -> None:
+    [seq] = put(database, "notes", "a.md", "flour " * (MAX_COUNT + 10))
+    put(database, "notes", "b.md", "flour " + "salt " * (MAX_COUNT + 9))
+    assert engine_at(database, folder).search("flour", 1, WHOLE)[0].seq == seq
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 45))
+def test_the_best_are_those_of_a_full_sort(scores: list[int], k: int) -> None:
+    seqs = np.arange(100, 100 + len(scores), dtype=np.int64)
+    expected = sorted(zip(seqs.tolist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
+    assert best(seqs, np.array(scores, dtype=np.float64), k) == expected[:k]
+
+
+# An index kept up to date equals one built afresh
+
+WORDS = ("flour", "yeast", "water", "salt", "oil")
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "put", "drop", "refresh", "reopen"]), TEXTS),
+    min_size=3,
+    max_size=25,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS, churn=st.sampled_from([0, 3, 1000]))
+def test_scores_after_any_history_are_bit_for_bit_those_of_a_fresh_index(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: list[tuple[str, str]],
+    churn: int,
+) -> None:
+    monkeypatch.setattr(compaction, "CHURN_ROWS", churn)
+    monkeypatch.setattr(compaction, "MAX_PARTS", 3)
+    home = tmp_path_factory.mktemp("history")
+    database = make_database(home)
+    engine = engine_at(database, home / "index")
+    for number, (step, text) in enumerate(steps):
+        path = f"{number % 6}.md"
+        if step == "put":
+            put(database, "notes", path, [text, text[::-1]])
+        elif step == "drop":
+            drop(database, "notes", path)
+        elif step == "refresh":
+            engine.refresh()
+        else:
+            engine.close()
+            engine = engine_at(database, home / "index")
+        engine.search("flour", 1, WHOLE)
+    fresh = engine_at(database, home / "fresh")
+    for query in (*WORDS, "flour water salt", "oil oil yeast"):
+        assert engine.search(query, 100, WHOLE) == fresh.search(query, 100, WHOLE)
+    database.close()
+
+
+# Files
+
+
+def read_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The row numbers whose text is read from now on."""
+    seen: list[int] = []
+    original = read_texts
+
+    def noted(connection: object, dataset: str, seqs: object) -> object:
+        for chunk in original(connection, dataset, seqs):  # type: ignore[arg-type]
+            seen.append(chunk.seq)
+            yield chunk
+
+    monkeypatch.setattr(bm25, "read_texts", noted)
+    return seen
+
+
+def test_a_new_process_reads_only_what_changed_since_the_last_save(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(10):
+        put(database, "notes", f"{index}.md", "flour")
+    engine_at(database, folder).refresh()
+    read = read_chunks(monkeypatch)
+    assert len(engine_at(database, folder).search("flour", 20, WHOLE)) == 10
+    assert read == []
+    [seq] = put(database, "notes", "3.md", "flour again")
+    later = engine_at(database, folder)
+    assert len(later.search("flour", 20, WHOLE)) == 10
+    assert read == [seq]
+    later.refresh()
+    assert len(engine_at(database, folder).search("flour", 20, WHOLE)) == 10
+    assert read == [seq]
+
+
+def test_an_engine_takes_over_what_another_process_saved(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(database, "notes", "a.md", "flour")
+    reader, writer = engine_at(database, folder), engine_at(database, folder)
+    reader.search("flour", 5, WHOLE)
+    put(database, "notes", "b.md", "flour")
+    writer.refresh()
+    read = read_chunks(monkeypatch)
+    assert len(reader.search("flour", 5, WHOLE)) == 2
+    assert read == []
+
+
+def test_a_lost_index_is_saved_again_by_the_search_that_had_to_rebuild_it(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "_WORTH_SAVING", 3)
+    put(database, "notes", "a.md", ["flour", "salt", "water"])
+    engine_at(database, folder).search("flour", 5, WHOLE)
+    read = read_chunks(monkeypatch)
+    assert len(engine_at(database, folder).search("flour", 5, WHOLE)) == 1
+    assert read == []
+
+
+ARRAYS = ["seqs", "keys", "lengths", "terms", "term_starts", "starts", "rows", "counts"]
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "garbage", "another array"])
+@pytest.mark.parametrize("name", [*(f"{array}.npy" for array in ARRAYS), "current.json"])
+def test_a_damaged_file_costs_time_and_nothing_else(
+    database: Database, folder: Path, name: str, how: str
+) -> None:
+    for index in range(5):
+        put(database, "notes", f"{index}.md", f"flour {'water ' * index}")
+    whole = engine_at(database, folder)
+    whole.refresh()
+    expected = whole.search("flour water", 9, WHOLE)
+    [file] = folder.rglob(name)
+    content = file.read_bytes()
+    if how == "gone":
+        file.unlink()
+    elif how == "empty":
+        file.write_bytes(b"")
+    elif how == "cut":
+        file.write_bytes(content[: len(content) - 5])
+    elif how == "garbage":
+        file.write_bytes(b"\x93NUMPY" + b"\xff" * len(content))
+    else:
+        with file.open("wb") as opened:
+            np.save(opened, np.full(7, 1 << 20, dtype=np.int32))
+    engine = engine_at(database, folder)
+    assert engine.search("flour water", 9, WHOLE) == expected
+    engine.refresh()
+    assert engine_at(database, folder).search("flour water", 9, WHOLE) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 999},
+        {"dataset": "other"},
+        {"stamp": [1]},
+        {"stamp": "x"},
+        {"parts": None},
+        {"parts": [{"folder": "nowhere", "dead": []}]},
+        {"parts": [{}]},
+    ],
+)
+def test_a_pointer_that_makes_no_sense_is_not_followed(
+    database: Database, folder: Path, change: dict[str, object]
+) -> None:
+    [seq] = put(database, "notes", "a.md", "flour")
+    engine_at(database, folder).refresh()
+    pointer = folder / "current.json"
+    pointer.write_text(json.dumps({**json.loads(pointer.read_text()), **change}))
+    engine = engine_at(database, folder)
+    assert [hit.seq for hit in engine.search("flour", 5, WHOLE)] == [seq]
+    engine.refresh()
+    assert [hit.seq for hit in engine_at(database, folder).search("flour", 5, WHOLE)] == [seq]
+
+
+def test_an_index_of_another_analyzer_is_replaced(database: Database, folder: Path) -> None:
+    [seq] = put(database, "notes", "a.md", "die Häuser")
+    engine_at(database, folder).refresh()
+    german = Bm25Engine(database, "notes", folder, analyzer=Analyzer(language="german"))
+    assert [hit.seq for hit in german.search("Haus", 5, WHOLE)] == [seq]
+    german.refresh()
+    again = Bm25Engine(database, "notes", folder, analyzer=Analyzer(language="german"))
+    assert [hit.seq for hit in again.search("Haus", 5, WHOLE)] == [seq]
+
+
+def test_an_older_copy_of_the_database_with_the_same_row_numbers_is_noticed(
+    tmp_path: Path, folder: Path
+) -> None:
+    database = make_database(tmp_path / "home")
+    put(database, "notes", "a.md", "flour")
+    database.close()
+    shutil.copytree(tmp_path / "home", tmp_path / "copy")
+    lost = put(database, "notes", "b.md", "salt")
+    engine_at(database, folder).refresh()
+    database.close()
+
+    restored = make_database(tmp_path / "copy")
+    kept = put(restored, "notes", "c.md", "yeast")
+    put(restored, "notes", "d.md", "water")
+    assert kept == lost
+    engine = engine_at(restored, folder)
+    assert [hit.seq for hit in engine.search("yeast", 5, WHOLE)] == kept
+    assert engine.search("salt", 5, WHOLE) == []
+    restored.close()
+
+
+def test_refreshing_forever_leaves_few_files(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "CHURN_ROWS", 10)
+    engine = engine_at(database, folder)
+    for index in range(40):
+        put(database, "notes", f"{index % 20}.md", f"flour number{index}")
+        engine.refresh()
+    assert len(list(folder.glob("segment-*"))) <= 4
+    assert list(folder.glob("unfinished-*")) == []
+    assert len(engine_at(database, folder).search("flour", 50, WHOLE)) == 20
+
+
+def test_a_reader_goes_on_with_files_that_were_replaced_meanwhile(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "CHURN_ROWS", 0)
+    put(database, "notes", "a.md", "flour")
+    writer = engine_at(database, folder)
+    writer.refresh()
+    reader = engine_at(database, folder)
+    with database.read() as connection:
+        stamp = read_stamp(connection, "notes")
+        assert stamp is not None
+        snapshot = reader._at(connection, stamp)
+    for index in range(4):
+        put(database, "notes", f"{index}.md", "flour")
+        writer.refresh()
+    assert len(snapshot.rank(["flour"], 5, snapshot.live_masks())) == 1
+    assert len(reader.search("flour", 9, WHOLE)) == 5
+
+
+def test_while_another_process_saves_a_refresh_is_left_to_it(
+    database: Database, folder: Path
+) -> None:
+    put(database, "notes", "a.md", "flour")
+    engine = engine_at(database, folder)
+    folder.mkdir()
+    with FileLock(folder / ".lock"):
+        engine.refresh()
+        assert not (folder / "current.json").exists()
+        assert len(engine.search("flour", 5, WHOLE)) == 1
+    engine.refresh()
+    assert (folder / "current.json").exists()
+
+
+def test_a_folder_that_cannot_be_written_fails_a_refresh_and_no_search(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "_WORTH_SAVING", 1)
+    put(database, "notes", "a.md", "flour")
+    (tmp_path / "file").write_text("in the way")
+    engine = engine_at(database, tmp_path / "file" / "index")
+    assert len(engine.search("flour", 5, WHOLE)) == 1
+    with pytest.raises(EngineError, match="cannot write the index"):
+        engine.refresh()
+    assert len(engine.search("flour", 5, WHOLE)) == 1
+
+
+def test_a_closed_engine_opens_again(database: Database, folder: Path) -> None:
+    put(database, "notes", "a.md", "flour")
+    engine = engine_at(database, folder)
+    engine.refresh()
+    engine.close()
+    assert len(engine.search("flour", 5, WHOLE)) == 1
+
+
+# What is indexed, and what a restriction remembers
+
+
+@pytest.mark.parametrize(
+    ("title", "headings", "text", "expected"),
+    [
+        ("Bread", [], "Mix flour", "Bread\nMix flour"),
+        ("Bread", ["Bread", "Baking"], "Mix flour", "Bread\nBaking\nMix flour"),
+        ("Bread", ["Bread", "Baking"], "## Baking\nMix flour", "Bread\n## Baking\nMix flour"),
+        ("R", [], "Results of it", "R\nResults of it"),
+        ("R", [], "All in R.", "All in R."),
+        ("", [], "Mix", "Mix"),
+    ],
+)
+def test_title_and_headings_count_once(
+    title: str, headings: list[str], text: str, expected: str
+) -> None:
+    assert indexed_text(title, headings, text) == expected
+
+
+def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None:
+    builder = SegmentBuilder()
+    for seq in (1, 2):
+        builder.add(seq, seq, ["flour"])
+    stamp = Stamp(0.0, 2, 0.0)
+    part = Part(builder.build(), np.ones(2, dtype=np.bool_))
+    snapshot = Snapshot(stamp, (part,), 1.2, 0.75)
+    asked = Restriction("notes", filter=condition("tags", Op.EQ, "x"))
+    older = stamp._replace(generation=1)
+    [mask] = snapshot.masks(asked, older, lambda: np.array([1], dtype=np.int64))
+    assert mask.tolist() == [True, False]
+    [mask] = snapshot.masks(asked, stamp, lambda: np.array([1, 2], dtype=np.int64))
+    assert mask.tolist() == [True, True]
+
+
+def test_keyword_search_loads_neither_llama_index_nor_scipy(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from catalog.store.database import Database
+from catalog.store.lexical import get_lexical_engine
+from catalog.store.restriction import Restriction
+database = Database.at(Path({str(tmp_path)!r}))
+for name in ("bm25", "fts"):
+    engine = get_lexical_engine(name, database, "notes", Path({str(tmp_path)!r}) / name)
+    engine.search("word", 5, Restriction("notes"))
+heavy = {{"llama_index", "scipy", "bm25s", "torch", "numba"}} & set(sys.modules)
+sys.exit(", ".join(sorted(heavy)) or 0)
+"""
+    path = str(Path(bm25.__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": path},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,139 @@
+"""Which words a text is found by."""
+
+from __future__ import annotations
+
+import string
+import time
+import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.core.errors import ConfigError
+from catalog.store.lexical.analysis import Analyzer
+from catalog.store.lexical.words import MAX_LENGTH
+
+PLAIN = Analyzer(stemming=False)
+ENGLISH = Analyzer()
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Rotate the API keys", ["rotate", "api", "keys"]),
+        ("don't touch the user's T cells", ["don", "touch", "user", "t", "cells"]),
+        ("C, R and vitamin D in 5 steps", ["c", "r", "vitamin", "d", "5", "steps"]),
+        ("how do I do this?", []),
+        ("C++ and C#, F# or .NET", ["c++", "c", "c#", "c", "f#", "f", ".net", "net"]),
+        ("asp.net", ["asp.net", "asp", "net"]),
+        ("search_v2", ["search_v2", "search", "v2"]),
+        ("foo.bar", ["foo.bar", "foo", "bar"]),
+        ("1.0.21", ["1.0.21", "1", "0", "21"]),
+        ("AB-1234", ["ab-1234", "ab", "1234"]),
+        ("foo.bar_baz", ["foo.bar_baz", "foo", "bar_baz", "bar", "baz"]),
+        ("__init__", ["__init__", "init"]),
+        ("QueryFusionRetriever", ["queryfusionretriever", "query", "fusion", "retriever"]),
+        ("HTTPServer", ["httpserver", "http", "server"]),
+        ("PDFs of mRNAs", ["pdfs", "mrnas", "rnas"]),
+        ("BM25", ["bm25"]),
+        ("the end. Next... and so", ["end", "next", "so"]),
+        ("Éclair e\u0301clair STRASSE straße", ["eclair", "eclair", "strasse", "strasse"]),
+        ("\ufb01ne \uff21\uff22", ["fine", "ab"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("水", ["水"]),
+        ("Python入門", ["python", "入門"]),
+        ("हिन्दी", ["हिन्दी"]),
+        ("... -- ___ '", []),
+        ("", []),
+    ],
+)
+def test_a_text_is_found_by_these_words(text: str, tokens: list[str]) -> None:
+    assert PLAIN.tokens(text) == tokens
+
+
+def test_forms_of_a_word_are_one_token_but_identifiers_stay_whole() -> None:
+    assert ENGLISH.tokens("rotating") == ENGLISH.tokens("rotated")
+    assert ENGLISH.tokens("running_jobs")[0] == "running_jobs"
+
+
+def test_a_compound_is_found_by_the_lower_case_spelling_of_its_whole_and_parts() -> None:
+    document = set(ENGLISH.tokens("class QueryFusionRetriever in llama_index.core"))
+    for query in ("queryfusionretriever", "fusion retrievers", "llama_index", "LLAMA_INDEX.CORE"):
+        assert set(ENGLISH.tokens(query)) <= document, query
+
+
+def test_another_language_has_its_own_stop_words_and_stems() -> None:
+    german = Analyzer(language="german")
+    assert german.tokens("die Häuser und das Haus") == ["haus", "haus"]
+    assert Analyzer(language="finnish", stop_words=True).tokens("talossa") == ["talo"]
+
+
+def test_stop_words_can_be_kept() -> None:
+    assert Analyzer(stop_words=False, stemming=False).tokens("to be") == ["to", "be"]
+
+
+def test_an_unknown_language_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="english"):
+        Analyzer(language="klingon")
+
+
+def test_the_fingerprint_tells_analyzers_apart() -> None:
+    variants = [
+        Analyzer(),
+        Analyzer(language="german"),
+        Analyzer(stop_words=False),
+        Analyzer(stemming=False),
+    ]
+    assert len({analyzer.fingerprint for analyzer in variants}) == len(variants)
+    assert Analyzer().fingerprint == Analyzer().fingerprint
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a", "a.b", "Ab", "A", "aA1_", "_", ".", "'", "a'", "a'S", "-a", "日", "a日", "\u0301", "+#a"],
+)
+def test_time_grows_with_the_length_of_the_line_and_not_with_its_square(line: str) -> None:
+    text = line * (1_000_000 // len(line))
+    began = time.process_time()
+    PLAIN.tokens(text)
+    assert time.process_time() - began < 10  # seconds; quadratic would be hours
+
+
+def test_a_very_long_word_is_found_by_itself_and_no_token_is_long() -> None:
+    for word in ("x" * 10_000, "aB" * 5_000, "a.b-" * 3_000 + "c", "_ab" * 5_000):
+        tokens = PLAIN.tokens(word)
+        assert len(tokens) > 0
+        assert max(map(len, tokens)) <= MAX_LENGTH
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_tokens_are_folded_and_can_be_stored(text: str) -> None:
+    for token in PLAIN.tokens(text):
+        assert token == token.casefold() != ""
+        token.encode("utf-8")
+
+
+ACCENTED = st.text(string.ascii_letters + "éüñçÀÖß -._", max_size=40)
+
+
+@settings(deadline=None)
+@given(ACCENTED)
+def test_composed_and_decomposed_spellings_are_one(text: str) -> None:
+    assert ENGLISH.tokens(unicodedata.normalize("NFD", text)) == ENGLISH.tokens(text)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(string.ascii_letters + string.digits + "._-#+'é日", max_size=8)))
+def test_words_are_analysed_each_on_its_own(words: list[str]) -> None:
+    one_by_one = [token for word in words for token in ENGLISH.tokens(word)]
+    assert ENGLISH.tokens(" ".join(words)) == one_by_one
+
+
+def test_threads_may_share_an_analyzer() -> None:
+    shared = Analyzer()
+    texts = [" ".join(f"w{n}ing x{m}" for m in range(200)) for n in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(shared.tokens, texts)) == [Analyzer().tokens(text) for text in texts]

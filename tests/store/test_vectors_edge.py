@@ -1,0 +1,311 @@
+"""The embedded Qdrant engine: its folder, its lock, and what it does after damage or a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import func, insert, select, update
+
+from catalog.core.errors import EmbeddingMismatchError, EngineError, EngineLockedError
+from catalog.core.ids import point_id
+from catalog.store.schema import embeddings, meta, outbox
+from catalog.store.vectors import edge as edge_module
+from catalog.store.vectors.edge import EdgeEngine
+from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path, "qdrant-edge") as made:
+        for index in range(12):
+            made.put(f"{index:02}.md", vector(1, index), metadata={"tags": ("t",)})
+        yield made
+
+
+def engine_of(desk: Bench, fingerprint: str = FINGERPRINT, hnsw_from: int = 100) -> EdgeEngine:
+    folder = desk.folder / "index"
+    made = EdgeEngine(desk.database, DATASET, folder, DIM, fingerprint, hnsw_from=hnsw_from)
+    desk.opened.append(made)
+    return made
+
+
+def answers(desk: Bench, engine: EdgeEngine) -> list[str]:
+    hits = engine.search(vector(1), 20, everything())
+    return paths_of(desk.database, [hit.seq for hit in hits])
+
+
+ALL = [f"{index:02}.md" for index in range(12)]
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One item per time an index was filled from the truth."""
+    counted: list[str] = []
+    original = edge_module.fill
+
+    def fill(*given):
+        counted.append("built")
+        return original(*given)
+
+    monkeypatch.setattr(edge_module, "fill", fill)
+    return counted
+
+
+def in_other_process(desk: Bench, code: str) -> subprocess.Popen[str]:
+    lines = [
+        "import sys",
+        f"sys.path[:0] = {[p for p in sys.path if p]!r}",
+        "from pathlib import Path",
+        "from vector_bench import *",
+        f"desk = Bench(Path({str(desk.folder)!r}), 'qdrant-edge')",
+        "engine = desk.engine()",
+        code,
+    ]
+    command = [sys.executable, "-c", "\n".join(lines)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_nothing_is_opened_before_the_first_search(desk: Bench):
+    engine = engine_of(desk)
+    assert not (desk.folder / "index").exists()
+    engine.close()
+    assert not (desk.folder / "index").exists()
+
+
+def test_the_folder_is_built_once_and_loaded_afterwards(desk: Bench, builds: list[str]):
+    for _ in range(3):
+        engine = engine_of(desk)
+        assert answers(desk, engine) == ALL
+        engine.close()
+    assert builds == ["built"]
+
+
+def test_building_empties_the_outbox_of_what_it_covered(desk: Bench):
+    engine_of(desk).search(vector(1), 1, everything())
+    with desk.database.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(outbox)) == 0
+
+
+def test_the_outbox_of_other_datasets_is_left_alone(desk: Bench):
+    row = {"dataset": "other", "action": "delete", "seq": 1, "chunk_id": "x", "windows": 1}
+    with desk.database.write() as connection:
+        connection.execute(insert(outbox).values(row))
+    engine = engine_of(desk)
+    engine.rebuild()
+    desk.put("new.md", vector(0, 1))
+    engine.refresh()
+    with desk.database.read() as connection:
+        assert [left.dataset for left in connection.execute(select(outbox))] == ["other"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "state.json").unlink(),
+        lambda folder: (folder / "state.json").write_text("{"),
+        lambda folder: (folder / "state.json").write_text("[]"),
+        lambda folder: (folder / "shard" / "edge_config.json").write_text("nonsense"),
+        lambda folder: (folder / "shard" / "edge_config.json").unlink(),
+        lambda folder: [f.unlink() for f in folder.glob("shard/segments/*/segment.json")],
+        lambda folder: [os.truncate(f, 3) for f in folder.glob("shard/segments/*/*.mappings")],
+        lambda folder: [f.unlink() for f in folder.glob("shard/segments/**/vectors/*")],
+        lambda folder: [f.write_bytes(b"") for f in folder.glob("shard/segments/**/config.json")],
+        lambda folder: [f.unlink() for f in folder.glob("shard/**/*") if f.is_file()],
+    ],
+)
+def test_a_damaged_folder_mends_itself(desk: Bench, damage):
+    engine = engine_of(desk)
+    engine.refresh()
+    engine.close()
+    damage(desk.folder / "index")
+    assert answers(desk, engine_of(desk)) == ALL
+
+
+def test_an_index_that_lost_points_is_rebuilt(desk: Bench, builds: list[str]):
+    engine = engine_of(desk)
+    engine.refresh()
+    index = engine._opened()
+    index.delete([point_id(found.chunk_id) for found in index.nearest(vector(1), 2, None)])
+    engine.close()
+    assert answers(desk, engine_of(desk)) == ALL
+    assert builds == ["built"] * 2
+
+
+def test_another_model_store_or_format_rebuilds_the_folder(
+    desk: Bench, builds: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    def opened(fingerprint: str) -> None:
+        engine = engine_of(desk, fingerprint)
+        assert answers(desk, engine) == ALL
+        engine.close()
+
+    opened("model/1")
+    opened("model/2")
+    assert builds == ["built"] * 2
+    with desk.database.write() as connection:
+        connection.execute(update(meta).where(meta.c.key == "store_id").values(value="another"))
+        if desk.database.meta("store_id") is None:
+            connection.execute(insert(meta).values(key="store_id", value="another"))
+    opened("model/2")
+    assert builds == ["built"] * 3
+    monkeypatch.setattr(edge_module, "FORMAT", edge_module.FORMAT + 1)
+    opened("model/2")
+    opened("model/2")
+    assert builds == ["built"] * 4
+
+
+def test_a_build_that_failed_half_way_is_not_taken_for_an_index(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*_):
+        raise EngineError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(edge_module, "fill", fails)
+        with pytest.raises(EngineError, match="disk full"):
+            engine_of(desk).refresh()
+    assert answers(desk, engine_of(desk)) == ALL
+
+
+def test_a_second_engine_in_this_process_is_told_that_the_index_is_held(desk: Bench):
+    first, second = engine_of(desk), engine_of(desk)
+    first.refresh()
+    for call in (second.refresh, second.rebuild, lambda: answers(desk, second)):
+        with pytest.raises(EngineLockedError, match=DATASET):
+            call()
+    assert answers(desk, first) == ALL
+    first.close()
+    assert answers(desk, second) == ALL
+
+
+def test_another_process_is_told_too_and_takes_over_when_the_first_is_killed(desk: Bench):
+    holder = in_other_process(desk, "engine.refresh(); print('held', flush=True); input()")
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(EngineLockedError):
+            answers(desk, engine_of(desk))
+        holder.send_signal(signal.SIGKILL)
+    assert answers(desk, engine_of(desk)) == ALL
+
+
+def test_a_lock_is_reported_while_the_other_process_still_builds(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    original = edge_module.fill
+    seen: list[bool] = []
+
+    def fill(*given):
+        with pytest.raises(EngineLockedError):
+            engine_of(desk).refresh()
+        seen.append(True)
+        return original(*given)
+
+    monkeypatch.setattr(edge_module, "fill", fill)
+    assert answers(desk, engine_of(desk)) == ALL
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("moment", ["delete", "upsert", "flush", "_forget"])
+def test_a_process_killed_while_applying_the_outbox_loses_nothing(desk: Bench, moment: str):
+    engine = engine_of(desk)
+    engine.refresh()
+    engine.close()
+    desk.put("00.md", vector(1, 0.5), texts=["edited"])
+    desk.put("new.md", vector(0, 0, 1))
+    target = "outbox" if moment == "_forget" else "edge_index.EdgeIndex"
+    killed = in_other_process(
+        desk,
+        "import os, signal\n"
+        "from catalog.store.vectors import edge_index, outbox\n"
+        f"original = {target}.{moment}\n"
+        "def dies(*given):\n"
+        f"    {'pass' if moment in ('flush', '_forget') else 'original(*given)'}\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{target}.{moment} = dies\n"
+        "engine.refresh()",
+    )
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    expected = ["00.md", *ALL[1:], "new.md"]
+    assert sorted(answers(desk, engine_of(desk))) == sorted(expected)
+    with desk.database.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(outbox)) == 0
+
+
+def test_a_process_that_forgets_to_close_leaves_a_sound_index(desk: Bench, builds: list[str]):
+    code = (
+        "engine.search(vector(1), 1, everything()); desk.put('x.md', vector(1)); engine.refresh()"
+    )
+    careless = in_other_process(desk, code)
+    assert careless.communicate()[0] == ""
+    assert careless.returncode == 0
+    assert answers(desk, engine_of(desk)) == ["00.md", "x.md", *ALL[1:]]
+    assert builds == []
+
+
+def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
+    desk.put("p.md", vector(1), texts=["secret words"], title="T", page=3, sections=["S"])
+    engine = engine_of(desk)
+    engine.refresh()
+    shard = engine._opened()._shard
+    import qdrant_edge
+
+    request = qdrant_edge.ScrollRequest(limit=100, with_payload=True)
+    payloads = [record.payload or {} for record in shard.scroll(request)[0]]
+    assert len(payloads) == 13
+    for payload in payloads:
+        assert payload.keys() <= {"chunk", "doc_id", "page", "kv"}
+        assert "secret" not in json.dumps(payload)
+
+
+def test_a_large_index_gets_a_graph_and_a_small_one_does_not(desk: Bench):
+    random = np.random.default_rng(3)
+    small, large = engine_of(desk, hnsw_from=10_000), engine_of(desk, hnsw_from=200)
+    for index in range(10):
+        desk.put(f"n{index}.md", *random.normal(size=(60, DIM)).astype(np.float32))
+    small.refresh()
+    desk.put("last.md", vector(0, 0, 1))
+    small.refresh()
+    assert small._opened()._shard.info().indexed_vectors_count == 0
+    expected = small.search(vector(1, 2, 3), 10, everything())
+    small.close()
+    large.refresh()
+    desk.put("last.md", vector(0, 0, 1), texts=["again"])
+    large.refresh()
+    assert large._opened()._shard.info().indexed_vectors_count >= 600
+    found = large.search(vector(1, 2, 3), 10, everything())
+    assert len(set(found) & set(expected)) >= 9
+
+
+def test_deleted_points_are_cleared_out_by_refreshes(desk: Bench):
+    engine = engine_of(desk)
+    for round_ in range(4):
+        passages = [vector(1, index, round_) for index in range(600)]
+        desk.put("big.md", *passages, texts=[f"{round_}-{index}" for index in range(600)])
+        engine.refresh()
+    assert engine._opened().count == 612
+    assert len(engine.search(vector(1), 700, everything())) == 612
+
+
+def test_a_stored_vector_of_another_dimension_is_named(desk: Bench):
+    short = np.ones(3, dtype="<f4").tobytes()
+    with desk.database.write() as connection:
+        connection.execute(update(embeddings).values(vector=short))
+    with pytest.raises(EmbeddingMismatchError, match="3 dimensions"):
+        engine_of(desk).refresh()
+
+
+def test_a_folder_that_cannot_be_used_is_named(desk: Bench):
+    (desk.folder / "index").write_text("a file, not a folder")
+    with pytest.raises(EngineError, match="index"):
+        engine_of(desk).refresh()

@@ -1,0 +1,106 @@
+"""The exact engine reads only what is new, and the factory finds every engine lazily."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from builders import drop
+from catalog.core.errors import ConfigError, EmbeddingMismatchError
+from catalog.store.schema import embeddings
+from catalog.store.vectors import VECTOR_ENGINES, exact, get_vector_engine
+from catalog.store.vectors.exact import ExactEngine
+from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path, "exact") as made:
+        yield made
+
+
+def answers(desk: Bench, engine: ExactEngine) -> list[str]:
+    hits = engine.search(vector(1), 20, everything())
+    return paths_of(desk.database, [hit.seq for hit in hits])
+
+
+def test_only_new_vectors_are_read_after_a_change(desk: Bench, monkeypatch: pytest.MonkeyPatch):
+    read: list[int] = []
+    original = exact._vectors
+
+    def vectors(*given):
+        matrix, seqs = original(*given)
+        read.append(len(seqs))
+        return matrix, seqs
+
+    monkeypatch.setattr(exact, "_vectors", vectors)
+    for index in range(30):
+        desk.put(f"{index:02}.md", vector(1, index))
+    engine = ExactEngine(desk.database, DATASET)
+    answers(desk, engine)
+    answers(desk, engine)
+    desk.put("new.md", vector(1), [vector(0, 1), vector(0, 2)])
+    answers(desk, engine)
+    drop(desk.database, DATASET, "03.md")
+    assert "03.md" not in answers(desk, engine)
+    assert read == [30, 3, 0]
+
+
+def test_everything_deleted_and_filled_again(desk: Bench):
+    engine = ExactEngine(desk.database, DATASET)
+    for _ in range(2):
+        desk.put("a.md", vector(1))
+        assert answers(desk, engine) == ["a.md"]
+        drop(desk.database, DATASET, "a.md")
+        assert answers(desk, engine) == []
+
+
+def test_vectors_of_two_dimensions_are_refused(desk: Bench):
+    desk.put("a.md", vector(1))
+    desk.put("b.md", vector(0, 1))
+    first = vector(1).tobytes()
+    with desk.database.write() as connection:
+        changed = update(embeddings).where(embeddings.c.vector == first)
+        connection.execute(changed.values(vector=first[:8]))
+    with pytest.raises(EmbeddingMismatchError, match="rebuild"):
+        ExactEngine(desk.database, DATASET).search(vector(1), 1, everything())
+
+
+@pytest.mark.parametrize("name", VECTOR_ENGINES)
+def test_every_named_engine_searches(desk: Bench, name: str):
+    desk.put("a.md", vector(1))
+    folder = desk.folder / "index"
+    made = get_vector_engine(name, desk.database, DATASET, folder, dim=DIM, fingerprint=FINGERPRINT)
+    assert len(made.search(vector(1), 5, everything())) == 1
+    made.close()
+
+
+def test_an_url_makes_it_a_server(desk: Bench):
+    made = get_vector_engine(
+        "qdrant", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f",
+        url="http://localhost:1",
+    )  # fmt: skip
+    assert made.name == "qdrant"
+    made.close()
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones(desk: Bench):
+    with pytest.raises(ConfigError, match=r"'faiss'.*qdrant, exact"):
+        get_vector_engine("faiss", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f")
+
+
+def test_the_embedded_engines_load_neither_llama_index_nor_the_qdrant_client():
+    code = (
+        "import sys, catalog.store.vectors as v, catalog.store.vectors.exact\n"
+        "assert 'qdrant_edge' not in sys.modules\n"
+        "import catalog.store.vectors.edge\n"
+        "assert not {'llama_index', 'qdrant_client', 'torch'} & set(sys.modules)"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": paths})
