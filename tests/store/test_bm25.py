@@ -24,9 +24,9 @@ from catalog.store.lexical import bm25, compaction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.chunk_rows import Stamp, indexed_text, read_stamp, read_texts
-from catalog.store.lexical.postings import MAX_COUNT
+from catalog.store.lexical.postings import MAX_COUNT, Segment
 from catalog.store.lexical.scoring import best
-from catalog.store.lexical.segment_building import SegmentBuilder
+from catalog.store.lexical.segment_building import SegmentBuilder, merge
 from catalog.store.lexical.snapshot import Part, Snapshot
 from catalog.store.restriction import Restriction
 
@@ -147,6 +147,27 @@ def test_scores_after_any_history_are_bit_for_bit_those_of_a_fresh_index(
     for query in (*WORDS, "flour water salt", "oil oil yeast"):
         assert engine.search(query, 100, WHOLE) == fresh.search(query, 100, WHOLE)
     database.close()
+
+
+def test_parts_merge_into_what_a_fresh_build_gives_in_whatever_order_they_come() -> None:
+    texts = {1: "flour salt", 2: "salt salt", 3: "oil", 4: "flour", 5: "water salt oil"}
+
+    def built(*seqs: int) -> Segment:
+        builder = SegmentBuilder()
+        for seq in seqs:
+            builder.add(seq, seq * 7, texts[seq].split())
+        return builder.build()
+
+    merged = merge(
+        [
+            (built(4, 5), np.array([True, True])),
+            (built(2), np.array([True])),
+            (built(1, 3), np.array([True, False])),
+        ]
+    )
+    fresh = built(1, 2, 4, 5)
+    for array in ARRAYS:
+        assert np.array_equal(getattr(merged, array), getattr(fresh, array)), array
 
 
 # Files

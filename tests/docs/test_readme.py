@@ -1,0 +1,53 @@
+"""The README says what is true: its commands exist and its code runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from catalog.embedding import packaged
+from catalog.interfaces.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.split(" #")[0].strip() for line in README.splitlines() if line.startswith("catalog ")
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_readme_exists_with_its_options(line):
+    words = shlex.split(line)[1:]
+    command = get_command(app)
+    while words and hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    assert not hasattr(command, "commands"), "the line stops before a command"
+    with command.make_context("catalog", words, resilient_parsing=False) as context:
+        assert context.params
+
+
+def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys):
+    if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
+        pytest.skip("bge-small is not installed: pip install '.[offline]'")
+    from catalog import search_v2
+    from catalog.search_v2.indexing import Indexer
+    from catalog.search_v2.workspace import Workspace
+
+    with Workspace.open() as workspace:
+        Indexer(workspace).build(notes, "notes")
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    try:
+        exec(compile(code, "README.md", "exec"), {})
+    finally:
+        search_v2.close()
+    out = capsys.readouterr().out
+    assert out.startswith("keys.md 4 ")
+    assert "('vector', 'ran'" in out
+
+
+def test_every_file_the_readme_links_to_exists():
+    targets = re.findall(r"\]\(([^)#]+)\)", README)
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []

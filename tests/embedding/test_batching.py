@@ -1,0 +1,85 @@
+"""Embedding in batches: one bad text costs only itself, and a dead model is not a bad text."""
+
+import numpy as np
+import pytest
+
+from catalog.core.errors import EmbeddingError, ModelUnavailableError
+from catalog.embedding.batching import embed_resiliently
+
+
+def vectors(texts):
+    return [np.full(4, len(text) or 0.5, dtype=np.float32) for text in texts]
+
+
+class Model:
+    def __init__(self, bad=()):
+        self.bad, self.calls = set(bad), []
+
+    def encode(self, texts):
+        self.calls.append(list(texts))
+        if self.bad & set(texts):
+            raise ValueError("bad text")
+        return vectors(texts)
+
+
+def embed(encode, texts, batch_size=32):
+    return embed_resiliently(encode, texts, dim=4, batch_size=batch_size)
+
+
+def test_every_text_gets_its_own_vector_whatever_order_it_was_embedded_in():
+    texts = ["a" * length for length in (7, 1, 5, 3, 2)]
+    done = embed(Model().encode, texts, batch_size=2)
+    assert [int(vector[0]) for vector in done.vectors] == [7, 1, 5, 3, 2]
+    assert done.failures == {}
+
+
+def test_batches_hold_texts_of_like_length():
+    model = Model()
+    embed(model.encode, ["a" * 9, "b", "c" * 8, "d" * 2], batch_size=2)
+    assert [[len(text) for text in call] for call in model.calls] == [[1, 2], [8, 9]]
+
+
+def test_a_bad_text_is_isolated_by_halving_and_the_rest_is_embedded():
+    texts = [f"text {number:02}" for number in range(32)]
+    model = Model(bad=["text 13"])
+    done = embed(model.encode, texts)
+    assert list(done.failures) == [13]
+    assert "bad text" in done.failures[13]
+    assert sum(vector is not None for vector in done.vectors) == 31
+    assert len(model.calls) <= 11  # 1 + two halves on each of the five levels
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda texts: vectors(texts)[:-1],
+        lambda texts: [np.zeros(4, dtype=np.float32) for _ in texts],
+        lambda texts: [np.full(4, np.nan, dtype=np.float32) for _ in texts],
+        lambda texts: [np.ones(3, dtype=np.float32) for _ in texts],
+    ],
+    ids=["too few", "zero", "not a number", "wrong length"],
+)
+def test_a_nonsense_answer_is_never_kept(answer):
+    with pytest.raises(EmbeddingError):
+        embed(answer, ["one", "two"])
+
+
+def test_when_every_text_fails_but_a_probe_works_the_texts_are_to_blame():
+    done = embed(Model(bad=["x", "y"]).encode, ["x", "y"])
+    assert sorted(done.failures) == [0, 1]
+
+
+def test_when_the_probe_fails_too_the_model_is_down_and_no_text_is_blamed():
+    def dead(_texts):
+        raise ConnectionError("refused")
+
+    with pytest.raises(EmbeddingError, match="refused"):
+        embed(dead, ["x", "y"])
+
+
+def test_a_model_that_cannot_be_had_is_not_taken_for_a_bad_text():
+    def absent(_texts):
+        raise ModelUnavailableError("install it")
+
+    with pytest.raises(ModelUnavailableError):
+        embed(absent, ["x"])

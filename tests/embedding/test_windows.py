@@ -1,0 +1,54 @@
+"""Windows: nothing a model would silently drop."""
+
+import re
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.core.tokens import CharTokenCounter
+from catalog.embedding.windows import SPECIAL_TOKENS, window_texts
+
+COUNTER = CharTokenCounter()
+
+
+class WordCounter:
+    """Two tokens a word, as a subword tokenizer may cut it."""
+
+    name = "words"
+
+    def spans(self, text):
+        words = [(m.start(), m.end()) for m in re.finditer(r"\S+", text)]
+        halves = [((s, (s + e) // 2), ((s + e) // 2, e)) for s, e in words]
+        return np.array([half for word in halves for half in word], dtype=np.int64).reshape(-1, 2)
+
+
+def tokens(text):
+    return len(COUNTER.spans(text)) + SPECIAL_TOKENS
+
+
+def test_a_passage_that_fits_is_one_window_with_its_lead():
+    assert window_texts("short text", COUNTER, 64, "Title\n") == ["Title\nshort text"]
+
+
+def test_a_long_passage_is_cut_into_windows_of_about_equal_size_between_words():
+    text = " ".join(f"word{number}" for number in range(200))
+    counter = WordCounter()
+    windows = window_texts(text, counter, 128)
+    assert " ".join(windows) == text
+    sizes = [len(counter.spans(window)) + SPECIAL_TOKENS for window in windows]
+    assert len(windows) == 4  # 400 tokens, 126 at most in each
+    assert max(sizes) <= 128
+    assert min(sizes) > 0.7 * max(sizes)
+
+
+@given(st.text(max_size=3000), st.text(max_size=400), st.integers(48, 200))
+def test_no_window_is_too_long_and_no_text_is_lost(text, lead, limit):
+    windows = window_texts(text, COUNTER, limit, lead)
+    assert windows
+    assert all(tokens(window) <= limit for window in windows)
+    kept = "".join("".join(windows).split())
+    for word in text.split():
+        assert word[:1] in kept
+    if not lead:
+        assert kept == "".join(text.split())

@@ -1,0 +1,143 @@
+"""Opening the store: many at once, damaged, from the future, read-only."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from builders import make_database, put
+from catalog.core.errors import (
+    ConfigError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreVersionError,
+)
+from catalog.store import Database
+from catalog.store.checks import integrity_problem, orphan_counts
+
+OPEN = """
+import sys
+from pathlib import Path
+from catalog.store import Database
+from catalog.store.documents import ensure_dataset
+database = Database.at(Path(sys.argv[1]))
+with database.write() as connection:
+    ensure_dataset(connection, "d" + sys.argv[2], "/", 1.0)
+"""
+
+
+def test_eight_processes_may_open_a_new_store_at_the_same_moment(tmp_path):
+    command = [sys.executable, "-c", OPEN, str(tmp_path / "home")]
+    running = [
+        subprocess.Popen([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(8)
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * 8, errors
+    with Database.at(tmp_path / "home").read() as connection:
+        names = connection.exec_driver_sql("SELECT name FROM datasets ORDER BY name").all()
+        versions = connection.exec_driver_sql("SELECT version_num FROM alembic_version").all()
+    assert [name for (name,) in names] == [f"d{n}" for n in range(8)]
+    assert len(versions) == 1
+
+
+def test_readers_see_whole_revisions_while_one_writer_replaces_them(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", ["v0"] * 5)
+    stop, torn = threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            with database.read() as connection:
+                rows = connection.exec_driver_sql("SELECT text FROM chunks").all()
+            if len(rows) != 5 or len(set(rows)) != 1:
+                torn.append(rows)
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for number in range(40):
+        put(database, "d", "a.md", [f"v{number}"] * 5)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert torn == []
+
+
+def test_a_failing_transaction_leaves_nothing_behind(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", "kept")
+    with pytest.raises(RuntimeError), database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM documents")
+        raise RuntimeError("in the middle")
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT text FROM chunks").scalar() == "kept"
+
+
+def test_a_writer_that_will_not_wait_is_told_the_store_is_busy(tmp_path):
+    database = make_database(tmp_path)
+    with (
+        database.write(),
+        pytest.raises(StoreBusyError, match="try again"),
+        Database.at(tmp_path).write(wait=False),
+    ):
+        pass
+
+
+def test_deleting_a_document_leaves_no_row_of_it(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", ["one", "two"], sections=["H"], embed_keys=["k1", "k2"])
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM documents")
+    with database.read() as connection:
+        assert set(orphan_counts(connection).values()) == {0}
+        for table in ("chunks", "revisions", "document_fields", "chunk_sections", "chunk_windows"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
+        assert integrity_problem(connection) is None
+
+
+def test_a_file_that_is_no_database_is_damaged_not_a_crash(tmp_path):
+    (tmp_path / "catalog.db").write_bytes(b"hello " * 1000)
+    with pytest.raises(StoreDamagedError):
+        Database.at(tmp_path)
+
+
+def test_a_database_with_flipped_bytes_is_found_out(tmp_path):
+    database = make_database(tmp_path)
+    for number in range(200):
+        put(database, "d", f"{number}.md", "some words to fill pages " * 20)
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    file = tmp_path / "catalog.db"
+    content = bytearray(file.read_bytes())
+    for offset in range(4096 * 20, len(content), 4096):
+        content[offset : offset + 64] = os.urandom(64)
+    file.write_bytes(content)
+    try:
+        with Database.at(tmp_path).read() as connection:
+            assert integrity_problem(connection) is not None
+    except StoreError:
+        return
+
+
+def test_a_store_of_a_newer_release_is_refused(tmp_path):
+    database = make_database(tmp_path)
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    with pytest.raises(StoreVersionError, match="9999"):
+        Database.at(tmp_path)
+
+
+def test_a_home_that_is_a_file_is_a_clear_error(tmp_path):
+    (tmp_path / "home").write_text("")
+    with pytest.raises(StoreError, match="home"):
+        Database.at(tmp_path / "home")
+
+
+def test_another_kind_of_database_is_refused_by_name():
+    with pytest.raises(ConfigError, match="postgresql"):
+        Database("postgresql://localhost/x")
