@@ -31,11 +31,23 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 LONG = "long " * 100
-TEXTS = ["", "a", "A", "b", "ab", "3", "3.0", "true", 'q"uote', "it's", "x\x1fs:a", "*", "ß", "SS",
+TEXTS = ["", "b\x1fs:ab", "a", "A", "b", "ab", "3", "3.0", "true", 'q"uote', "it's", "x\x1fs:a", "*", "ß", "SS",
          "100%", "a_b", "[0]", LONG, LONG + "!", "\U0001f600", "é", "z\0z"]  # fmt: skip
 NUMBERS = [0, -0.0, 1, 1.0, 3, 3.5, -2, 2**53, 2**53 + 1, 10**30, float("inf"), 1e-9]
 SCALARS: list[MetadataScalar] = [*TEXTS, *NUMBERS, True, False]
-FREE = ["tags", "a.b", 'say "x"', "it's", "a\x1fs:b", "[]", "ünï", "F" * 300, "created", "never"]
+FREE = [
+    "tags",
+    "a",
+    "a.b",
+    'say "x"',
+    "it's",
+    "a\x1fs:b",
+    "[]",
+    "ünï",
+    "F" * 300,
+    "created",
+    "never",
+]
 FIELDS = [*FREE, "title", "path", "source_doc_id", "dataset", "file_type", "modality", "page",
           "section"]  # fmt: skip
 PATHS = [f"{index:02}.md" for index in range(40)]
@@ -64,6 +76,9 @@ def fill(desk: Bench) -> list[Passage]:
             if luck.random() < 0.6:
                 many = tuple(luck.sample(SCALARS, luck.randint(0, 4)))
                 metadata[field] = many if luck.random() < 0.5 else luck.choice(SCALARS)
+        metadata |= {"section": "of the document", "modality": "ocr", "page": 3}  # shadowed
+        if path == PATHS[0]:
+            metadata["tags"] = ("z\0z", float("inf"), "a", 3)
         sections = tuple(luck.sample(SECTIONS, luck.randint(0, 2)))
         modality, title = luck.choice(MODALITIES), luck.choice(TEXTS[:-1])
         page = luck.choice([None, 0, 1, 3, 7])
@@ -299,8 +314,11 @@ def test_lists_of_thousands_of_values(reading):
     many = parse_filters({"path": [*PATHS[:3], *(f"{index}.txt" for index in range(5000))]})
     assert many is not None
     assert answer(many, Scope.all()) == {passage.seq for passage in passages[:3]}
-    numbers = Condition("tags", Op.IN, (*range(5000, 9000), 10**30, 1, "z\0z"))
-    assert answer(numbers, Scope.all()) == expected(passages, numbers, Scope.all()) != set()
+    for odd, common in ((float("inf"), range(5000, 9000)), ("z\0z", map(str, range(50, 4000)))):
+        tree = Condition("tags", Op.IN, (*common, odd))
+        wanted = expected(passages, tree, Scope.all())
+        assert passages[0].seq in wanted
+        assert answer(tree, Scope.all()) == wanted
 
 
 def test_a_filter_of_the_most_conditions_allowed(reading):

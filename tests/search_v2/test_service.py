@@ -8,6 +8,7 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from catalog.core.errors import (
+    FilterError,
     InputError,
     NotAvailableYetError,
     QueryError,
@@ -91,6 +92,19 @@ def test_a_scope_of_unknown_documents_is_nothing_and_says_so(service):
 def test_a_filter_holds_in_every_mode_and_every_form(service, filters, mode):
     found = service.search("bread keys backups", dataset="notes", filters=filters, mode=mode)
     assert {hit.path for hit in found} == {"keys.md"}
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\x00b", "%", "_", "' OR 1=1 --", "\U0001f600"])
+def test_any_text_is_safe_as_document_name_filter_value_and_dataset(service, text):
+    assert len(service.search("keys", dataset="notes", doc_ids=[text])) == 0
+    if text == "\ud800":
+        with pytest.raises(FilterError, match="Unicode"):
+            service.search("keys", dataset="notes", filters={"title": text})
+        return
+    assert len(service.search("keys", dataset="notes", filters={"title": text})) == 0
+    assert len(service.search("keys", dataset="notes", filters={"path": {"text_match": text}})) == 0
+    with pytest.raises(UnknownDatasetError):
+        service.search("keys", dataset=text)
 
 
 def test_an_excluded_word_keeps_a_passage_out_of_both_legs(service):

@@ -69,9 +69,14 @@ def test_readers_see_whole_revisions_while_one_writer_replaces_them(tmp_path):
 def test_a_failing_transaction_leaves_nothing_behind(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", "kept")
-    with pytest.raises(RuntimeError), database.write() as connection:
-        connection.exec_driver_sql("DELETE FROM documents")
-        raise RuntimeError("in the middle")
+
+    def fail_in_the_middle() -> None:
+        with database.write() as connection:
+            connection.exec_driver_sql("DELETE FROM documents")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_in_the_middle()
     with database.read() as connection:
         assert connection.exec_driver_sql("SELECT text FROM chunks").scalar() == "kept"
 

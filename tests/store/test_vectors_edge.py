@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, insert, select, update
 
+from builders import drop
 from catalog.core.errors import EmbeddingMismatchError, EngineError, EngineLockedError
 from catalog.core.ids import point_id
 from catalog.store.schema import embeddings, meta, outbox
@@ -285,6 +286,16 @@ def test_a_large_index_gets_a_graph_and_a_small_one_does_not(desk: Bench):
     assert large._opened()._shard.info().indexed_vectors_count >= 600
     found = large.search(vector(1, 2, 3), 10, everything())
     assert len(set(found) & set(expected)) >= 9
+
+
+def test_every_window_of_a_deleted_chunk_leaves_the_index(desk: Bench):
+    desk.put("long.md", [vector(1), vector(0, 1), vector(0, 0, 1)])
+    engine = engine_of(desk)
+    engine.refresh()
+    assert engine._opened().count == 15
+    drop(desk.database, DATASET, "long.md")
+    assert engine.refresh() == 3
+    assert engine._opened().count == 12
 
 
 def test_deleted_points_are_cleared_out_by_refreshes(desk: Bench):

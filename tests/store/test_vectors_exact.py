@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from builders import drop
+from builders import drop, put
 from catalog.core.errors import ConfigError, EmbeddingMismatchError
 from catalog.store.schema import embeddings
 from catalog.store.vectors import VECTOR_ENGINES, exact, get_vector_engine
@@ -50,6 +50,19 @@ def test_only_new_vectors_are_read_after_a_change(desk: Bench, monkeypatch: pyte
     drop(desk.database, DATASET, "03.md")
     assert "03.md" not in answers(desk, engine)
     assert read == [30, 3, 0]
+
+
+def test_a_chunk_that_gets_its_last_vector_later_is_held_once(desk: Bench):
+    desk.embed({"first": vector(1)})
+    put(desk.database, DATASET, "a.md", "text", embed_keys=[["first", "late"]])
+    desk.put("b.md", vector(1, 1))
+    engine = ExactEngine(desk.database, DATASET)
+    assert answers(desk, engine) == ["a.md", "b.md"]
+    desk.embed({"late": vector(0, 1)})
+    desk.put("c.md", vector(1, 2))
+    assert answers(desk, engine) == ["a.md", "b.md", "c.md"]
+    assert engine._snapshot is not None
+    assert engine._snapshot.matrix.shape == (4, DIM)
 
 
 def test_everything_deleted_and_filled_again(desk: Bench):

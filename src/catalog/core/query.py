@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from catalog.core.errors import QueryError
+from catalog.core.text import storable
 
 _PART = re.compile(
     r"""
@@ -67,6 +68,5 @@ def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
 
 
 def _printable(query: str) -> str:
-    """Control characters become spaces and lone surrogates a replacement character."""
-    cleaned = query.encode("utf-8", "replace").decode("utf-8")
-    return "".join(" " if unicodedata.category(char) == "Cc" else char for char in cleaned)
+    """Control characters become spaces, what cannot be stored a replacement character."""
+    return storable("".join(" " if unicodedata.category(char) == "Cc" else char for char in query))

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms.mock import MockLLM
@@ -25,6 +25,16 @@ from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
 from catalog.store.passages import load_chunks
 from catalog.store.restriction import Restriction
+
+Answer = tuple[float, LegHits | CatalogError]  # milliseconds, and what the leg had to say
+ATTEMPTS = 5  # how often a search is done over because documents changed under it
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    chunks: dict[int, Chunk]
+    is_whole: bool
+    ms: float
 
 
 class HybridRetrieverV2(QueryFusionRetriever):
@@ -59,24 +69,32 @@ class HybridRetrieverV2(QueryFusionRetriever):
         self.exhausted = False
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        *others, last = self._legs
-        jobs = [
-            self._workspace.threads.submit(
-                contextvars.copy_context().run, self._ask, leg, query_bundle
-            )
-            for leg in others
-        ]
-        in_this_thread = self._ask(last, query_bundle)
-        return self._fuse(query_bundle, [*(job.result() for job in jobs), in_this_thread])
+        for _ in range(ATTEMPTS):
+            answers = self._ask_all(query_bundle)
+            joined = self._join(answers)
+            if joined.is_whole:
+                break
+        return self._fuse(query_bundle, answers, joined)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asked = [asyncio.to_thread(self._ask, leg, query_bundle) for leg in self._legs]
-        answers = await asyncio.gather(*asked)
-        return await asyncio.to_thread(self._fuse, query_bundle, answers)
+        for _ in range(ATTEMPTS):
+            asked = [asyncio.to_thread(self._ask, leg, query_bundle) for leg in self._legs]
+            answers = await asyncio.gather(*asked)
+            joined = await asyncio.to_thread(self._join, answers)
+            if joined.is_whole:
+                break
+        return self._fuse(query_bundle, answers, joined)
 
-    def _ask(
-        self, leg: LexicalRetriever | VectorRetriever, query: QueryBundle
-    ) -> tuple[float, LegHits | CatalogError]:
+    def _ask_all(self, query: QueryBundle) -> list[Answer]:
+        *others, last = self._legs
+        jobs = [
+            self._workspace.threads.submit(contextvars.copy_context().run, self._ask, leg, query)
+            for leg in others
+        ]
+        in_this_thread = self._ask(last, query)
+        return [*(job.result() for job in jobs), in_this_thread]
+
+    def _ask(self, leg: LexicalRetriever | VectorRetriever, query: QueryBundle) -> Answer:
         started = time.perf_counter()
         answer: LegHits | CatalogError
         try:
@@ -91,24 +109,32 @@ class HybridRetrieverV2(QueryFusionRetriever):
             answer.__cause__ = error
         return (time.perf_counter() - started) * 1000, answer
 
+    def _join(self, answers: Sequence[Answer]) -> _Joined:
+        """The live chunks behind the hits; not whole when a document changed in between."""
+        started = time.perf_counter()
+        hits = [answer.hits for _, answer in answers if isinstance(answer, LegHits)]
+        seqs = {hit.seq for of_leg in hits for hit in of_leg}
+        with self._workspace.database.read() as connection:
+            chunks = load_chunks(connection, self._dataset, seqs)
+        ms = (time.perf_counter() - started) * 1000
+        return _Joined(chunks, is_whole=len(chunks) == len(seqs), ms=ms)
+
     def _fuse(
-        self, query: QueryBundle, answers: Sequence[tuple[float, LegHits | CatalogError]]
+        self, query: QueryBundle, answers: Sequence[Answer], joined: _Joined
     ) -> list[NodeWithScore]:
         found = self._report(answers)
+        self.stages.ran("join", joined.ms, f"{len(joined.chunks)} passages")
         with self.stages.run("fuse") as notes:
-            seqs = [hit.seq for _, answer in found for hit in answer.hits]
-            with self._workspace.database.read() as connection:
-                chunks = load_chunks(connection, self._dataset, seqs)
-            lists = [self._ranked(kind, query.query_str, answer, chunks) for kind, answer in found]
+            lists = [
+                self._ranked(kind, query.query_str, answer, joined.chunks) for kind, answer in found
+            ]
             fused = self._combined(lists)
             notes.append(f"{self.fusion}: {len(fused)} candidates")
-        by_id = {chunk.chunk_id: chunk for chunk in chunks.values()}
+        by_id = {chunk.chunk_id: chunk for chunk in joined.chunks.values()}
         kept = fused[: self.similarity_top_k]
         return [ScoredPassage.of(PassageNode.of(by_id[one.chunk_id]), one) for one in kept]
 
-    def _report(
-        self, answers: Sequence[tuple[float, LegHits | CatalogError]]
-    ) -> list[tuple[Leg, LegHits]]:
+    def _report(self, answers: Sequence[Answer]) -> list[tuple[Leg, LegHits]]:
         found: list[tuple[Leg, LegHits]] = []
         errors: list[CatalogError] = []
         self.exhausted = True

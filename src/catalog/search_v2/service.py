@@ -13,6 +13,7 @@ from catalog.core.filters import check_fields, fields_of, parse_filters
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.results import MODES, Mode, SearchResults
 from catalog.core.scope import Scope
+from catalog.core.text import storable
 from catalog.search_v2.formatting import to_result
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.postprocessors import MaxChunksPerDocument
@@ -120,7 +121,7 @@ class SearchServiceV2:
             raise InputError(f"top_k must be a whole number from 1 to {MAX_TOP_K}, not {top_k!r}")
         if isinstance(doc_ids, str):
             raise InputError("doc_ids must be a list of ids or paths, not one string")
-        self.workspace.require_dataset(dataset)
+        self.workspace.require_dataset(storable(dataset))
         with stages.run("normalise") as notes:
             parsed = parse_query(query, max_chars=self.workspace.settings.rag_v2.max_query_chars)
             notes.extend(parsed.notes)
@@ -191,4 +192,5 @@ def _named(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:
     """Ids as they are, and paths as ids of this dataset; ``None`` stays ``None``."""
     if doc_ids is None:
         return None
-    return [name for given in doc_ids for name in (given, f"{dataset}:{given}")]
+    names = [storable(given) for given in doc_ids]
+    return [name for given in names for name in (given, f"{dataset}:{given}")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 
+from catalog.core.text import storable
 from catalog.ingest.readers.binary import byte_order_mark
 
-_NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 _HIGH_BYTES = re.compile(rb"[\x80-\xff]")
 _DECLARATION = re.compile(rb"""(?:charset|encoding|coding)\s*[:=]\s*["']?([A-Za-z0-9_.:-]{2,40})""")
 _DECLARED_WITHIN = 1024
@@ -25,11 +25,6 @@ _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", 
 """Encodings of names or literals, and those that need a mark or would hold NUL bytes."""
 
 
-def canonical(text: str) -> str:
-    """Replaces what no database stores, character by character, so that offsets stay."""
-    return _NOT_STORABLE.sub("\ufffd", text)
-
-
 def decode(data: bytes, *, declared: bool = False) -> str:
     """The text of a file that is not binary.
 
@@ -38,11 +33,11 @@ def decode(data: bytes, *, declared: bool = False) -> str:
     """
     mark = byte_order_mark(data)
     if mark is not None:
-        return canonical(data[len(mark[0]) :].decode(mark[1], "replace"))
+        return storable(data[len(mark[0]) :].decode(mark[1], "replace"))
     try:
-        return canonical(data.decode("utf-8-sig"))
+        return storable(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return canonical(_decode_legacy(data, declared=declared))
+        return storable(_decode_legacy(data, declared=declared))
 
 
 def _decode_legacy(data: bytes, *, declared: bool) -> str:

@@ -6,8 +6,8 @@ import re
 
 from catalog.core.errors import EmptyDocumentError
 from catalog.core.models import ParsedDocument
+from catalog.core.text import storable
 from catalog.ingest.readers.base import WholeFileReader, file_type, one_line, title_or_stem
-from catalog.ingest.readers.decoding import canonical
 from catalog.ingest.readers.html_extract import Page, extract
 from catalog.ingest.readers.metadata import normalise
 
@@ -39,7 +39,7 @@ class HtmlReader(WholeFileReader):
         first = page.headings[0].title if page.headings else None
         return ParsedDocument(
             path=path,
-            text=canonical(page.text),
+            text=storable(page.text),
             title=one_line(page.title) or title_or_stem(first, path),
             file_type=file_type(path),
             metadata=normalise(_fields(page)),

@@ -14,9 +14,10 @@ from itertools import islice
 from typing import BinaryIO
 
 from catalog.core.models import ParsedDocument
+from catalog.core.text import storable
 from catalog.ingest.readers.base import ReadFailure, title_or_stem
 from catalog.ingest.readers.binary import byte_order_mark
-from catalog.ingest.readers.decoding import canonical, decode
+from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.plain import PlainTextReader
 
@@ -102,17 +103,17 @@ def _parse(line: str) -> _Record | str:
     identifier, text, title = value.get("_id"), value.get("text"), value.get("title")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int):
         return "no _id"
-    name = canonical(str(identifier)).strip()
+    name = storable(str(identifier)).strip()
     if not name:
         return "no _id"
     if not isinstance(text, str):
         return "no text"
-    title = canonical(title).strip() if isinstance(title, str) else ""
+    title = storable(title).strip() if isinstance(title, str) else ""
     if not title and not text.strip():
         return "empty"
     metadata = value.get("metadata")
     known = metadata if isinstance(metadata, dict) else {}
-    return _Record(name, title, canonical(text), known)
+    return _Record(name, title, storable(text), known)
 
 
 def _lines(handle: BinaryIO, max_bytes: int) -> Generator[_Line, None, None]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catalog.core.models import MetadataScalar, MetadataValue
-from catalog.ingest.readers.decoding import canonical
+from catalog.core.text import storable
 
 _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63
@@ -58,7 +58,7 @@ def _flatten(
     raw: Mapping[Any, object], prefix: str, depth: int
 ) -> Iterator[tuple[str, MetadataValue]]:
     for key, value in raw.items():
-        name = canonical(str(key)).strip()
+        name = storable(str(key)).strip()
         if not name:
             continue
         if isinstance(value, Mapping) and depth < _DEEPEST:
@@ -86,8 +86,8 @@ def _scalar(value: object) -> MetadataScalar | None:
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, Mapping | list | tuple):
-        return canonical(json.dumps(value, ensure_ascii=False, default=str))
-    return canonical(str(value)).strip() or None
+        return storable(json.dumps(value, ensure_ascii=False, default=str))
+    return storable(str(value)).strip() or None
 
 
 def _take_tags(flat: dict[str, MetadataValue], names: Mapping[str, str]) -> tuple[str, ...]:

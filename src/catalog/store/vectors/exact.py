@@ -105,9 +105,7 @@ class ExactEngine:
             if held is not None and held.stamp == stamp:
                 return held
             # a connection that began before the snapshot was made cannot build on it
-            usable = held if held is None or held.stamp < stamp else None
-            if usable is not None and usable.stamp.created_at != stamp.created_at:
-                usable = None
+            usable = held if held is not None and held.stamp < stamp else None
             made = _load(connection, self._dataset, stamp, usable)
             if held is None or held.stamp < stamp:
                 self._snapshot = made

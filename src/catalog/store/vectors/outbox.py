@@ -47,11 +47,10 @@ def read_batch(connection: Connection, dataset: str, after: int) -> Batch | None
     upserted: dict[str, int] = {}
     for row in rows:
         if row.action == "upsert":
-            upserted[row.chunk_id] = row.seq
-            continue
-        upserted.pop(row.chunk_id, None)
-        windows = range(max(1, row.windows))
-        deleted.update((point_id(row.chunk_id, window), None) for window in windows)
+            upserted[row.chunk_id] = row.seq  # no points are read for a chunk deleted since
+        else:
+            windows = range(row.windows)
+            deleted.update((point_id(row.chunk_id, window), None) for window in windows)
     if not rows:
         return None
     return Batch(tuple(row.id for row in rows), tuple(deleted), tuple(upserted.values()))
