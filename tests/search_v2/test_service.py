@@ -1,6 +1,7 @@
 """Searching: what is found, what is refused, what is said about it."""
 
 import asyncio
+import os
 
 import pytest
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -105,6 +106,22 @@ def test_any_text_is_safe_as_document_name_filter_value_and_dataset(service, tex
     assert len(service.search("keys", dataset="notes", filters={"path": {"text_match": text}})) == 0
     with pytest.raises(UnknownDatasetError):
         service.search("keys", dataset=text)
+
+
+def test_a_stage_that_settings_switch_on_but_no_release_has_is_refused(tmp_path, notes):
+    with open_workspace(tmp_path / "home", rerank_enabled=True) as workspace:
+        Indexer(workspace).build(notes, "notes")
+        service = SearchServiceV2(workspace)
+        with pytest.raises(NotAvailableYetError, match="rerank"):
+            service.search("keys", dataset="notes")
+        assert len(service.search("keys", dataset="notes", rerank=False)) > 0
+
+
+def test_a_file_can_be_asked_for_by_its_own_time(service, workspace, notes):
+    os.utime(notes / "bread.txt", (1_600_000_000, 1_600_000_000))  # 2020-09-13
+    Indexer(workspace).build(notes, "notes", reread=True)
+    old = service.search("bread keys backups", dataset="notes", filters="modified<2021")
+    assert {hit.path for hit in old} == {"bread.txt"}
 
 
 def test_an_excluded_word_keeps_a_passage_out_of_both_legs(service):

@@ -17,11 +17,16 @@ from catalog.store.documents import content_hash
 
 @dataclass(frozen=True)
 class Source:
-    """A document on its way into a dataset; ``file`` is the listed file it came from."""
+    """A document on its way into a dataset.
+
+    ``file`` is the listed file it came from, ``modified`` that file's time where file and
+    document are one (ISO 8601, UTC).
+    """
 
     dataset: str
     file: str
     parsed: ParsedDocument
+    modified: str | None = None
 
     @cached_property
     def content_hash(self) -> str:

@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -115,6 +116,11 @@ class _Pending:
     file: _File
     is_new: bool
     is_retry: bool
+
+
+def _iso(mtime_ns: int) -> str:
+    moment = datetime.fromtimestamp(mtime_ns // 1_000_000_000, tz=UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class _Run:
@@ -224,7 +230,8 @@ class _Run:
             file.failures.append(Failure(parsed.path, reason))
             return
         file.paths.add(parsed.path)
-        source = Source(self.dataset, file.source.path, parsed)
+        modified = _iso(file.source.mtime_ns) if parsed.source_type == "file" else None
+        source = Source(self.dataset, file.source.path, parsed, modified)
         is_same = (
             known is not None
             and owner == file.source.path

@@ -184,4 +184,5 @@ def _revision(source: Source, chunks: list[ChunkNode], pipeline: str) -> NewRevi
         content_hash=source.content_hash,
         chunks=tuple(NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in chunks),
         pipeline=pipeline,
+        modified=source.modified,
     )

@@ -65,7 +65,12 @@ class SearchServiceV2:
         ``core.filters.parse_filters``. A stage that fails is reported in ``stages`` and the rest
         answers, unless ``strict``. Raises :class:`InputError` kinds for a bad call.
         """
-        _refuse_unbuilt(rerank=rerank, expand=expand, compare_with_v1=compare_with_v1)
+        rag = self.workspace.settings.rag_v2
+        _refuse_unbuilt(
+            rerank=rag.rerank_enabled if rerank is None else rerank,
+            expand=rag.expansion_enabled if expand is None else expand,
+            compare_with_v1=compare_with_v1,
+        )
         started = time.perf_counter()
         stages = Stages(strict=strict)
         request = self._request(query, dataset, top_k, mode, doc_ids, filters, explain, stages)
@@ -79,7 +84,7 @@ class SearchServiceV2:
                     rank,
                     query=request.query.text,
                     fusion=fusion,
-                    snippet_chars=self.workspace.settings.rag_v2.snippet_chars,
+                    snippet_chars=rag.snippet_chars,
                     explain=explain,
                 )
                 results.append(result)
@@ -181,11 +186,11 @@ class SearchServiceV2:
         return [node for node in kept if isinstance(node, ScoredPassage)], retriever.fusion
 
 
-def _refuse_unbuilt(*, rerank: bool | None, expand: bool | None, compare_with_v1: bool) -> None:
+def _refuse_unbuilt(*, rerank: bool, expand: bool, compare_with_v1: bool) -> None:
     asked = {"rerank": rerank, "expand": expand, "compare_with_v1": compare_with_v1}
     for name, value in asked.items():
         if value:
-            raise NotAvailableYetError(f"{name}=True is not available in this release")
+            raise NotAvailableYetError(f"{name} is not available in this release: leave it off")
 
 
 def _named(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:

@@ -49,6 +49,7 @@ class NewRevision:
     content_hash: str
     chunks: tuple[NewChunk, ...]
     pipeline: str = ""
+    modified: str | None = None  # ISO 8601, for a document that does not say itself
 
     @property
     def source_doc_id(self) -> str:
@@ -150,6 +151,7 @@ def _insert_document(connection: Connection, revision: NewRevision, now: float) 
 def _insert_fields(connection: Connection, document_id: int, revision: NewRevision) -> None:
     document = revision.document
     fields: dict[str, MetadataValue] = {
+        **({"modified": revision.modified} if revision.modified is not None else {}),
         **document.metadata,
         "dataset": revision.dataset,
         "source_doc_id": revision.source_doc_id,

@@ -49,9 +49,13 @@ def settings_for(context: typer.Context, home: Path | None, preset: str | None) 
 
 def open_workspace(context: typer.Context, home: Path | None, preset: str | None) -> Workspace:
     """The store these options name, opened."""
+    import logging
+
     from catalog.search_v2.workspace import Workspace
 
-    return Workspace(settings_for(context, home, preset).settings)
+    settings = settings_for(context, home, preset).settings
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    return Workspace(settings)
 
 
 def only_dataset(workspace: Workspace, named: str | None) -> str:

@@ -1,0 +1,67 @@
+"""The pages of docs/ that are made from the code: run this file to write them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from catalog.core.settings import RAGv2Settings, Settings, field_of, leaves
+from catalog.interfaces.cli.app import app
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def settings_page() -> str:
+    """Every setting with its default, bounds and whether a change needs a rebuild."""
+    rows = []
+    values = Settings(home=Path("…"), rag_v2=RAGv2Settings()).model_dump(mode="json")
+    for name, value in leaves(values):
+        field = field_of(name)
+        default = "the user's data folder" if name == "home" else "" if value is None else value
+        bounds = ", ".join(_bounds(field))
+        rebuild = "yes" if (field.json_schema_extra or {}).get("rebuild") else ""
+        variable = f"`IDX_{name.upper().replace('.', '__')}`"
+        rows.append(f"| {variable} | {default} | {bounds} | {rebuild} | {field.description} |")
+    head = (
+        "# Settings\n\n"
+        "Environment wins over a TOML file (`IDX_CONFIG`, or `catalog.toml` in the home folder), "
+        "that over a preset\n(`--preset`, `IDX_PRESET`), that over these defaults. In TOML, "
+        "`IDX_RAG_V2__CHUNK_SIZE` is `chunk_size` under\n`[rag_v2]`. Names that do not exist are "
+        "errors. “Rebuild”: the next `catalog index update` does every document\nanew (another "
+        "embedding model: `catalog index rebuild`).\n\n"
+        "| variable | default | bounds | rebuild | what it does |\n|---|---|---|---|---|\n"
+    )
+    return head + "\n".join(rows) + "\n"
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    parts = ["# Commands\n"]
+    for path, command in _commands("catalog", get_command(app)):
+        with command.make_context(path, [], resilient_parsing=True, terminal_width=96) as context:
+            context.terminal_width = 96
+            parts.append(f"## {path}\n\n```\n{command.get_help(context).strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _commands(f"{path} {name}", inner)
+
+
+def _bounds(field: Any) -> Iterator[str]:
+    for rule in field.metadata:
+        for sign, attribute in (("≥", "ge"), (">", "gt"), ("≤", "le"), ("<", "lt")):
+            if hasattr(rule, attribute):
+                yield f"{sign} {getattr(rule, attribute):g}"
+
+
+PAGES = {"settings.md": settings_page, "commands.md": commands_page}
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make(), encoding="utf-8")
