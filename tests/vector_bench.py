@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,25 @@ def vector(*numbers: float) -> Vector:
     return np.array([*numbers, *[0.0] * (DIM - len(numbers))], dtype=np.float32)
 
 
+class OneAtATime:
+    """The client's emulation of a server, which unlike a server cannot take calls in parallel."""
+
+    def __init__(self, client: Any) -> None:
+        self._emulator = client
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._emulator, name)
+        if not callable(found):
+            return found
+
+        def call(*given: Any, **more: Any) -> Any:
+            with self._lock:
+                return found(*given, **more)
+
+        return call
+
+
 @dataclass
 class Bench:
     """A store in a folder, and engines over it that are closed at the end."""
@@ -54,7 +74,8 @@ class Bench:
 
             remote = self.kind == "qdrant-server"
             where = {"url": self.server_url} if remote else {"location": ":memory:"}
-            self.client = QdrantClient(**where)
+            made = QdrantClient(**where)
+            self.client = made if remote else OneAtATime(made)
 
     def engine(self) -> VectorEngine:
         """A fresh engine of this bench's kind, over the same folder or server."""

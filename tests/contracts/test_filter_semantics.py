@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings(
 LONG = "long " * 100
 TEXTS = [
     "", "b\x1fs:ab", "a", "A", "b", "ab", "3", "3.0", "true", 'q"uote', "it's", "x\x1fs:a", "*",
-    "ß", "SS", "100%", "a_b", "[0]", LONG, LONG + "!", "\U0001f600", "é", "z\0z",
+    "ß", "SS", "100%", "a_b", "[0]", LONG, LONG + "!", "b\x1fs:ab", "\U0001f600", "é", "z\0z",
 ]  # fmt: skip
 NUMBERS = [0, -0.0, 1, 1.0, 3, 3.5, -2, 2**53, 2**53 + 1, 10**30, float("inf"), 1e-9]
 SCALARS: list[MetadataScalar] = [*TEXTS, *NUMBERS, True, False]
