@@ -76,7 +76,7 @@ def measure_ours(folder: Path, count: int) -> dict[str, float]:
 
         def update_and_find() -> None:
             Indexer(workspace).update("bench")
-            assert ask("hybrid")("zanzibar")[0].path == "doc00003.md"
+            assert "doc00003.md" in [hit.path for hit in ask("hybrid")("zanzibar")]
 
         found["one file s"] = _seconds(update_and_find)
     return found

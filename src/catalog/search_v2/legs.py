@@ -35,12 +35,12 @@ class LexicalRetriever(BaseRetriever):
         self, database: Database, engine: LexicalEngine, restriction: Restriction, top_k: int
     ) -> None:
         self._database, self._engine = database, engine
-        self._restriction, self._top_k = restriction, top_k
+        self._restriction, self.top_k = restriction, top_k
         super().__init__()
 
     def leg(self, query: str) -> LegHits:
         """The engine's hits, best first."""
-        hits = self._engine.search(query, self._top_k, self._restriction)
+        hits = self._engine.search(query, self.top_k, self._restriction)
         return LegHits(self._engine.name, hits)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -57,7 +57,7 @@ class VectorRetriever(BaseRetriever):
 
     def __init__(self, workspace: Workspace, restriction: Restriction, top_k: int) -> None:
         self._workspace = workspace
-        self._restriction, self._top_k = restriction, top_k
+        self._restriction, self.top_k = restriction, top_k
         super().__init__()
 
     def leg(self, query: str, embedding: Sequence[float] | None = None) -> LegHits:
@@ -72,10 +72,10 @@ class VectorRetriever(BaseRetriever):
         dataset = self._restriction.dataset
         engine = self._workspace.vector(dataset)
         try:
-            hits = engine.search(vector, self._top_k, self._restriction)
+            hits = engine.search(vector, self.top_k, self._restriction)
         except EngineLockedError:
             engine = self._workspace.exact(dataset)
-            hits = engine.search(vector, self._top_k, self._restriction)
+            hits = engine.search(vector, self.top_k, self._restriction)
             why = "the index is held by another process, searched exactly instead"
             return LegHits(engine.name, hits, "; ".join(filter(None, (why, note))), why)
         return LegHits(engine.name, hits, note)

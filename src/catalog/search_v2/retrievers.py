@@ -15,7 +15,6 @@ from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import CatalogError, EngineError
-from catalog.core.models import Chunk
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.results import Mode
 from catalog.search_v2.fusion import Fused, Leg, RankedList, relative_score, rrf, single
@@ -23,7 +22,7 @@ from catalog.search_v2.legs import LegHits, LexicalRetriever, VectorRetriever
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
-from catalog.store.passages import load_chunks
+from catalog.store.passages import live_chunk_ids, load_chunks
 from catalog.store.restriction import Restriction
 
 Answer = tuple[float, LegHits | CatalogError]  # milliseconds, and what the leg had to say
@@ -31,9 +30,10 @@ ATTEMPTS = 5  # how often a search is done over because documents changed under 
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
-    chunks: dict[int, Chunk]
-    is_whole: bool
+class _Settled:
+    nodes: list[ScoredPassage]
+    candidates: int
+    is_whole: bool  # no document changed between being hit and being read
     ms: float
 
 
@@ -71,19 +71,19 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         for _ in range(ATTEMPTS):
             answers = self._ask_all(query_bundle)
-            joined = self._join(answers)
-            if joined.is_whole:
+            settled = self._settle(query_bundle.query_str, answers)
+            if settled.is_whole:
                 break
-        return self._fuse(query_bundle, answers, joined)
+        return self._told(answers, settled)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         for _ in range(ATTEMPTS):
             asked = [asyncio.to_thread(self._ask, leg, query_bundle) for leg in self._legs]
             answers = await asyncio.gather(*asked)
-            joined = await asyncio.to_thread(self._join, answers)
-            if joined.is_whole:
+            settled = await asyncio.to_thread(self._settle, query_bundle.query_str, answers)
+            if settled.is_whole:
                 break
-        return self._fuse(query_bundle, answers, joined)
+        return self._told(answers, settled)
 
     def _ask_all(self, query: QueryBundle) -> list[Answer]:
         *others, last = self._legs
@@ -109,57 +109,48 @@ class HybridRetrieverV2(QueryFusionRetriever):
             answer.__cause__ = error
         return (time.perf_counter() - started) * 1000, answer
 
-    def _join(self, answers: Sequence[Answer]) -> _Joined:
-        """The live chunks behind the hits; not whole when a document changed in between."""
+    def _settle(self, query: str, answers: Sequence[Answer]) -> _Settled:
+        """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
         started = time.perf_counter()
-        hits = [answer.hits for _, answer in answers if isinstance(answer, LegHits)]
-        seqs = {hit.seq for of_leg in hits for hit in of_leg}
+        found = [
+            (_kind(leg), answer)
+            for leg, (_, answer) in zip(self._legs, answers, strict=True)
+            if isinstance(answer, LegHits)
+        ]
+        seqs = {hit.seq for _, answer in found for hit in answer.hits}
         with self._workspace.database.read() as connection:
-            chunks = load_chunks(connection, self._dataset, seqs)
+            ids = live_chunk_ids(connection, self._dataset, seqs)
+            fused = self._combined([self._ranked(kind, query, one, ids) for kind, one in found])
+            kept = fused[: self.similarity_top_k]
+            seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
+            chunks = load_chunks(connection, self._dataset, [seq_of[one.chunk_id] for one in kept])
+        nodes = [
+            ScoredPassage.of(PassageNode.of(chunks[seq_of[one.chunk_id]]), one) for one in kept
+        ]
         ms = (time.perf_counter() - started) * 1000
-        return _Joined(chunks, is_whole=len(chunks) == len(seqs), ms=ms)
+        return _Settled(nodes, len(fused), is_whole=len(ids) == len(seqs), ms=ms)
 
-    def _fuse(
-        self, query: QueryBundle, answers: Sequence[Answer], joined: _Joined
-    ) -> list[NodeWithScore]:
-        found = self._report(answers)
-        self.stages.ran("join", joined.ms, f"{len(joined.chunks)} passages")
-        with self.stages.run("fuse") as notes:
-            lists = [
-                self._ranked(kind, query.query_str, answer, joined.chunks) for kind, answer in found
-            ]
-            fused = self._combined(lists)
-            notes.append(f"{self.fusion}: {len(fused)} candidates")
-        by_id = {chunk.chunk_id: chunk for chunk in joined.chunks.values()}
-        kept = fused[: self.similarity_top_k]
-        return [ScoredPassage.of(PassageNode.of(by_id[one.chunk_id]), one) for one in kept]
-
-    def _report(self, answers: Sequence[Answer]) -> list[tuple[Leg, LegHits]]:
-        found: list[tuple[Leg, LegHits]] = []
-        errors: list[CatalogError] = []
+    def _told(self, answers: Sequence[Answer], settled: _Settled) -> list[NodeWithScore]:
+        """Report every stage, and the nodes; raises the first error when every leg failed."""
+        errors = []
         self.exhausted = True
         for leg, (ms, answer) in zip(self._legs, answers, strict=True):
-            kind: Leg = "lexical" if isinstance(leg, LexicalRetriever) else "vector"
             if isinstance(answer, CatalogError):
                 errors.append(answer)
-                self.stages.failed(kind, ms, answer)
+                self.stages.failed(_kind(leg), ms, answer)
                 continue
             if answer.fallback:
-                self.stages.fell_back(kind, answer.fallback)
-            note = "; ".join(
-                filter(None, (f"{answer.engine}: {len(answer.hits)} hits", answer.note))
-            )
-            self.stages.ran(kind, ms, note)
-            found.append((kind, answer))
-            self.exhausted = self.exhausted and len(answer.hits) < leg._top_k
-        if not found:
+                self.stages.fell_back(_kind(leg), answer.fallback)
+            counted = f"{answer.engine}: {len(answer.hits)} hits"
+            self.stages.ran(_kind(leg), ms, "; ".join(filter(None, (counted, answer.note))))
+            self.exhausted = self.exhausted and len(answer.hits) < leg.top_k
+        if len(errors) == len(self._legs):
             raise errors[0]
-        return found
+        self.stages.ran("fuse", settled.ms, f"{self.fusion}: {settled.candidates} candidates")
+        return list(settled.nodes)
 
-    def _ranked(
-        self, kind: Leg, query: str, answer: LegHits, chunks: dict[int, Chunk]
-    ) -> RankedList:
-        live = [(chunks[hit.seq].chunk_id, hit.score) for hit in answer.hits if hit.seq in chunks]
+    def _ranked(self, kind: Leg, query: str, answer: LegHits, ids: dict[int, str]) -> RankedList:
+        live = [(ids[hit.seq], hit.score) for hit in answer.hits if hit.seq in ids]
         factor = (
             self._settings.lexical_weight if kind == "lexical" else self._settings.vector_weight
         )
@@ -174,7 +165,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
 
     def _combined(self, lists: Sequence[RankedList]) -> list[Fused]:
         if len(self._legs) == 1:
-            return single(lists[0])
+            return single(lists[0]) if lists else []
         if self._settings.fusion_mode == "relative_score":
             return relative_score(lists)
         return rrf(
@@ -188,6 +179,10 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def fusion(self) -> str:
         """How the legs become one list, as explanations name it."""
         return "none" if len(self._legs) == 1 else self._settings.fusion_mode
+
+
+def _kind(leg: LexicalRetriever | VectorRetriever) -> Leg:
+    return "lexical" if isinstance(leg, LexicalRetriever) else "vector"
 
 
 class HybridRetrieverFactoryV2:

@@ -50,6 +50,17 @@ class StoredDataset:
     updated_at: float
 
 
+def live_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
+    """The chunk ids of those rows that are live chunks of the dataset, by row number."""
+    listed = list(seqs)
+    found: dict[int, str] = {}
+    for start in range(0, len(listed), _BATCH):
+        batch = chunks.c.seq.in_(listed[start : start + _BATCH])
+        query = select(chunks.c.seq, chunks.c.chunk_id).where(batch, chunks.c.dataset == dataset)
+        found.update((seq, chunk_id) for seq, chunk_id in connection.execute(query))
+    return found
+
+
 def load_chunks(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, Chunk]:
     """Those of the rows that are live chunks of the dataset, by row number."""
     listed = list(dict.fromkeys(seqs))
