@@ -195,7 +195,7 @@ def operand(field: str) -> st.SearchStrategy[MetadataScalar]:
         "source_doc_id": [f"{DATASET}:{path}" for path in PATHS[:5]],
         "dataset": [DATASET, "other"],
         "modality": MODALITIES,
-        "section": SECTIONS,
+        "section": [*SECTIONS, "of the document"],
         "page": [0, 1, 3, 3.0, 2.5],
         "file_type": ["md"],
     }
@@ -231,7 +231,7 @@ scopes = st.one_of(
 )
 
 thorough = settings(
-    max_examples=150,
+    max_examples=300,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -300,6 +300,16 @@ def test_empty_lists_and_empty_connectives(reading):
     assert of(And(())) == everyone
     assert of(Or(())) == set()
     assert of(Not(And(()))) == set()
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_presence_and_every_value_that_occurs(reading, field: str):
+    passages, answer = reading
+    asked: list[Filter] = [Condition(field, Op.IS_EMPTY, None)]
+    values = {(type(v), v): v for passage in passages for v in passage.values(field)}
+    asked += [Condition(field, Op.EQ, value) for value in [*values.values(), "of the document"]]
+    for tree in asked:
+        assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
 
 
 def test_a_field_that_no_passage_has(reading):

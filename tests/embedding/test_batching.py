@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from llama_index.core.embeddings import MockEmbedding
 
 from catalog.core.errors import EmbeddingError, ModelUnavailableError
 from catalog.embedding.batching import embed_resiliently
+from catalog.embedding.resilient import ResilientEmbedding
 
 
 def vectors(texts):
@@ -83,3 +85,18 @@ def test_a_model_that_cannot_be_had_is_not_taken_for_a_bad_text():
 
     with pytest.raises(ModelUnavailableError):
         embed(absent, ["x"])
+
+
+def test_any_llama_index_model_can_be_made_resilient():
+    class Flaky(MockEmbedding):
+        def _get_text_embeddings(self, texts):
+            if "bad" in texts:
+                raise ValueError("bad text")
+            return super()._get_text_embeddings(texts)
+
+    model = ResilientEmbedding(Flaky(embed_dim=8))
+    done = model.embed(["good", "bad", "fine"])
+    assert list(done.failures) == [1]
+    assert len(model.get_text_embedding("good")) == model.encoder.dim == 8
+    with pytest.raises(EmbeddingError, match="bad text"):
+        model.get_text_embedding_batch(["good", "bad"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 
 import pytest
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -266,6 +267,28 @@ def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(work
     later = asyncio.run(again.aretrieve(QueryBundle("bake bread")))
     assert found == [node.node_id for node in later]
     assert found
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_the_legs_run_at_the_same_time(workspace, monkeypatch, how):
+    """Each leg waits inside for the other: run one after the other they would never meet."""
+    meeting = threading.Barrier(2, timeout=20)
+
+    def meet_then(real):
+        def search(*arguments):
+            meeting.wait()
+            return real(*arguments)
+
+        return search
+
+    for engine in (workspace.lexical("notes"), workspace.vector("notes")):
+        monkeypatch.setattr(engine, "search", meet_then(engine.search))
+    retriever = HybridRetrieverFactoryV2(workspace).build("bake bread", "notes")
+    if how == "sync":
+        found = retriever.retrieve("bake bread")
+    else:
+        found = asyncio.run(retriever.aretrieve("bake bread"))
+    assert found[0].node.metadata["path"] == "bread.txt"
 
 
 def test_a_query_engine_answers_with_sources_and_asks_no_model(service):

@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from catalog.core.errors import EmbeddingError
 from catalog.embedding.batching import Embedded, embed_resiliently
 from catalog.embedding.encoder import Encoder
+from catalog.embedding.llama import LlamaIndexEncoder
 from catalog.embedding.windows import window_texts
 
 if TYPE_CHECKING:
@@ -20,17 +21,20 @@ if TYPE_CHECKING:
 
 
 class ResilientEmbedding(BaseEmbedding):
-    """Any encoder as a LlamaIndex model: prefixes by side, batches, bad texts isolated.
+    """An encoder, or any LlamaIndex model, with prefixes by side, batches, bad texts isolated.
 
     ``get_query_embedding`` and ``get_text_embedding`` add the profile's prefix for their side;
     ``embed`` takes texts exactly as the model shall see them, which is what ingestion uses.
     """
 
+    embed_batch_size: int = 32
     query_prefix: str = ""
     document_prefix: str = ""
     _encoder: Encoder = PrivateAttr()
 
-    def __init__(self, encoder: Encoder, **settings: Any) -> None:
+    def __init__(self, encoder: Encoder | BaseEmbedding, **settings: Any) -> None:
+        if isinstance(encoder, BaseEmbedding):
+            encoder = LlamaIndexEncoder(encoder)
         super().__init__(model_name=encoder.model, **settings)
         self._encoder = encoder
 
