@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,37 +30,43 @@ import psutil
 from synthetic import SyntheticEncoder, queries, write_corpus
 
 WARM_UP = 5
-ROWS = ("build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95", "hybrid p50",
-        "hybrid p95", "filtered p95", "memory MB", "no change s", "one file s")  # fmt: skip
+ROWS = (
+    "build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95",
+    "hybrid p50", "hybrid p95", "filtered p95", "memory MB", "private MB", "no change s",
+    "one file s",
+)  # fmt: skip
 
 
 def main() -> None:
     options = _arguments()
     if options.child:
-        run = {"ours": measure_ours, "stock": measure_stock}[options.child]
-        print(json.dumps(run(options.folder, options.count)))
+        print(json.dumps(STEPS[options.child](options.folder, options.count)))
         return
     for chunks in options.chunks:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             write_corpus(folder / "corpus", chunks)
-            found = {
-                name: _in_a_process(name, folder, options.queries) for name in ("ours", "stock")
-            }
+            found: dict[str, dict[str, float]] = {"ours": {}, "stock": {}}
+            for step in STEPS:
+                found[step.split("-")[0]] |= _in_a_process(step, folder, options.queries)
         _print(chunks, found["ours"], found["stock"])
 
 
-def measure_ours(folder: Path, count: int) -> dict[str, float]:
-    """Build, reopen, query and update a store of ours."""
+def build_ours(folder: Path, _count: int) -> dict[str, float]:
+    """Index the corpus."""
+    from catalog.search_v2.indexing import Indexer
+
+    with _workspace(folder / "ours") as workspace:
+        return {"build s": _seconds(lambda: Indexer(workspace).build(folder / "corpus", "bench"))}
+
+
+def serve_ours(folder: Path, count: int) -> dict[str, float]:
+    """Open the store, query it, then update it."""
     from catalog.search_v2.indexing import Indexer
     from catalog.search_v2.service import SearchServiceV2
 
-    home, corpus = folder / "ours", folder / "corpus"
     found: dict[str, float] = {}
-    with _workspace(home) as workspace:
-        found["build s"] = _seconds(lambda: Indexer(workspace).build(corpus, "bench"))
-    before = _memory()
-    with _workspace(home) as workspace:
+    with _workspace(folder / "ours") as workspace:
         service = SearchServiceV2(workspace)
 
         def ask(mode: str, **search: Any) -> Callable[[str], Any]:
@@ -68,10 +77,9 @@ def measure_ours(folder: Path, count: int) -> dict[str, float]:
             found |= _latency(mode, ask(mode), count)
         inside = ask("hybrid", filters="path~doc0001")
         found["filtered p95"] = _latency("filtered", inside, count)["filtered p95"]
-        found["memory MB"] = _memory()
-        found["memory before MB"] = before
+        found |= _memory()
         found["no change s"] = _seconds(lambda: Indexer(workspace).update("bench"))
-        changed = corpus / "doc00003.md"
+        changed = folder / "corpus" / "doc00003.md"
         changed.write_text(changed.read_text().replace("Section 3-4", "Zanzibar"))
 
         def update_and_find() -> None:
@@ -82,58 +90,85 @@ def measure_ours(folder: Path, count: int) -> dict[str, float]:
     return found
 
 
-def measure_stock(folder: Path, count: int) -> dict[str, float]:
-    """The plain LlamaIndex hybrid stack over the same chunks and vectors."""
-    import logging
-    import uuid
-    import warnings
-
-    from llama_index.core import StorageContext, VectorStoreIndex
-    from llama_index.core.llms.mock import MockLLM
-    from llama_index.core.retrievers import QueryFusionRetriever
+def build_stock(folder: Path, _count: int) -> dict[str, float]:
+    """Index the same sections with the plain LlamaIndex parts."""
     from llama_index.core.schema import TextNode
     from llama_index.retrievers.bm25 import BM25Retriever
-    from llama_index.vector_stores.qdrant import QdrantVectorStore
-    from qdrant_client import QdrantClient
 
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
     model = _model()
-    found: dict[str, float] = {}
     texts = [
         (file.name, section)
         for file in sorted((folder / "corpus").glob("*.md"))
         for section in file.read_text().split("\n\n# ")
     ]
 
-    def build() -> QueryFusionRetriever:
+    def build() -> None:
         nodes = [
-            TextNode(id_=str(uuid.uuid5(uuid.NAMESPACE_URL, str(i))), text=text,
-                     metadata={"path": path}, embedding=model.encoder.encode([text])[0].tolist(),
-                     excluded_embed_metadata_keys=["path"])
-            for i, (path, text) in enumerate(texts)
-        ]  # fmt: skip
-        store = QdrantVectorStore("bench", client=QdrantClient(path=str(folder / "qdrant")))
-        index = VectorStoreIndex(
-            nodes,
-            storage_context=StorageContext.from_defaults(vector_store=store),
-            embed_model=model,
-        )
+            TextNode(
+                id_=str(uuid.uuid5(uuid.NAMESPACE_URL, str(number))),
+                text=text,
+                metadata={"path": path},
+                embedding=model.encoder.encode([text])[0].tolist(),
+                excluded_embed_metadata_keys=["path"],
+            )
+            for number, (path, text) in enumerate(texts)
+        ]
+        _stock_index(folder, model, nodes)
         lexical = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=20)
-        legs = [lexical, index.as_retriever(similarity_top_k=20)]
-        return QueryFusionRetriever(
-            legs, llm=MockLLM(), mode="reciprocal_rerank", similarity_top_k=30,
-            num_queries=1, use_async=False,
-        )  # fmt: skip
+        lexical.persist(str(folder / "bm25"))
+
+    return {"build s": _seconds(build)}
+
+
+def serve_stock(folder: Path, count: int) -> dict[str, float]:
+    """Open what was built and query it."""
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.retrievers import QueryFusionRetriever
+    from llama_index.retrievers.bm25 import BM25Retriever
+
+    def start() -> QueryFusionRetriever:
+        lexical = BM25Retriever.from_persist_dir(str(folder / "bm25"))
+        vector = _stock_index(folder, _model(), []).as_retriever(similarity_top_k=20)
+        fusion = QueryFusionRetriever(
+            [lexical, vector],
+            llm=MockLLM(),
+            mode="reciprocal_rerank",
+            similarity_top_k=30,
+            num_queries=1,
+            use_async=False,
+        )
+        fusion.retrieve("warm up")
+        return fusion
 
     started = time.perf_counter()
-    fusion = build()
-    found["build s"] = time.perf_counter() - started
+    fusion = start()
+    found = {"open s": time.perf_counter() - started}
     lexical, vector = fusion._retrievers
     for name, retriever in (("lexical", lexical), ("vector", vector), ("hybrid", fusion)):
         found |= _latency(name, retriever.retrieve, count)
-    found["memory MB"] = _memory()
-    return found
+    return found | _memory()
+
+
+def _stock_index(folder: Path, model: Any, nodes: list[Any]) -> Any:
+    from llama_index.core import StorageContext, VectorStoreIndex
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+    from qdrant_client import QdrantClient
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    store = QdrantVectorStore("bench", client=QdrantClient(path=str(folder / "qdrant")))
+    if not nodes:
+        return VectorStoreIndex.from_vector_store(store, embed_model=model)
+    context = StorageContext.from_defaults(vector_store=store)
+    return VectorStoreIndex(nodes, storage_context=context, embed_model=model)
+
+
+STEPS: dict[str, Callable[[Path, int], dict[str, float]]] = {
+    "ours-build": build_ours,
+    "ours-serve": serve_ours,
+    "stock-build": build_stock,
+    "stock-serve": serve_stock,
+}
 
 
 def _latency(name: str, ask: Callable[[str], Any], count: int) -> dict[str, float]:
@@ -161,7 +196,7 @@ def _model() -> Any:
     from catalog.embedding.resilient import ResilientEmbedding
 
     real = get_embed_model(EmbeddingSettings())
-    encoder = SyntheticEncoder(real.encoder, real.query_prefix)
+    encoder = SyntheticEncoder(real)
     return ResilientEmbedding(encoder, query_prefix=real.query_prefix)
 
 
@@ -171,8 +206,10 @@ def _seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def _memory() -> float:
-    return float(psutil.Process().memory_info().rss / 1e6)
+def _memory() -> dict[str, float]:
+    """Resident memory, and the part of it that is this process's own (not mapped files)."""
+    used = psutil.Process().memory_full_info()
+    return {"memory MB": used.rss / 1e6, "private MB": used.uss / 1e6}
 
 
 def _in_a_process(name: str, folder: Path, count: int) -> dict[str, float]:
@@ -199,7 +236,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--chunks", nargs="+", type=int, default=[10_000, 50_000])
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--child", choices=["ours", "stock"], help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=list(STEPS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.encoder import Encoder
+from catalog.embedding.resilient import ResilientEmbedding
 
 WORDS_A_CHUNK = 200
 CHUNKS_A_FILE = 10
@@ -23,17 +23,18 @@ class SyntheticEncoder:
 
     counter = CharTokenCounter()
 
-    def __init__(self, real: Encoder, query_prefix: str) -> None:
-        self._real, self._prefix = real, query_prefix
-        self.model = f"synthetic {real.model}"
-        self.fingerprint = f"synthetic-{real.fingerprint}"
-        self.dim, self.max_tokens = real.dim, 10_000
-        self._centres = np.random.default_rng(1).normal(size=(CLUSTERS, real.dim))
+    def __init__(self, real: ResilientEmbedding) -> None:
+        self._real = real
+        self.model = f"synthetic {real.encoder.model}"
+        self.fingerprint = f"synthetic-{real.encoder.fingerprint}"
+        self.dim, self.max_tokens = real.encoder.dim, 10_000
+        self._centres = np.random.default_rng(1).normal(size=(CLUSTERS, self.dim))
 
     def encode(self, texts: Sequence[str]) -> list[Any]:
         """One vector a text."""
-        if texts[0].startswith(self._prefix):
-            return self._real.encode(texts)
+        prefix = self._real.query_prefix
+        if texts[0].startswith(prefix):
+            return [self._real.embed_query(text.removeprefix(prefix)) for text in texts]
         return [self._direction(text) for text in texts]
 
     def _direction(self, text: str) -> Any:

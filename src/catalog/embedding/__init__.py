@@ -39,8 +39,11 @@ def get_embed_model(
     profile = profile_of(chosen.model)
     query = rag.embed_prefix_query if rag else None
     document = rag.embed_prefix_doc if rag else None
+    # A query is too short to gain from more threads, and idle ones spin beside the other leg.
+    alone = chosen.model_copy(update={"threads": chosen.threads or 1})
     return ResilientEmbedding(
         get_encoder(chosen),
+        query_encoder=get_encoder(alone) if chosen.provider == "fastembed" else None,
         embed_batch_size=chosen.batch_size,
         query_prefix=profile.query_prefix if query is None else query,
         document_prefix=profile.document_prefix if document is None else document,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class ResilientEmbedding(BaseEmbedding):
     """An encoder, or any LlamaIndex model, with prefixes by side, batches, bad texts isolated.
 
+    ``query_encoder``, when given, is the same model set up for single queries.
+
     ``get_query_embedding`` and ``get_text_embedding`` add the profile's prefix for their side;
     ``embed`` takes texts exactly as the model shall see them, which is what ingestion uses.
     """
@@ -31,12 +33,20 @@ class ResilientEmbedding(BaseEmbedding):
     query_prefix: str = ""
     document_prefix: str = ""
     _encoder: Encoder = PrivateAttr()
+    _query_encoder: Encoder = PrivateAttr()
 
-    def __init__(self, encoder: Encoder | BaseEmbedding, **settings: Any) -> None:
+    def __init__(
+        self,
+        encoder: Encoder | BaseEmbedding,
+        *,
+        query_encoder: Encoder | None = None,
+        **settings: Any,
+    ) -> None:
         if isinstance(encoder, BaseEmbedding):
             encoder = LlamaIndexEncoder(encoder)
         super().__init__(model_name=encoder.model, **settings)
         self._encoder = encoder
+        self._query_encoder = query_encoder or encoder
 
     @classmethod
     def class_name(cls) -> str:
@@ -68,14 +78,9 @@ class ResilientEmbedding(BaseEmbedding):
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
         """The query's vector, shape ``(dim,)``; raises :class:`EmbeddingError`."""
-        return self._all([self.query_prefix + query])[0]
-
-    def _all(self, texts: list[str]) -> list[npt.NDArray[np.float32]]:
-        done = self.embed(texts)
-        if done.failures:
-            first, reason = next(iter(done.failures.items()))
-            raise EmbeddingError(f"text {first} of {len(texts)} cannot be embedded: {reason}")
-        return [vector for vector in done.vectors if vector is not None]
+        encoder = self._query_encoder
+        text = self.query_prefix + query
+        return _all(embed_resiliently(encoder.encode, [text], dim=encoder.dim, batch_size=1))[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return [float(value) for value in self.embed_query(query)]
@@ -84,7 +89,7 @@ class ResilientEmbedding(BaseEmbedding):
         return self._get_text_embeddings([text])[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        vectors = self._all([self.document_prefix + text for text in texts])
+        vectors = _all(self.embed([self.document_prefix + text for text in texts]))
         return [[float(value) for value in vector] for vector in vectors]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
@@ -92,3 +97,10 @@ class ResilientEmbedding(BaseEmbedding):
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
         return await asyncio.to_thread(self._get_text_embedding, text)
+
+
+def _all(done: Embedded) -> list[npt.NDArray[np.float32]]:
+    if done.failures:
+        first, reason = next(iter(done.failures.items()))
+        raise EmbeddingError(f"text {first + 1} of {len(done.vectors)} is not embedded: {reason}")
+    return [vector for vector in done.vectors if vector is not None]

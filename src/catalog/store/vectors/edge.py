@@ -156,8 +156,6 @@ class EdgeEngine:
             return None
         try:
             index = EdgeIndex.load(self._shard_folder, self._dim, self._hnsw_from)
-        except EngineLockedError:
-            raise
         except EngineError as error:
             _log.warning("rebuilding the vector index of %r: %s", self._dataset, error)
             return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import qdrant_edge as edge
 
-from catalog.core.errors import EngineError, EngineLockedError
+from catalog.core.errors import EngineError
 from catalog.core.filters import Op
 from catalog.store.vectors.nearest import Found
 from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS
@@ -68,8 +68,8 @@ class EdgeIndex:
     """An open shard. Searches may run in several threads beside one writer.
 
     ``hnsw_from`` is the number of points from which a graph is built and searched; below it
-    every search is exact. Raises :class:`EngineError`, :class:`EngineLockedError` when another
-    process has the shard open.
+    every search is exact. The owner sees to it that no other process has the folder open.
+    Raises :class:`EngineError`.
     """
 
     def __init__(self, shard: edge.EdgeShard, hnsw_from: int) -> None:
@@ -167,6 +167,7 @@ def _config(dim: int, hnsw_from: int) -> edge.EdgeConfig:
         optimizers=edge.EdgeOptimizersConfig(
             indexing_threshold=kilobytes, default_segment_number=1
         ),
+        wal_enabled=False,  # the outbox is one: its rows go after the flush
     )
 
 
@@ -180,6 +181,4 @@ def _translated(doing: str) -> Iterator[None]:
             raise
         if isinstance(error, EngineError):
             raise
-        if "WouldBlock" in str(error):
-            raise EngineLockedError("another process holds the vector index") from error
         raise EngineError(f"the vector index cannot {doing}: {error}") from error
