@@ -296,3 +296,6 @@ def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
     response = engine.query("bake bread")
     assert response.source_nodes[0].metadata["path"] == "bread.txt"
     assert len(response.source_nodes) == 2
+    scoped = QueryEngineBuilderV2(service).build_query_engine("notes", doc_ids=["keys.md"])
+    found = scoped.query("bake bread").source_nodes
+    assert {node.metadata["path"] for node in found} == {"keys.md"}

@@ -29,13 +29,12 @@ MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search, checked: what to look for, where, how many, and how to tell."""
+    """A search, checked: what to look for, where, and how many."""
 
     query: ParsedQuery
     restriction: Restriction
     top_k: int
     mode: Mode
-    explain: bool
 
 
 class SearchServiceV2:
@@ -73,7 +72,7 @@ class SearchServiceV2:
         )
         started = time.perf_counter()
         stages = Stages(strict=strict)
-        request = self._request(query, dataset, top_k, mode, doc_ids, filters, explain, stages)
+        request = self._request(query, dataset, top_k, mode, doc_ids, filters, stages)
         nodes, fusion = self._retrieve(request, stages)
         results = []
         with stages.run("shape"):
@@ -98,11 +97,18 @@ class SearchServiceV2:
         )
 
     def retrieve(
-        self, query: str, *, dataset: str, top_k: int = 10, mode: str = "hybrid"
+        self,
+        query: str,
+        *,
+        dataset: str,
+        top_k: int = 10,
+        mode: str = "hybrid",
+        doc_ids: Iterable[str] | None = None,
+        filters: object = None,
     ) -> list[NodeWithScore]:
         """The same passages as LlamaIndex nodes, for query engines and agents."""
         stages = Stages()
-        request = self._request(query, dataset, top_k, mode, None, None, False, stages)
+        request = self._request(query, dataset, top_k, mode, doc_ids, filters, stages)
         return list(self._retrieve(request, stages)[0][:top_k])
 
     def close(self) -> None:
@@ -117,7 +123,6 @@ class SearchServiceV2:
         mode: str,
         doc_ids: Iterable[str] | None,
         filters: object,
-        explain: bool,
         stages: Stages,
     ) -> SearchRequest:
         if mode not in MODES:
@@ -132,7 +137,7 @@ class SearchServiceV2:
             notes.extend(parsed.notes)
         with stages.run("scope") as notes:
             restriction = self._restriction(dataset, doc_ids, filters, notes)
-        return SearchRequest(parsed, restriction, top_k, mode, explain)
+        return SearchRequest(parsed, restriction, top_k, mode)
 
     def _restriction(
         self,

@@ -109,10 +109,10 @@ class Workspace:
         return self._vector_engine("exact", dataset)
 
     def _vector_engine(self, name: str, dataset: str) -> VectorEngine:
-        require_model(self.database, self.wanted_model)
         rag, encoder = self.settings.rag_v2, self.model.encoder
         with self._lock:
             if (name, dataset) not in self._vector:
+                require_model(self.database, self.wanted_model)
                 self._vector[name, dataset] = get_vector_engine(
                     name,
                     self.database,

@@ -88,7 +88,7 @@ def _sqlite_engine(url: URL) -> Engine:
             "synchronous = NORMAL",
             "foreign_keys = ON",
             "temp_store = MEMORY",
-            "mmap_size = 268435456",
+            "mmap_size = 67108864",
         ):
             connection.execute(f"PRAGMA {pragma}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -13,7 +12,6 @@ from catalog.store.database import Database
 from catalog.store.schema import chunk_windows, datasets, embeddings, meta, outbox
 
 _KEY = "embedding"
-_STORE_ID = "store_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +54,6 @@ def adopt_model(database: Database, wanted: StoredModel) -> None:
             connection.execute(delete(table))
         connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
         _set(connection, _KEY, json.dumps(asdict(wanted)), replace=True)
-
-
-def store_id(database: Database) -> str:
-    """A random id given to the store once; derived indexes carry it to know whose they are."""
-    found = database.meta(_STORE_ID)
-    if found is None:
-        with database.write() as connection:
-            _set(connection, _STORE_ID, uuid.uuid4().hex, replace=False)
-        found = database.meta(_STORE_ID)
-    assert found is not None
-    return found
 
 
 def _set(connection: Connection, key: str, value: str, *, replace: bool) -> None:

@@ -1,8 +1,10 @@
-"""The first schema: all tables, and SQLite's full-text index over chunks kept by triggers."""
+"""The first schema: all tables, SQLite's full-text index kept by triggers, the store's own id."""
+
+import uuid
 
 from alembic import op
 
-from catalog.store.schema import metadata
+from catalog.store.schema import meta, metadata
 
 revision = "0001"
 down_revision = None
@@ -36,3 +38,5 @@ def upgrade() -> None:
     metadata.create_all(op.get_bind())
     for statement in _FTS:
         op.execute(statement)
+    # Indexes derived from this store carry the id, to know whose they are.
+    op.bulk_insert(meta, [{"key": "store_id", "value": uuid.uuid4().hex}])
