@@ -60,7 +60,7 @@ def put(
         cut.append(NewChunk(ids.chunk_id(revision, modality, start), span, windows))
         start += len(piece) + 1
     with database.write() as connection:
-        ensure_dataset(connection, dataset, "/root", NOW)
+        ensure_dataset(connection, dataset, NOW)
         publish(connection, NewRevision(dataset, path, document, digest, tuple(cut)), NOW)
     return seqs_of(database, dataset, path)
 

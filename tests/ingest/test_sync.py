@@ -218,3 +218,12 @@ def test_a_store_refuses_another_models_vectors_and_names_the_way_out(tmp_path, 
 def test_a_dataset_name_that_could_leave_its_folder_is_refused(tmp_path, notes, name):
     with open_workspace(tmp_path / "home") as workspace, pytest.raises(InputError):
         Indexer(workspace).build(notes, name)
+
+
+def test_an_update_keeps_to_the_globs_of_the_build(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes", include=("*.md",), exclude=("guides/*",))
+        (notes / "more.txt").write_text("not wanted")
+        (notes / "more.md").write_text("wanted")
+        report = Indexer(workspace).update("notes")
+        assert (report.added, report.documents, report.removed) == (1, 2, 0)

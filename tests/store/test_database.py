@@ -25,7 +25,7 @@ from catalog.store import Database
 from catalog.store.documents import ensure_dataset
 database = Database.at(Path(sys.argv[1]))
 with database.write() as connection:
-    ensure_dataset(connection, "d" + sys.argv[2], "/", 1.0)
+    ensure_dataset(connection, "d" + sys.argv[2], 1.0)
 """
 
 

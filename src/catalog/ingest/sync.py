@@ -39,7 +39,7 @@ from catalog.ingest.readers import ReadFailure, read_file
 from catalog.ingest.report import Failure, Progress, Silent, SyncReport
 from catalog.ingest.transforms import CachedEmbedding, ChunkPersistenceTransform
 from catalog.store import Database, embedding_cache, manifest
-from catalog.store.documents import ensure_dataset, remove
+from catalog.store.documents import ensure_dataset, note_source, remove
 from catalog.store.manifest import Entry, State
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
@@ -166,7 +166,14 @@ class _Run:
         vanished = sorted(set(self.entries) - self.listed - unread)
         self._brake(vanished, listing)
         with self.database.write() as connection:
-            ensure_dataset(connection, self.dataset, str(self.root.resolve()), self.clock())
+            ensure_dataset(connection, self.dataset, self.clock())
+            note_source(
+                connection,
+                self.dataset,
+                str(self.root.resolve()),
+                self.options.include,
+                self.options.exclude,
+            )
         self.failed += [Failure(skipped.path, skipped.reason) for skipped in listing.skipped]
         self.progress.start(sum(file.size for file in listing.files))
         for file in listing.files:

@@ -147,7 +147,6 @@ class PersistenceTransform(TransformComponent):
     """Publishes what was staged: each document with its chunks in one transaction."""
 
     dataset: str
-    root: str
     _database: Database = PrivateAttr()
     _staged: ChunkPersistenceTransform = PrivateAttr()
     _clock: Callable[[], float] = PrivateAttr()
@@ -158,10 +157,9 @@ class PersistenceTransform(TransformComponent):
         staged: ChunkPersistenceTransform,
         *,
         dataset: str,
-        root: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(dataset=dataset, root=root)
+        super().__init__(dataset=dataset)
         self._database = database
         self._staged = staged
         self._clock = clock
@@ -171,7 +169,7 @@ class PersistenceTransform(TransformComponent):
         for revision in self._staged.take():
             now = self._clock()
             with self._database.write() as connection:
-                ensure_dataset(connection, self.dataset, self.root, now)
+                ensure_dataset(connection, self.dataset, now)
                 publish(connection, revision, now)
         return list(nodes)
 

@@ -56,7 +56,7 @@ class Indexer:
         workspace, ingest = self._workspace, self._workspace.settings.rag_v2.ingest
         require_model(workspace.database, workspace.wanted_model)
         builder = IngestionPipelineBuilderV2(workspace.database, workspace.settings.rag_v2)
-        pipeline = builder.build_pipeline(dataset, workspace.model, root=str(root.resolve()))
+        pipeline = builder.build_pipeline(dataset, workspace.model)
         options = SyncOptions(
             include=include,
             exclude=exclude,
@@ -82,20 +82,40 @@ class Indexer:
     def update(
         self, dataset: str, *, allow_deletions: bool = False, progress: Progress | None = None
     ) -> SyncReport:
-        """Sync a dataset with the folder it was built from."""
-        root = Path(self._stored(dataset).root)
-        return self.build(root, dataset, allow_deletions=allow_deletions, progress=progress)
+        """Sync a dataset with the folder it was built from, under the same globs."""
+        stored = self._stored(dataset)
+        if stored.root == "":
+            raise SourceError(
+                f"{dataset!r} was filled by a pipeline: it has no folder to update from"
+            )
+        return self.build(
+            Path(stored.root),
+            dataset,
+            include=stored.include,
+            exclude=stored.exclude,
+            allow_deletions=allow_deletions,
+            progress=progress,
+        )
 
     def rebuild(self, *, progress: Progress | None = None) -> dict[str, SyncReport]:
         """Re-read and re-embed every dataset, adopting the configured model."""
         with self._workspace.database.read() as connection:
             stored = all_datasets(connection)
-        gone = [one.root for one in stored if not Path(one.root).exists()]
+        gone = [
+            one.root or one.name for one in stored if not one.root or not Path(one.root).exists()
+        ]
         if gone:
-            raise SourceError(f"cannot rebuild: {', '.join(gone)} is not there")
+            raise SourceError(f"cannot rebuild: no folder to read {', '.join(gone)} from")
         adopt_model(self._workspace.database, self._workspace.wanted_model)
         return {
-            one.name: self.build(Path(one.root), one.name, reread=True, progress=progress)
+            one.name: self.build(
+                Path(one.root),
+                one.name,
+                include=one.include,
+                exclude=one.exclude,
+                reread=True,
+                progress=progress,
+            )
             for one in stored
         }
 

@@ -36,7 +36,6 @@ class IngestionPipelineBuilderV2:
         dataset_name: str,
         embed_model: ResilientEmbedding,
         *,
-        root: str = "",
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
     ) -> IngestionPipeline:
@@ -55,7 +54,7 @@ class IngestionPipelineBuilderV2:
                 EmbeddingPrefixTransform(embed_model, context=settings.embed_context),
                 CachedEmbedding(embed_model, self._database),
                 staged,
-                PersistenceTransform(self._database, staged, dataset=dataset_name, root=root),
+                PersistenceTransform(self._database, staged, dataset=dataset_name),
             ],
             disable_cache=True,
         )

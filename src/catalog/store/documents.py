@@ -70,14 +70,20 @@ def content_hash(document: ParsedDocument) -> str:
     return ids.sha256_hex(f"{about}\0{document.text}")
 
 
-def ensure_dataset(connection: Connection, name: str, root: str, now: float) -> None:
-    """Make the dataset, or note its current root."""
+def ensure_dataset(connection: Connection, name: str, now: float) -> None:
+    """Make the dataset unless it is there."""
     found = connection.scalar(select(datasets.c.name).where(datasets.c.name == name))
     if found is None:
-        row = {"name": name, "root": root, "generation": 0, "created_at": now, "updated_at": now}
+        row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
         connection.execute(insert(datasets).values(row))
-    else:
-        connection.execute(update(datasets).where(datasets.c.name == name).values(root=root))
+
+
+def note_source(
+    connection: Connection, name: str, root: str, include: Sequence[str], exclude: Sequence[str]
+) -> None:
+    """Note where the dataset's files are and which of them belong to it, for later updates."""
+    source = {"root": root, "include": json.dumps(include), "exclude": json.dumps(exclude)}
+    connection.execute(update(datasets).where(datasets.c.name == name).values(source))
 
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:

@@ -42,10 +42,12 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset's name, where it was indexed from, and its change counter."""
+    """A dataset's name, where its files are and which of them belong to it, its change counter."""
 
     name: str
     root: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
     generation: int
     updated_at: float
 
@@ -77,7 +79,11 @@ def all_datasets(connection: Connection) -> list[StoredDataset]:
     """Every dataset, by name."""
     columns = [datasets.c[name] for name in StoredDataset.__dataclass_fields__]
     query = select(*columns).order_by(datasets.c.name)
-    return [StoredDataset(**row._mapping) for row in connection.execute(query)]
+    globs = ("include", "exclude")
+    return [
+        StoredDataset(**{**row._mapping, **{g: tuple(json.loads(row._mapping[g])) for g in globs}})
+        for row in connection.execute(query)
+    ]
 
 
 def has_dataset(connection: Connection, name: str) -> bool:

@@ -38,6 +38,8 @@ datasets = Table(
     metadata,
     Column("name", String, primary_key=True),
     Column("root", Text, nullable=False),
+    Column("include", Text, nullable=False, default="[]"),  # JSON list of globs, as built
+    Column("exclude", Text, nullable=False, default="[]"),
     Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
