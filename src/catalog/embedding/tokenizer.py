@@ -24,6 +24,7 @@ class ModelTokenCounter:
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self.name = name
+        self._last: tuple[str, npt.NDArray[np.int64]] | None = None
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -36,6 +37,14 @@ class ModelTokenCounter:
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
         """Character offsets of every token but special ones: shape ``(n, 2)``, ascending."""
+        last = self._last  # a document of one chunk is counted whole, and then as that chunk
+        if last is not None and last[0] == text:
+            return last[1]
+        spans = self._spans(text)
+        self._last = (text, spans)
+        return spans
+
+    def _spans(self, text: str) -> npt.NDArray[np.int64]:
         import numpy as np
 
         parts = [np.empty((0, 2), dtype=np.int64)]

@@ -16,13 +16,13 @@ def window_texts(text: str, counter: TokenCounter, max_tokens: int, lead: str = 
     A passage that fits is one window. Others are cut into as few windows as do, of about equal
     size, between words where there are any. A lead that would take most of the window is cut.
     """
+    spans = counter.spans(text)
     lead_tokens = len(counter.spans(lead)) if lead else 0
     room = max_tokens - SPECIAL_TOKENS - lead_tokens
     if room < max(_MIN_ROOM, max_tokens // 2) and lead:
         keep = max_tokens // 2 - SPECIAL_TOKENS
         lead = lead[: int(counter.spans(lead)[keep - 1, 1])] + "\n"
         room = max_tokens - SPECIAL_TOKENS - keep - 1
-    spans = counter.spans(text)
     if len(spans) <= room:
         return [lead + text]
     pieces = math.ceil(len(spans) / room)

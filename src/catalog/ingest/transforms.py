@@ -150,6 +150,7 @@ class PersistenceTransform(TransformComponent):
     _database: Database = PrivateAttr()
     _staged: ChunkPersistenceTransform = PrivateAttr()
     _clock: Callable[[], float] = PrivateAttr()
+    _has_dataset: bool = PrivateAttr(default=False)
 
     def __init__(
         self,
@@ -169,8 +170,10 @@ class PersistenceTransform(TransformComponent):
         for revision in self._staged.take():
             now = self._clock()
             with self._database.write() as connection:
-                ensure_dataset(connection, self.dataset, now)
+                if not self._has_dataset:
+                    ensure_dataset(connection, self.dataset, now)
                 publish(connection, revision, now)
+            self._has_dataset = True
         return list(nodes)
 
 

@@ -37,5 +37,5 @@ def config(
         print_json(rows)
         return
     for row in rows:
-        mark = "  (change needs: catalog index rebuild)" if row["rebuild"] else ""
+        mark = "  (a change re-does every document)" if row["rebuild"] else ""
         say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
