@@ -227,3 +227,67 @@ def test_an_update_keeps_to_the_globs_of_the_build(tmp_path, notes):
         (notes / "more.md").write_text("wanted")
         report = Indexer(workspace).update("notes")
         assert (report.added, report.documents, report.removed) == (1, 2, 0)
+
+
+def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so(tmp_path, notes):
+    class Broken:
+        name = "broken tokenizer"
+
+        def spans(self, text):
+            raise RuntimeError("no vocabulary")
+
+    encoder = WordEncoder()
+    encoder.counter = Broken()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        report = Indexer(workspace).build(notes, "notes")
+        assert (report.documents, report.failed) == (3, ())
+        assert "3 documents measured as 4 characters a token" in report.notes[0]
+        assert "no vocabulary" in report.notes[0]
+        assert paths(workspace, "bake bread", mode="vector")[0] == "bread.txt"
+
+
+@pytest.mark.parametrize("where", ["reading", "cutting"])
+def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
+    tmp_path, notes, monkeypatch, where
+):
+    from catalog.ingest import sync as module
+    from catalog.ingest.transforms import ChunkSplitter
+
+    read, cut = module.read_file, ChunkSplitter._cut
+
+    def odd_read(absolute, path, **options):
+        if "bread" in path:
+            raise IndexError("odd document")
+        return read(absolute, path, **options)
+
+    def odd_cut(self, source):
+        if "bread" in source.file:
+            raise IndexError("odd document")
+        return cut(self, source)
+
+    if where == "reading":
+        monkeypatch.setattr(module, "read_file", odd_read)
+    else:
+        monkeypatch.setattr(ChunkSplitter, "_cut", odd_cut)
+    with open_workspace(tmp_path / "home") as workspace:
+        report = Indexer(workspace).build(notes, "notes")
+        assert [failure.path for failure in report.failed] == ["bread.txt"]
+        assert "odd document" in report.failed[0].reason
+        assert report.documents == 2
+    monkeypatch.undo()
+    with open_workspace(tmp_path / "home") as workspace:
+        assert Indexer(workspace).build(notes, "notes").documents == 3
+
+
+def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    sections = [f"# {name}\n\nPOISON {name} {'filler ' * 50}" for name in ("turnips", "carrots")]
+    (folder / "bad.md").write_text("\n\n".join(sections))
+    encoder = WordEncoder()
+    with open_workspace(tmp_path / "home", encoder) as workspace:
+        assert Indexer(workspace).build(folder, "notes").incomplete == 1
+        encoder.poison = "POISON carrots"
+        assert Indexer(workspace).update("notes").incomplete == 1
+        found = SearchServiceV2(workspace).search("turnips", dataset="notes", mode="vector")
+        assert [hit.heading_path for hit in found] == [("turnips",)]

@@ -36,3 +36,18 @@ class CharTokenCounter:
         starts = np.arange(0, len(text), CHARS_PER_TOKEN, dtype=np.int64)
         ends = np.minimum(starts + CHARS_PER_TOKEN, len(text))
         return np.stack([starts, ends], axis=1)
+
+
+class FallbackCounter:
+    """Counts with a tokenizer, and four characters a token for any text that makes it fail."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self.name = counter.name
+
+    def spans(self, text: str) -> npt.NDArray[np.int64]:
+        """See :class:`TokenCounter`; never raises."""
+        try:
+            return self._counter.spans(text)
+        except Exception:  # noqa: BLE001 - tokenizers raise anything; the chunker reports it
+            return CharTokenCounter().spans(text)

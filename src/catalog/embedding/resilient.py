@@ -10,6 +10,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import PrivateAttr
 
 from catalog.core.errors import EmbeddingError
+from catalog.core.tokens import FallbackCounter
 from catalog.embedding.batching import Embedded, embed_resiliently
 from catalog.embedding.encoder import Encoder
 from catalog.embedding.llama import LlamaIndexEncoder
@@ -72,9 +73,8 @@ class ResilientEmbedding(BaseEmbedding):
 
     def windows(self, text: str, lead: str = "") -> list[str]:
         """``text`` as the windows the model reads, document prefix and ``lead`` before each."""
-        return window_texts(
-            text, self._encoder.counter, self._encoder.max_tokens, self.document_prefix + lead
-        )
+        counter = FallbackCounter(self._encoder.counter)
+        return window_texts(text, counter, self._encoder.max_tokens, self.document_prefix + lead)
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
         """The query's vector, shape ``(dim,)``; raises :class:`EmbeddingError`."""

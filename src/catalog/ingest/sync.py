@@ -37,11 +37,17 @@ from catalog.ingest.discovery import Listing, SourceFile, discover
 from catalog.ingest.nodes import Source, SourceDocument
 from catalog.ingest.readers import ReadFailure, read_file
 from catalog.ingest.report import Failure, Progress, Silent, SyncReport
-from catalog.ingest.transforms import CachedEmbedding, ChunkPersistenceTransform
+from catalog.ingest.transforms import (
+    CachedEmbedding,
+    ChunkPersistenceTransform,
+    ChunkSplitter,
+)
 from catalog.store import Database, embedding_cache, manifest
 from catalog.store.documents import ensure_dataset, note_source, remove
 from catalog.store.manifest import Entry, State
 
+# What a defect in a reader or chunker may raise on one odd document: the rest must go on.
+DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -215,6 +221,10 @@ class _Run:
         except ReadError as error:
             file.failures.append(Failure(source.path, str(error)))
             file.retry, file.whole = True, False
+        except DEFECTS as error:
+            why = f"the reader failed: {type(error).__name__}: {error}"
+            file.failures.append(Failure(source.path, why))
+            file.retry, file.whole = True, False
         self.waiting.append(file)
         self.progress.advance(source.size, source.path)
 
@@ -254,8 +264,8 @@ class _Run:
             self._flush()
 
     def _flush(self) -> None:
-        cut = [(one, self._cut(one)) for one in self.pending]
-        self.pending = []
+        pending, self.pending = self.pending, []
+        cut = [(one, nodes) for one in pending if (nodes := self._cut(one)) is not None]
         reason = self._embed([node for _, nodes in cut for node in nodes])
         for one, nodes in cut:
             if reason is None and nodes:
@@ -267,8 +277,14 @@ class _Run:
                 self.unfinished += reason is not None
         self._note_files()
 
-    def _cut(self, one: _Pending) -> list[BaseNode]:
-        return list(run_transformations([SourceDocument.of(one.source)], self.cut))
+    def _cut(self, one: _Pending) -> list[BaseNode] | None:
+        try:
+            return list(run_transformations([SourceDocument.of(one.source)], self.cut))
+        except DEFECTS as error:
+            why = f"it cannot be cut: {type(error).__name__}: {error}"
+            one.file.failures.append(Failure(one.source.parsed.path, why))
+            one.file.retry = True
+            return None
 
     def _embed(self, nodes: list[BaseNode]) -> str | None:
         try:
@@ -280,14 +296,13 @@ class _Run:
 
     def _publish(self, one: _Pending, nodes: list[BaseNode]) -> None:
         assert isinstance(self.embed, CachedEmbedding)
-        reasons = [
-            self.embed.failures[n.node_id] for n in nodes if n.node_id in self.embed.failures
-        ]
-        if reasons:
-            why = f"{len(reasons)} of {len(nodes)} chunks not embedded: {reasons[0]}"
-            one.file.failures.append(Failure(one.source.parsed.path, why))
+        path, failures = one.source.parsed.path, self.embed.failures
+        bad = [node.node_id for node in nodes if node.node_id in failures]
+        if bad:
+            why = f"{len(bad)} of {len(nodes)} chunks not embedded: {failures[bad[0]]}"
+            one.file.failures.append(Failure(path, why))
             one.file.retry = True
-        if reasons and one.is_retry:
+        if one.is_retry and set(bad) == self.incomplete[path]:
             return  # what is published is already all there is
         run_transformations(nodes, self.publish)
         if one.is_new:
@@ -330,6 +345,14 @@ class _Run:
             if self.removed or self.updated:
                 embedding_cache.purge_unused(connection)
 
+    def _notes(self) -> tuple[str, ...]:
+        splitters = [step for step in self.cut if isinstance(step, ChunkSplitter)]
+        fallbacks = {k: v for splitter in splitters for k, v in splitter.fallbacks.items()}
+        if not fallbacks:
+            return ()
+        first = next(iter(fallbacks.values()))
+        return (f"{len(fallbacks)} documents measured as 4 characters a token: {first}",)
+
     def _report(self, seconds: float) -> SyncReport:
         assert isinstance(self.embed, CachedEmbedding)
         with self.database.read() as connection:
@@ -348,4 +371,5 @@ class _Run:
             removed=self.removed,
             incomplete=len(incomplete),
             unfinished=self.unfinished,
+            notes=self._notes(),
         )

@@ -24,10 +24,14 @@ from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publi
 
 
 class ChunkSplitter(TransformComponent):
-    """Cuts documents into chunks with exact offsets and deterministic ids."""
+    """Cuts documents into chunks with exact offsets and deterministic ids.
+
+    ``fallbacks`` says, by document id, why one was measured as four characters a token.
+    """
 
     dataset: str
     _chunker: TextChunker = PrivateAttr()
+    _fallbacks: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def __init__(self, chunker: TextChunker, *, dataset: str) -> None:
         super().__init__(dataset=dataset)
@@ -36,11 +40,18 @@ class ChunkSplitter(TransformComponent):
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Documents in, :class:`ChunkNode` out, in document order."""
         sources = [source_of(node, self.dataset) for node in nodes]
-        return [
-            ChunkNode.of(source, span)
-            for source in sources
-            for span in self._chunker.chunk(source.parsed)
-        ]
+        return [node for source in sources for node in self._cut(source)]
+
+    @property
+    def fallbacks(self) -> dict[str, str]:
+        """Reasons by document id, of all calls so far."""
+        return self._fallbacks
+
+    def _cut(self, source: Source) -> list[ChunkNode]:
+        cut = self._chunker.cut(source.parsed)
+        if cut.fallback is not None:
+            self._fallbacks[source.source_doc_id] = cut.fallback
+        return [ChunkNode.of(source, span) for span in cut.spans]
 
 
 class CachedEmbedding(TransformComponent):

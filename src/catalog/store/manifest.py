@@ -61,10 +61,10 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
     }
 
 
-def incomplete_documents(connection: Connection, dataset: str) -> set[str]:
-    """Paths of documents with a window that has no vector yet."""
+def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[str]]:
+    """By path, the chunk ids of a document's chunks with a window that has no vector yet."""
     query = (
-        select(documents.c.path)
+        select(documents.c.path, chunks.c.chunk_id)
         .distinct()
         .select_from(chunk_windows)
         .join(chunks, chunks.c.seq == chunk_windows.c.seq)
@@ -72,7 +72,10 @@ def incomplete_documents(connection: Connection, dataset: str) -> set[str]:
         .outerjoin(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
         .where(chunks.c.dataset == dataset, embeddings.c.embed_key.is_(None))
     )
-    return set(connection.scalars(query))
+    found: dict[str, set[str]] = {}
+    for path, chunk_id in connection.execute(query):
+        found.setdefault(path, set()).add(chunk_id)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
