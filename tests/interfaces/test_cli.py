@@ -62,6 +62,14 @@ def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, built):
     assert "vector" in err
 
 
+def test_a_query_that_is_cut_or_excludes_says_so(catalog, built):
+    _, _, err = catalog("search", "keys " * 1000)
+    assert "query cut from 4,999 to 2,000 characters" in err
+    _, out, err = catalog("search", "keys bread -flour")
+    assert "excluding flour" in err
+    assert "bread.txt" not in out
+
+
 def test_search_as_json_is_one_object(catalog, built):
     _, out, _ = catalog("search", "rotate api keys", "-d", "notes", "--json", "--mode", "lexical")
     found = json.loads(out)

@@ -44,7 +44,7 @@ def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
     text = unicodedata.normalize("NFC", _printable(query)).strip()
     notes: list[str] = []
     if len(text) > max_chars:
-        notes.append(f"query cut from {len(text)} to {max_chars} characters")
+        notes.append(f"query cut from {len(text):,} to {max_chars:,} characters")
         text = text[:max_chars]
     if text == "":
         raise QueryError("the query is empty")

@@ -82,6 +82,6 @@ def _account(answer: SearchResults) -> str:
     parts = [
         f"{stage.name} {stage.ms:.1f} ms" + (f" ({stage.note})" if stage.note else "")
         for stage in answer.stages
-        if stage.status == "ran" and stage.name not in ("normalise", "shape")
+        if stage.status == "ran" and (stage.note or stage.name not in ("normalise", "shape"))
     ]
     return safe(f"{len(answer)} passages in {answer.elapsed_ms:.1f} ms: {', '.join(parts)}")
