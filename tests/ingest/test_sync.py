@@ -291,3 +291,18 @@ def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
         assert Indexer(workspace).update("notes").incomplete == 1
         found = SearchServiceV2(workspace).search("turnips", dataset="notes", mode="vector")
         assert [hit.heading_path for hit in found] == [("turnips",)]
+
+
+def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, notes, monkeypatch):
+    """It ends the run; nothing is noted as done that was not published, so the next run does it."""
+    from catalog.ingest import transforms
+
+    def broken(*_):
+        raise ValueError("cannot publish")
+
+    monkeypatch.setattr(transforms, "publish", broken)
+    with open_workspace(tmp_path / "home", ingest={"group_chars": 1}) as workspace:
+        with pytest.raises(ValueError, match="cannot publish"):
+            Indexer(workspace).build(notes, "notes")
+        monkeypatch.undo()
+        assert Indexer(workspace).build(notes, "notes").documents == 3

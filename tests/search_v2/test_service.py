@@ -25,6 +25,7 @@ from catalog.search_v2.engine import QueryEngineBuilderV2
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.hits import Hit
 from fakes import WordEncoder, open_workspace
 
 
@@ -193,6 +194,19 @@ def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(
     answer = service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
     assert "ZeroDivisionError" in stage(answer, "lexical").note
+
+
+def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
+    service, workspace, monkeypatch
+):
+    engine = workspace.lexical("notes")
+    real = engine.search
+    monkeypatch.setattr(engine, "search", lambda *asked: [*real(*asked), Hit(999_999, 0.001)])
+    answer = service.search("bake bread", dataset="notes")
+    assert answer[0].path == "bread.txt"
+    assert "vanished" in stage(answer, "fuse").note
+    with pytest.raises(StageFailedError, match="fuse"):
+        service.search("bake bread", dataset="notes", strict=True)
 
 
 def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, service, workspace):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,14 +208,20 @@ class _Run:
             self.progress.advance(source.size, source.path)
             return
         file = _File(source)
+        for document in self._read(file):
+            self._document(document, file)
+        self.waiting.append(file)
+        self.progress.advance(source.size, source.path)
+
+    def _read(self, file: _File) -> Iterator[ParsedDocument]:
+        """The documents of a file; what cannot be read is noted on the file."""
+        source, limit = file.source, self.options.max_file_bytes
         try:
-            for item in read_file(
-                source.absolute, source.path, max_bytes=self.options.max_file_bytes
-            ):
+            for item in read_file(source.absolute, source.path, max_bytes=limit):
                 if isinstance(item, ReadFailure):
                     file.failures.append(Failure(item.path, item.reason))
                 else:
-                    self._document(item, file)
+                    yield item
         except EmptyDocumentError as error:
             file.failures.append(Failure(source.path, str(error)))
         except ReadError as error:
@@ -225,8 +231,6 @@ class _Run:
             why = f"the reader failed: {type(error).__name__}: {error}"
             file.failures.append(Failure(source.path, why))
             file.retry, file.whole = True, False
-        self.waiting.append(file)
-        self.progress.advance(source.size, source.path)
 
     def _is_unchanged(self, source: SourceFile) -> bool:
         seen = self.entries.get(source.path)

@@ -146,7 +146,12 @@ class HybridRetrieverV2(QueryFusionRetriever):
             self.exhausted = self.exhausted and len(answer.hits) < leg.top_k
         if len(errors) == len(self._legs):
             raise errors[0]
-        self.stages.ran("fuse", settled.ms, f"{self.fusion}: {settled.candidates} candidates")
+        note = f"{self.fusion}: {settled.candidates} candidates"
+        if not settled.is_whole:
+            changing = "documents kept changing; hits that vanished are left out"
+            self.stages.fell_back("fuse", changing)
+            note = f"{note}; {changing}"
+        self.stages.ran("fuse", settled.ms, note)
         return list(settled.nodes)
 
     def _ranked(self, kind: Leg, query: str, answer: LegHits, ids: dict[int, str]) -> RankedList:
