@@ -16,7 +16,7 @@ with open_workspace(home) as workspace:
         failed = [stage for stage in answer.stages if stage.status == "failed"]
         assert not failed, failed
         versions = {hit.text.split()[-1] for hit in answer if hit.path == "changing.md"}
-        assert len(versions) == 1, f"parts of two revisions in one answer: {versions}"
+        assert len(versions) == 1, f"not one revision in one answer: {versions} {answer.stages}"
         assert {hit.path for hit in answer} >= {"changing.md", "still.md"}
         count += 1
 print(count)

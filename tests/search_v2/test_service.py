@@ -313,3 +313,29 @@ def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
     scoped = QueryEngineBuilderV2(service).build_query_engine("notes", doc_ids=["keys.md"])
     found = scoped.query("bake bread").source_nodes
     assert {node.metadata["path"] for node in found} == {"keys.md"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
+    service, workspace, monkeypatch, notes, tmp_path, mode
+):
+    """The writer is another process's: a second workspace on the same store."""
+    revisions = iter(range(100))
+    engines = (workspace.lexical("notes"), workspace.exact("notes"))
+    monkeypatch.setattr(workspace, "vector", lambda _dataset: engines[1])
+    with open_workspace(tmp_path / "home") as other:
+
+        def changing(search):
+            def searched(*arguments):
+                hits = search(*arguments)
+                (notes / "keys.md").write_text(f"# Keys\n\nrevoke a key, {next(revisions)}")
+                Indexer(other).update("notes")
+                return hits
+
+            return searched
+
+        for engine in engines:
+            monkeypatch.setattr(engine, "search", changing(engine.search))
+        answer = service.search("revoke a key", dataset="notes", mode=mode)
+    assert "keys.md" in {hit.path for hit in answer}
+    assert "kept changing" not in stage(answer, "fuse").note

@@ -43,6 +43,22 @@ def test_eight_processes_may_open_a_new_store_at_the_same_moment(tmp_path):
     assert len(versions) == 1
 
 
+def test_a_snapshot_holds_one_state_for_all_reads_of_its_thread(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", "first")
+
+    def texts() -> list[str]:
+        with database.read() as connection:
+            return list(connection.exec_driver_sql("SELECT text FROM chunks").scalars())
+
+    with database.snapshot():
+        put(database, "d", "a.md", "second")
+        with database.snapshot():
+            assert texts() == ["first"]
+        assert texts() == ["first"]
+    assert texts() == ["second"]
+
+
 def test_readers_see_whole_revisions_while_one_writer_replaces_them(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", ["v0"] * 5)

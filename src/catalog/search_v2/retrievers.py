@@ -26,7 +26,8 @@ from catalog.store.passages import live_chunk_ids, load_chunks
 from catalog.store.restriction import Restriction
 
 Answer = tuple[float, LegHits | CatalogError]  # milliseconds, and what the leg had to say
-ATTEMPTS = 5  # how often a search is done over because documents changed under it
+ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
+HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,24 @@ class HybridRetrieverV2(QueryFusionRetriever):
             answers = self._ask_all(query_bundle)
             settled = self._settle(query_bundle.query_str, answers)
             if settled.is_whole:
-                break
-        return self._told(answers, settled)
+                return self._told(answers, settled)
+        return self._retrieve_held(query_bundle)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         for _ in range(ATTEMPTS):
             asked = [asyncio.to_thread(self._ask, leg, query_bundle) for leg in self._legs]
             answers = await asyncio.gather(*asked)
             settled = await asyncio.to_thread(self._settle, query_bundle.query_str, answers)
+            if settled.is_whole:
+                return self._told(answers, settled)
+        return await asyncio.to_thread(self._retrieve_held, query_bundle)
+
+    def _retrieve_held(self, query: QueryBundle) -> list[NodeWithScore]:
+        """Leg after leg on one state of the store: slower, but no writer can come between."""
+        for _ in range(HELD_ATTEMPTS):
+            with self._workspace.database.snapshot():
+                answers = [self._ask(leg, query) for leg in self._legs]
+                settled = self._settle(query.query_str, answers)
             if settled.is_whole:
                 break
         return self._told(answers, settled)

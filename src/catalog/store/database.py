@@ -7,6 +7,7 @@ transaction begins, so it never fails half-way for want of it.
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ class Database:
         if self.url.get_backend_name() != "sqlite":
             raise ConfigError(f"database {self.url.drivername!r} is not supported yet; use sqlite")
         self.engine = _sqlite_engine(self.url)
+        self._held = threading.local()
         with _translated():
             migrate(self.engine, lock=Path(f"{self.url.database}.init-lock"))
 
@@ -51,8 +53,27 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that sees one consistent state of the store until it is left."""
+        held: Connection | None = getattr(self._held, "connection", None)
+        if held is not None:
+            with _translated():
+                yield held
+            return
         with _translated(), self.engine.connect() as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Until it is left, every ``read()`` of this thread sees the state there is now."""
+        with self.read() as connection:
+            if hasattr(self._held, "connection"):  # within another: that one's state
+                yield
+                return
+            connection.execute(select(schema.meta.c.key).limit(1)).all()  # BEGIN alone is lazy
+            self._held.connection = connection
+            try:
+                yield
+            finally:
+                del self._held.connection
 
     @contextmanager
     def write(self, *, wait: bool = True) -> Iterator[Connection]:
