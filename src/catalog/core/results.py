@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 Mode = Literal["lexical", "vector", "hybrid"]
 MODES: tuple[Mode, ...] = ("lexical", "vector", "hybrid")
@@ -51,26 +51,31 @@ class Explanation(_Frozen):
     score: float
 
 
-class SearchResult(_Frozen):
+class FoundPassage(_Frozen):
+    """What a result of either pipeline tells: v2's results add to it and take nothing away."""
+
+    rank: int
+    score: float
+    path: str
+    source_doc_id: str
+    chunk_id: str
+    title: str
+    text: str
+
+
+class SearchResult(FoundPassage):
     """One passage: ``text`` is ``document[start_offset:end_offset]``, always.
 
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
     ``docs/scoring.md``) and it is not comparable between queries.
     """
 
-    rank: int
-    score: float
-    path: str
-    source_doc_id: str
     docid: str
-    chunk_id: str
-    title: str
     heading_path: tuple[str, ...]
     modality: str
     locator: ResultLocator
     start_offset: int
     end_offset: int
-    text: str
     snippet: str
     explain: Explanation | None = None
 
@@ -84,8 +89,82 @@ class StageReport(_Frozen):
     note: str = ""
 
 
-class SearchResults(Sequence[SearchResult]):
-    """The passages found, best first, with what was asked and how the search went."""
+class RankChange(_Frozen):
+    """Where a document that both pipelines found stands in each, counted from 1."""
+
+    path: str
+    v1: int
+    v2: int
+
+
+class Latency(_Frozen):
+    """What one question took, in milliseconds."""
+
+    v1: float
+    v2: float
+
+
+class Comparison(_Frozen):
+    """One question put to both pipelines, document by document.
+
+    ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to
+    1; two empty answers overlap by 1). ``only_v1`` and ``only_v2`` are paths in rank order.
+    ``error`` says why there is nothing of the baseline, if it failed.
+    """
+
+    baseline: str
+    overlap: float
+    only_v1: tuple[str, ...]
+    only_v2: tuple[str, ...]
+    rank_changes: tuple[RankChange, ...]
+    latency_ms: Latency
+    error: str = ""
+
+
+ResultT = TypeVar("ResultT", bound=FoundPassage, covariant=True)
+
+
+class FoundPassages(Sequence[ResultT]):
+    """The passages either pipeline found, best first, with what was asked."""
+
+    def __init__(
+        self, results: Sequence[ResultT], *, query: str, dataset: str, mode: Mode, elapsed_ms: float
+    ) -> None:
+        self.results = tuple(results)
+        self.query = query
+        self.dataset = dataset
+        self.mode = mode
+        self.elapsed_ms = elapsed_ms
+
+    @overload
+    def __getitem__(self, index: int) -> ResultT: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ResultT, ...]: ...
+    def __getitem__(self, index: int | slice) -> ResultT | tuple[ResultT, ...]:
+        return self.results[index]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[ResultT]:
+        return iter(self.results)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self)} for {self.query!r} in {self.dataset!r}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that the command line, HTTP and MCP give."""
+        return {
+            "query": self.query,
+            "dataset": self.dataset,
+            "mode": self.mode,
+            "results": [one.model_dump(mode="json", exclude_unset=True) for one in self.results],
+            "elapsed_ms": self.elapsed_ms,
+        }
+
+
+class SearchResults(FoundPassages[SearchResult]):
+    """v2's answer: also how the search went, and how v1 answered, if that was asked for."""
 
     def __init__(
         self,
@@ -96,46 +175,16 @@ class SearchResults(Sequence[SearchResult]):
         mode: Mode,
         stages: Sequence[StageReport],
         elapsed_ms: float,
+        comparison: Comparison | None = None,
     ) -> None:
-        self.results = tuple(results)
-        self.query = query
-        self.dataset = dataset
-        self.mode = mode
+        super().__init__(results, query=query, dataset=dataset, mode=mode, elapsed_ms=elapsed_ms)
         self.stages = tuple(stages)
-        self.elapsed_ms = elapsed_ms
-
-    @overload
-    def __getitem__(self, index: int) -> SearchResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[SearchResult, ...]: ...
-    def __getitem__(self, index: int | slice) -> SearchResult | tuple[SearchResult, ...]:
-        return self.results[index]
-
-    def __len__(self) -> int:
-        return len(self.results)
-
-    def __iter__(self) -> Iterator[SearchResult]:
-        return iter(self.results)
-
-    def __repr__(self) -> str:
-        return f"<SearchResults {len(self)} for {self.query!r} in {self.dataset!r}>"
+        self.comparison = comparison
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the command line, HTTP and MCP give."""
-        return _Answer(
-            query=self.query,
-            dataset=self.dataset,
-            mode=self.mode,
-            results=self.results,
-            stages=self.stages,
-            elapsed_ms=self.elapsed_ms,
-        ).model_dump(mode="json", exclude_unset=True)
-
-
-class _Answer(_Frozen):
-    query: str
-    dataset: str
-    mode: Mode
-    results: tuple[SearchResult, ...] = Field(default=())
-    stages: tuple[StageReport, ...] = Field(default=())
-    elapsed_ms: float
+        answer = super().to_dict()
+        answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]
+        if self.comparison is not None:
+            answer["comparison"] = self.comparison.model_dump(mode="json")
+        return answer
