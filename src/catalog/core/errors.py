@@ -14,6 +14,10 @@ CatalogError
 │   ├── FilterError              the filter has no meaning
 │   │   ├── UnknownFieldError    no document of the dataset has that field
 │   │   └── UnknownOperatorError the operator is not one of those listed
+│   ├── GoldenSetError           the golden queries or judgements cannot be used: see the lines named
+│   ├── BackendError             a search to be compared cannot be loaded or answers nonsense
+│   ├── BlindComparisonError     the queries could not show a difference: judge more, or others
+│   ├── RunNotFoundError         no evaluation run of that id: see ``catalog runs list``
 │   └── NotAvailableYetError     accepted by the signature, not built yet: leave it out
 ├── ReadError                    one file cannot be read: it is skipped and reported, the rest go on
 │   └── EmptyDocumentError       the file holds no text: what was indexed of it before goes
@@ -98,6 +102,22 @@ class UnknownFieldError(FilterError):
 
 class UnknownOperatorError(FilterError):
     """The filter operator is not one of those the message lists."""
+
+
+class GoldenSetError(InputError):
+    """Golden queries or judgements cannot be used: correct the lines the message names."""
+
+
+class BackendError(InputError):
+    """A search to be compared cannot be loaded, or its answer has no known shape."""
+
+
+class BlindComparisonError(InputError):
+    """These queries and judgements could not have shown a difference: judge more, or others."""
+
+
+class RunNotFoundError(InputError):
+    """No evaluation run has that id: ``catalog runs list`` shows those there are."""
 
 
 class NotAvailableYetError(InputError):

@@ -108,7 +108,7 @@ class RAGv2Settings(BaseSettings):
         description="Legs go this many times deeper, for fusion and the cap per document.",
     )
     fusion_top_k: int = Field(30, ge=1, le=2000, description="Candidates kept after fusion.")
-    fusion_mode: Literal["rrf", "relative_score"] = Field(
+    fusion_mode: Literal["adaptive", "rrf", "relative_score"] = Field(
         "rrf", description="How the legs become one list."
     )
     rrf_k: int = Field(60, ge=1, le=1000, description="The constant k of 1 / (k + rank).")
@@ -241,6 +241,13 @@ def load_settings(
         _merge(merged, layer)
         origins.update({name: origin for name, _ in leaves(layer)})
     return LoadedSettings(_validated(merged), origins)
+
+
+def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The same settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
+    merged = settings.model_dump()
+    merged["rag_v2"] |= changes
+    return _validated(merged)
 
 
 def presets() -> dict[str, Path]:

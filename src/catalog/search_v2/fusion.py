@@ -7,6 +7,8 @@ Weighted reciprocal rank fusion (Cormack, Clarke, Büttcher 2009, with weights):
 
 Relative score fusion: each list's scores are mapped to [0, 1] by its own minimum and maximum
 and summed with the weights; a passage a list lacks gets nothing from it.
+
+The third way, ``adaptive``, has its own module.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def rrf(
         best = min(original, default=4)
         return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
 
-    return _fuse(lists, contribution, bonus)
+    return fuse(lists, contribution, bonus)
 
 
 def relative_score(lists: Sequence[RankedList]) -> list[Fused]:
@@ -90,19 +92,20 @@ def relative_score(lists: Sequence[RankedList]) -> list[Fused]:
         low, high = bounds[id(source)]
         return source.weight * ((score - low) / (high - low) if high > low else 1.0)
 
-    return _fuse(lists, contribution, lambda _shares: 0.0)
+    return fuse(lists, contribution)
 
 
 def single(ranked: RankedList) -> list[Fused]:
     """One list as it is: the score is the engine's own."""
-    return _fuse([ranked], lambda _source, _rank, score: score, lambda _shares: 0.0)
+    return fuse([ranked], lambda _source, _rank, score: score)
 
 
-def _fuse(
+def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
-    bonus: Callable[[Sequence[Share]], float],
+    bonus: Callable[[Sequence[Share]], float] = lambda _shares: 0.0,
 ) -> list[Fused]:
+    """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
     shares: dict[str, list[Share]] = {}
     for source in lists:
         for rank, (chunk_id, score) in enumerate(source.hits, start=1):

@@ -17,6 +17,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from catalog.core.errors import CatalogError, EngineError
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.results import Mode
+from catalog.search_v2.adaptive import adaptive
 from catalog.search_v2.fusion import Fused, Leg, RankedList, relative_score, rrf, single
 from catalog.search_v2.legs import LegHits, LexicalRetriever, VectorRetriever
 from catalog.search_v2.passages import PassageNode, ScoredPassage
@@ -182,6 +183,8 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def _combined(self, lists: Sequence[RankedList]) -> list[Fused]:
         if len(self._legs) == 1:
             return single(lists[0]) if lists else []
+        if self._settings.fusion_mode == "adaptive":
+            return adaptive(lists)
         if self._settings.fusion_mode == "relative_score":
             return relative_score(lists)
         return rrf(

@@ -9,12 +9,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import UnknownDatasetError
 from catalog.core.settings import Settings, load_settings
 from catalog.store import Database
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.model import StoredModel, require_model
-from catalog.store.passages import all_datasets, has_dataset
+from catalog.store.passages import all_datasets, require_dataset
 from catalog.store.vectors import get_vector_engine
 
 if TYPE_CHECKING:
@@ -79,13 +78,7 @@ class Workspace:
     def require_dataset(self, name: str) -> None:
         """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
         with self.database.read() as connection:
-            known_name = has_dataset(connection, name)
-        if not known_name:
-            known = (
-                ", ".join(self.datasets())
-                or "none yet; 'catalog index build FOLDER --dataset NAME'"
-            )
-            raise UnknownDatasetError(f"no dataset {name!r}; datasets: {known}")
+            require_dataset(connection, name)
 
     def folder(self, dataset: str) -> Path:
         """Where the dataset's derived indexes live; it may be deleted at any time."""

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select
 
 from catalog.core import ids
+from catalog.core.errors import UnknownDatasetError
 from catalog.core.models import Chunk, Locator, MetadataValue, Modality
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 
@@ -42,13 +43,17 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset's name, where its files are and which of them belong to it, its change counter."""
+    """A dataset's name, where its files are and which of them belong to it, its change counter.
+
+    ``created_at`` tells it from an earlier dataset of the same name.
+    """
 
     name: str
     root: str
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     generation: int
+    created_at: float
     updated_at: float
 
 
@@ -92,6 +97,14 @@ def has_dataset(connection: Connection, name: str) -> bool:
     return connection.scalar(query) is not None
 
 
+def require_dataset(connection: Connection, name: str) -> None:
+    """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
+    if not has_dataset(connection, name):
+        known = ", ".join(one.name for one in all_datasets(connection))
+        hint = known or "none yet; 'catalog index build FOLDER --dataset NAME'"
+        raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
+
+
 def dataset_fields(connection: Connection, dataset: str) -> set[str]:
     """The metadata fields that at least one document of the dataset carries."""
     query = (
@@ -128,6 +141,11 @@ def all_paths(connection: Connection, dataset: str) -> list[str]:
     """The paths of the dataset's documents, in order."""
     query = select(documents.c.path).where(documents.c.dataset == dataset)
     return list(connection.scalars(query.order_by(documents.c.path)))
+
+
+def all_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
+    """The dataset's live documents with their text, in path order, read as they are taken."""
+    return _documents(connection, (documents.c.dataset == dataset,))
 
 
 def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocument | None:

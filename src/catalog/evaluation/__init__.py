@@ -1,0 +1,1 @@
+"""Golden sets, metrics, significance and reports: proving how well a search finds."""

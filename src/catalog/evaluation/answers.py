@@ -1,0 +1,148 @@
+"""What a backend answered, in one form whatever it is: a ranked list of documents' passages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from catalog.core.errors import BackendError
+
+_PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
+_TEXT_KEYS = ("text", "snippet", "content", "body")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One hit: the document's path, and what else the backend told of it.
+
+    ``times`` are the seconds it covers. ``explain`` are lines for a person to read.
+    """
+
+    path: str
+    score: float | None = None
+    text: str = ""
+    place: str = ""
+    times: tuple[float, float] | None = None
+    explain: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A ranked list, best first; milliseconds by stage, and doubt, if the backend tells."""
+
+    passages: tuple[Passage, ...]
+    stages_ms: Mapping[str, float] = field(default_factory=dict)
+    low_confidence: bool | None = None
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Paths in order of their first passage."""
+        return tuple(dict.fromkeys(one.path for one in self.passages))
+
+
+def as_answer(value: object, dataset: str, top_k: int) -> Answer:
+    """Whatever a search returned, as an :class:`Answer`; raises :class:`BackendError`.
+
+    Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of
+    ``(path, score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``,
+    ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata.
+    """
+    if isinstance(value, Answer):
+        return value
+    listed: object = value
+    for name in ("results", "source_nodes", "hits"):
+        found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+        if found is not None:
+            listed = found
+            break
+    if not isinstance(listed, Iterable) or isinstance(listed, str | bytes | Mapping):
+        raise BackendError(f"a search must return a sequence of hits, not {_named(value)}")
+    passages = tuple(_passage(one, dataset) for one in listed)[:top_k]
+    return Answer(passages, _stages(value), _doubt(value))
+
+
+def _passage(hit: object, dataset: str) -> Passage:
+    if isinstance(hit, str):
+        return Passage(_path(hit, dataset))
+    if isinstance(hit, tuple) and len(hit) == 2 and isinstance(hit[0], str):
+        return Passage(_path(hit[0], dataset), _number(hit[1]))
+    path = _first(hit, _PATH_KEYS)
+    if path is None:
+        raise BackendError(f"a hit has no path: {_named(hit)}; expected one of {_PATH_KEYS}")
+    locator = _get(hit, "locator")
+    start, end = _number(_get(locator, "time_start")), _number(_get(locator, "time_end"))
+    return Passage(
+        path=_path(str(path), dataset),
+        score=_number(_get(hit, "score")),
+        text=str(_first(hit, _TEXT_KEYS) or ""),
+        place=_place(locator),
+        times=None if start is None else (start, start if end is None else end),
+        explain=_explained(_get(hit, "explain")),
+    )
+
+
+def _path(name: str, dataset: str) -> str:
+    return name.removeprefix(f"{dataset}:")
+
+
+def _first(hit: object, names: Iterable[str]) -> Any:
+    """The first of these that the hit, its node or their metadata has."""
+    node = _get(hit, "node")
+    places = [hit, _get(hit, "metadata")]
+    if node is not None:  # LlamaIndex: the metadata names the document, the node only itself
+        places = [_get(node, "metadata"), node]
+    for place in places:
+        for name in names:
+            found = _get(place, name)
+            if found is not None and found != "" and not callable(found):
+                return found
+    return None
+
+
+def _get(owner: object, name: str) -> Any:
+    return owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def _place(locator: object) -> str:
+    first, last = _get(locator, "line_start"), _get(locator, "line_end")
+    page = _get(locator, "page")
+    lines = f"lines {first}–{last}" if first is not None else ""
+    return ", ".join(filter(None, (f"page {page}" if page is not None else "", lines)))
+
+
+def _explained(explain: object) -> tuple[str, ...]:
+    if explain is None:
+        return ()
+    lines = [f"{_get(explain, 'score'):.6f} by {_get(explain, 'fusion')}"]
+    lines += [
+        f"{part.contribution:.6f}  {part.leg} ({part.engine}), rank {part.rank}, "
+        f"score {part.raw_score:.4f}, weight {part.weight:.3g}"
+        for part in _get(explain, "contributions") or ()
+    ]
+    bonus = _get(explain, "bonus")
+    return (*lines, f"{bonus:.6f}  top-rank bonus") if bonus else tuple(lines)
+
+
+def _stages(value: object) -> dict[str, float]:
+    stages = _get(value, "stages") or ()
+    told = {_get(stage, "name"): _number(_get(stage, "ms")) for stage in stages}
+    return {str(name): ms for name, ms in told.items() if name and ms is not None}
+
+
+def _doubt(value: object) -> bool | None:
+    doubt = _get(value, "low_confidence")
+    return doubt if isinstance(doubt, bool) else None
+
+
+def _named(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

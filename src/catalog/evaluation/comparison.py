@@ -1,0 +1,244 @@
+"""Is the candidate better than the baseline: differences, their certainty, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog.core.errors import BlindComparisonError, InputError
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.metrics import PRIMARY, QUALITY, Allowed, RunScores, score_run
+from catalog.evaluation.running import BackendRun
+from catalog.evaluation.significance import (
+    McNemar,
+    PairedTest,
+    holm,
+    judge,
+    mcnemar_exact,
+)
+
+ALPHA = 0.05
+LEAST_SEEN = 0.5  # share of queries with a judged document near the top, below which all is blind
+SUCCESSES = ("Success@1", "Success@3", "Success@5")
+
+Outcome = Literal["better", "worse", "no difference", "too few to tell"]
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric over all answerable queries; ``adjusted_p`` is corrected for their number."""
+
+    metric: str
+    test: PairedTest
+    adjusted_p: float
+    mcnemar: McNemar | None = None
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """The deciding metric over the queries of one kind or difficulty."""
+
+    by: Literal["all", "difficulty", "kind"]
+    name: str
+    test: PairedTest
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class QueryDelta:
+    """One query's score of the deciding metric in both."""
+
+    query: GoldenQuery
+    baseline: float
+    candidate: float
+
+    @property
+    def delta(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate - self.baseline
+
+
+@dataclass(frozen=True)
+class PipelineComparison:
+    """Two runs over one golden set, scored and tested.
+
+    ``deltas`` go from the candidate's largest loss to its largest win; ``warnings`` are what a
+    reader must know to trust the numbers.
+    """
+
+    golden: GoldenSet
+    baseline: BackendRun
+    candidate: BackendRun
+    baseline_scores: RunScores
+    candidate_scores: RunScores
+    metrics: tuple[MetricRow, ...]
+    strata: tuple[Stratum, ...]
+    deltas: tuple[QueryDelta, ...]
+    outcome: Outcome
+    verdict: str
+    warnings: tuple[str, ...]
+
+    @property
+    def primary(self) -> PairedTest:
+        """The test that decides."""
+        return self.metrics[0].test
+
+
+def compare_runs(
+    baseline: BackendRun, candidate: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
+) -> PipelineComparison:
+    """Score both runs and test the difference.
+
+    Raises :class:`BlindComparisonError` where no difference could have been seen, and
+    :class:`InputError` for runs of other queries.
+    """
+    for run in (baseline, candidate):
+        if set(run.asked) != {query.id for query in golden}:
+            raise InputError(f"{run.name} was asked other queries than the golden set's")
+    before, after = (score_run(run, golden, allowed) for run in (baseline, candidate))
+    _require_sight((before, after), golden)
+    rows = _metric_rows(before, after)
+    deltas = [
+        QueryDelta(
+            query,
+            before.per_query[PRIMARY][query.id],
+            after.per_query[PRIMARY][query.id],
+        )
+        for query in golden.answerable
+    ]
+    outcome = outcome_of(rows[0].test)
+    return PipelineComparison(
+        golden=golden,
+        baseline=baseline,
+        candidate=candidate,
+        baseline_scores=before,
+        candidate_scores=after,
+        metrics=rows,
+        strata=tuple(_strata(before, after, golden)),
+        deltas=tuple(sorted(deltas, key=lambda one: (one.delta, one.query.id))),
+        outcome=outcome,
+        verdict=_verdict(outcome, rows[0].test, candidate.name, baseline.name),
+        warnings=tuple(_warnings(before, after, baseline, candidate, golden)),
+    )
+
+
+def outcome_of(test: PairedTest) -> Outcome:
+    """What a test allows to say, at the 5 % level."""
+    if not test.enough:
+        return "too few to tell"
+    if test.p >= ALPHA:
+        return "no difference"
+    return "better" if test.difference > 0 else "worse"
+
+
+def _require_sight(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> None:
+    answerable = len(golden.answerable)
+    if answerable == 0:
+        raise BlindComparisonError("no query of the golden set has an answer to be found")
+    if all(value == 0 for one in scores for value in one.per_query[PRIMARY].values()):
+        raise BlindComparisonError(
+            f"both score 0 on all {answerable} queries: the labels name no document that either "
+            "finds. Do the paths in the golden set match the dataset's ('catalog golden check')?"
+        )
+    seen = sum(
+        any(one.per_query["Judged@10"][query.id] > 0 for one in scores)
+        for query in golden.answerable
+    )
+    if seen < LEAST_SEEN * answerable:
+        raise BlindComparisonError(
+            f"on {answerable - seen} of {answerable} queries no judged document is among the first "
+            "10 of either: too little is judged to compare them"
+        )
+
+
+def _metric_rows(baseline: RunScores, candidate: RunScores) -> tuple[MetricRow, ...]:
+    tests = {name: judge(_column(baseline, name), _column(candidate, name)) for name in QUALITY}
+    adjusted = holm({name: test.p for name, test in tests.items()})
+    return tuple(
+        MetricRow(
+            metric=name,
+            test=test,
+            adjusted_p=adjusted[name],
+            mcnemar=mcnemar_exact(
+                [value > 0 for value in _column(baseline, name)],
+                [value > 0 for value in _column(candidate, name)],
+            )
+            if name in SUCCESSES
+            else None,
+        )
+        for name, test in tests.items()
+    )
+
+
+def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Iterable[Stratum]:
+    groups: dict[tuple[Literal["all", "difficulty", "kind"], str], list[str]] = {}
+    for query in golden.answerable:
+        groups.setdefault(("all", "all"), []).append(query.id)
+        if query.difficulty is not None:
+            groups.setdefault(("difficulty", query.difficulty), []).append(query.id)
+        if query.kind is not None:
+            groups.setdefault(("kind", query.kind), []).append(query.id)
+    for (by, name), queries in sorted(groups.items(), key=lambda item: _order(item[0])):
+        test = judge(_column(baseline, PRIMARY, queries), _column(candidate, PRIMARY, queries))
+        yield Stratum(by, name, test, outcome_of(test))
+
+
+def _order(group: tuple[str, str]) -> tuple[int, int]:
+    from catalog.evaluation.golden import DIFFICULTIES, KINDS
+
+    by, name = group
+    names: tuple[str, ...] = {"all": ("all",), "difficulty": DIFFICULTIES, "kind": KINDS}[by]
+    return ("all", "difficulty", "kind").index(by), names.index(name)
+
+
+def _column(scores: RunScores, metric: str, queries: Iterable[str] | None = None) -> list[float]:
+    values: Mapping[str, float] = scores.per_query[metric]
+    return [values[query] for query in (values if queries is None else queries)]
+
+
+def _verdict(outcome: Outcome, test: PairedTest, candidate: str, baseline: str) -> str:
+    size = (
+        f"{PRIMARY} {test.candidate_mean:.3f} against {test.baseline_mean:.3f}, "
+        f"{test.difference:+.3f} [{test.interval.low:+.3f}, {test.interval.high:+.3f}], "
+        f"{_p(test.p)}, n = {test.n}"
+    )
+    said = {
+        "better": f"{candidate} is better than {baseline}",
+        "worse": f"{candidate} is worse than {baseline}",
+        "no difference": f"No difference between {candidate} and {baseline} is shown",
+        "too few to tell": f"Too few queries to tell {candidate} from {baseline}",
+    }[outcome]
+    return f"{said}: {size}."
+
+
+def _p(p: float) -> str:
+    return "p < .001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _warnings(
+    baseline: RunScores,
+    candidate: RunScores,
+    baseline_run: BackendRun,
+    candidate_run: BackendRun,
+    golden: GoldenSet,
+) -> Iterable[str]:
+    for run in (baseline_run, candidate_run):
+        if run.errors:
+            query, reason = next(iter(run.errors.items()))
+            yield (
+                f"{run.name} failed on {len(run.errors)} of {len(golden)} queries, which score 0; "
+                f"first {query}: {reason}"
+            )
+    judged = baseline.means["Judged@10"], candidate.means["Judged@10"]
+    if abs(judged[0] - judged[1]) > 0.1:
+        less = baseline if judged[0] < judged[1] else candidate
+        yield (
+            f"Of the first 10 documents {judged[0]:.0%} ({baseline.name}) and {judged[1]:.0%} "
+            f"({candidate.name}) are judged; unjudged ones count as wrong, against {less.name}"
+        )
+    for one in (baseline, candidate):
+        if one.stability is not None and one.stability < 1:
+            yield f"{one.name} answered {1 - one.stability:.0%} of the queries differently again"
+        if one.scope_violations:
+            yield f"{one.name} showed {one.scope_violations} passages that filters forbid"

@@ -1,0 +1,200 @@
+"""Scores of a run: the field's metrics by ir-measures, and what those do not see.
+
+Grades above 0 are relevant. nDCG uses grades as gains and a log2 discount, as trec_eval does
+(Järvelin and Kekäläinen 2002); RR is the reciprocal rank of the first relevant document, R recall,
+P precision, Success whether any relevant document was found, Judged the share of documents that
+someone judged. Metrics are of documents; a query that failed or found nothing scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
+from catalog.evaluation.running import BackendRun
+
+PRIMARY = "nDCG@10"
+MEASURES = (
+    PRIMARY,
+    "RR@10",
+    "R@5",
+    "R@10",
+    "R@100",
+    "Success@1",
+    "Success@3",
+    "Success@5",
+    "P@1",
+    "P@5",
+    "P@10",
+    "Judged@10",
+)
+QUALITY = tuple(name for name in MEASURES if name != "Judged@10")  # more judged is not better
+SHOWN = 10  # passages of an answer that a person looks at
+TIMED_SHOWN = 5
+Allowed = Callable[[GoldenQuery], frozenset[str] | None]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds: median and 95th percentile over all queries and repetitions."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Unanswerable:
+    """Queries without an answer: on how many passages came all the same.
+
+    ``doubted`` counts those where the backend said it was not sure; ``None`` if it never says.
+    """
+
+    n: int
+    answered: int
+    doubted: int | None
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """Scores of one run. ``per_query`` is metric → query id → score, over answerable queries.
+
+    Rates are shares, 0 to 1, of all queries; ``None`` where the run cannot tell.
+    ``exact_recall`` is recall@10 of documents over the queries of kind exact;
+    ``temporal_recall`` is, over queries whose labels have times, the share of labelled moments
+    that a passage of the same document among the first 5 overlaps. ``scope_violations`` counts
+    passages that a query's filters forbid.
+    """
+
+    name: str
+    per_query: Mapping[str, Mapping[str, float]]
+    latency: Timing
+    stages: Mapping[str, Timing]
+    distinct_documents: float
+    empty_rate: float
+    failed: int
+    low_confidence_rate: float | None
+    stability: float | None
+    scope_violations: int | None
+    exact_recall: float | None
+    temporal_recall: float | None
+    unanswerable: Unanswerable
+
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """Each metric's mean over the answerable queries."""
+        return {name: fmean(values.values()) for name, values in self.per_query.items() if values}
+
+
+def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None) -> RunScores:
+    """Score one run; ``allowed`` tells which documents a filtered query may show."""
+    answers = {query.id: run.asked[query.id].answer for query in golden}
+    doubts = [answer.low_confidence for answer in answers.values() if answer is not None]
+    stable = [one.stable for one in run.asked.values() if one.stable is not None]
+    found = [answer for answer in answers.values() if answer is not None and answer.passages]
+    per_query = _per_query(run, golden.answerable)
+    exact = [query.id for query in golden.answerable if query.kind == "exact"]
+    return RunScores(
+        name=run.name,
+        per_query=per_query,
+        latency=timing(ms for one in run.asked.values() for ms in one.ms),
+        stages=_stage_timings(run),
+        distinct_documents=_mean(
+            [len({one.path for one in answer.passages[:SHOWN]}) for answer in found]
+        )
+        or 0.0,
+        empty_rate=1 - len(found) / len(golden),
+        failed=len(run.errors),
+        low_confidence_rate=_mean([doubt for doubt in doubts if doubt is not None]),
+        stability=_mean(stable),
+        scope_violations=None if allowed is None else _violations(run, golden, allowed),
+        exact_recall=_mean([per_query["R@10"][query] for query in exact]),
+        temporal_recall=_temporal_recall(run, golden.answerable),
+        unanswerable=_unanswerable(run, golden.unanswerable),
+    )
+
+
+def timing(milliseconds: Iterable[float]) -> Timing:
+    """Median and 95th percentile (linear interpolation); 0 when there is nothing."""
+    values = list(milliseconds)
+    if not values:
+        return Timing(0.0, 0.0)
+    p50, p95 = np.percentile(values, (50, 95))
+    return Timing(float(p50), float(p95))
+
+
+def _per_query(run: BackendRun, queries: Sequence[GoldenQuery]) -> dict[str, dict[str, float]]:
+    import ir_measures
+
+    measures = [ir_measures.parse_measure(name) for name in MEASURES]
+    qrels = [
+        ir_measures.Qrel(query.id, one.path, one.grade)
+        for query in queries
+        for one in query.expected
+    ]
+    hits = [
+        ir_measures.ScoredDoc(query.id, document, float(-rank))
+        for query in queries
+        for rank, document in enumerate(run.documents(query.id))
+    ]
+    scores: dict[str, dict[str, float]] = {
+        name: {query.id: 0.0 for query in queries} for name in MEASURES
+    }
+    if queries and hits:
+        for value in ir_measures.iter_calc(measures, qrels, hits):
+            scores[str(value.measure)][value.query_id] = float(value.value)
+    return scores
+
+
+def _stage_timings(run: BackendRun) -> dict[str, Timing]:
+    by_stage: dict[str, list[float]] = {}
+    for one in run.asked.values():
+        for stages in one.stages_ms:
+            for stage, ms in stages.items():
+                by_stage.setdefault(stage, []).append(ms)
+    return {stage: timing(values) for stage, values in by_stage.items()}
+
+
+def _violations(run: BackendRun, golden: GoldenSet, allowed: Allowed) -> int:
+    count = 0
+    for query in golden:
+        paths = allowed(query) if query.filters is not None else None
+        answer = run.asked[query.id].answer
+        if paths is not None and answer is not None:
+            count += sum(one.path not in paths for one in answer.passages[:SHOWN])
+    return count
+
+
+def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float | None:
+    met: list[bool] = []
+    for query in queries:
+        answer = run.asked[query.id].answer
+        shown = answer.passages[:TIMED_SHOWN] if answer is not None else ()
+        for one in query.expected:
+            if one.grade > 0 and one.span is not None and one.span.time_start is not None:
+                times = [hit.times for hit in shown if hit.path == one.path]
+                met.append(any(_overlap(span, one.span) for span in times))
+    return _mean(met)
+
+
+def _overlap(times: tuple[float, float] | None, span: Span) -> bool:
+    if times is None or span.time_start is None or span.time_end is None:
+        return False
+    return times[0] <= span.time_end and span.time_start <= times[1]
+
+
+def _unanswerable(run: BackendRun, queries: Sequence[GoldenQuery]) -> Unanswerable:
+    answers = [run.asked[query.id].answer for query in queries]
+    given = [answer for answer in answers if answer is not None and answer.passages]
+    doubts = [answer.low_confidence for answer in given]
+    told = any(doubt is not None for doubt in doubts)
+    return Unanswerable(len(queries), len(given), sum(map(bool, doubts)) if told else None)
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    return fmean(map(float, values)) if values else None

@@ -1,0 +1,145 @@
+"""Asking backends the same queries in turn; what each answered, and how long it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from catalog.core.errors import InputError
+from catalog.evaluation.answers import Answer
+from catalog.evaluation.backends import RunFileBackend, SearchBackend
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
+
+DEFAULT_TOP_K = 100
+TIMED_TOP_K = 10
+Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One backend's answer to one query, how long it took, and its trouble.
+
+    ``answer`` is the deep one that metrics are of. ``ms`` and ``stages_ms`` are of the timed
+    repetitions, which ask for :data:`TIMED_TOP_K` passages as a person would; ``stable`` says
+    whether those ranked alike, ``None`` after fewer than two.
+    """
+
+    answer: Answer | None
+    ms: tuple[float, ...] = ()
+    stages_ms: tuple[Mapping[str, float], ...] = ()
+    error: str = ""
+    stable: bool | None = None
+
+
+@dataclass(frozen=True)
+class BackendRun:
+    """What one backend answered, by query id, and what it is."""
+
+    name: str
+    identity: Mapping[str, object]
+    dataset: str
+    top_k: int
+    asked: Mapping[str, Asked]
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Query ids it failed on, with the reason."""
+        return {query: one.error for query, one in self.asked.items() if one.error}
+
+    def documents(self, query: str) -> tuple[str, ...]:
+        """The documents it ranked for the query, best first; none when it failed."""
+        answer = self.asked[query].answer
+        return () if answer is None else answer.documents
+
+
+def run_backends(
+    backends: Sequence[SearchBackend],
+    golden: GoldenSet,
+    *,
+    dataset: str,
+    top_k: int = DEFAULT_TOP_K,
+    repeats: int = 2,
+    progress: Progress | None = None,
+    clock: Clock = time.perf_counter,
+) -> list[BackendRun]:
+    """Every backend's answers to every query, each query put to all of them before the next.
+
+    First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. Who
+    is asked first alternates. An exception is that query's error, never the run's end. Raises
+    :class:`InputError` for numbers out of range or a recorded run of other queries.
+    """
+    if top_k < 1 or repeats < 0:
+        raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
+    tell = progress or (lambda _what, _done, _of: None)
+    for number, backend in enumerate(backends):
+        tell(f"preparing {backend.name}", number, len(backends))
+        _require_same_queries(backend, golden)
+        backend.prepare(dataset)
+        _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
+    depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
+    asked: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
+    done = 0
+    for depth in depths:
+        for number, query in enumerate(golden):
+            tell("asking", done, len(golden) * len(depths))
+            done += 1
+            order = range(len(backends)) if number % 2 == 0 else reversed(range(len(backends)))
+            for which in order:
+                attempt = _attempt(backends[which], query, dataset, depth, clock)
+                asked[which].setdefault(query.id, []).append(attempt)
+    tell("asking", done, done)
+    return [
+        BackendRun(
+            name=backend.name,
+            identity=backend.identity,
+            dataset=dataset,
+            top_k=top_k,
+            asked={query: _settled(*attempts) for query, attempts in answers.items()},
+        )
+        for backend, answers in zip(backends, asked, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    answer: Answer | None
+    ms: float
+    error: str
+
+
+def _attempt(
+    backend: SearchBackend, query: GoldenQuery, dataset: str, top_k: int, clock: Clock
+) -> _Attempt:
+    started = clock()
+    answer, error = None, ""
+    try:
+        answer = backend.search(query, dataset=dataset, top_k=top_k)
+    except Exception as failure:  # noqa: BLE001 - recorded as this query's failure
+        error = f"{type(failure).__name__}: {failure}"
+    return _Attempt(answer, (clock() - started) * 1000, error)
+
+
+def _settled(deep: _Attempt, *timed: _Attempt) -> Asked:
+    error = next((one.error for one in (deep, *timed) if one.error), "")
+    answers = [one.answer for one in timed if one.answer is not None]
+    lists = {tuple(hit.path for hit in answer.passages) for answer in answers}
+    return Asked(
+        answer=None if error else deep.answer,
+        ms=tuple(one.ms for one in timed if not one.error),
+        stages_ms=tuple(answer.stages_ms for answer in answers),
+        error=error,
+        stable=len(lists) == 1 and not error if len(timed) > 1 else None,
+    )
+
+
+def _require_same_queries(backend: SearchBackend, golden: GoldenSet) -> None:
+    if not isinstance(backend, RunFileBackend):
+        return
+    absent = [query.id for query in golden if query.id not in backend.query_ids]
+    if len(absent) > len(golden.unanswerable):
+        raise InputError(
+            f"run {backend.name} answers {len(golden) - len(absent)} of {len(golden)} queries "
+            f"(not {', '.join(absent[:3])} …): it was made with another set"
+        )

@@ -1,0 +1,139 @@
+"""v1's index of one dataset on disk: its stamp, its lock, and how a new one takes its place."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from llama_index.core import VectorStoreIndex
+
+from catalog.core.errors import EngineError
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.ingest.report import Progress
+from catalog.search.fts_chunk import ChunksFTS
+from catalog.search.pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngestPipeline
+from catalog.search.vector import VectorStoreManager
+from catalog.store import Database
+from catalog.store.passages import StoredDocument, all_datasets, all_documents, require_dataset
+
+FORMAT = 1  # of the folder: what is in it, and how it is cut and embedded
+_STAMP = "stamp.json"
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.Error)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The state of the store and the model that an index was built from."""
+
+    store: str | None
+    dataset: str
+    created_at: float
+    generation: int
+    embedding: str
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class LoadedIndex:
+    """Both legs of a dataset, wholly in memory."""
+
+    stamp: Stamp
+    chunks: ChunksFTS
+    vectors: VectorStoreIndex
+
+
+class DatasetIndex:
+    """The folder ``root/dataset``, which may be deleted at any time.
+
+    One process at a time builds or loads it; a build that is killed leaves a folder that the
+    next one sweeps away.
+    """
+
+    def __init__(
+        self, database: Database, root: Path, dataset: str, embed_model: ResilientEmbedding
+    ) -> None:
+        self._database = database
+        self._dataset = dataset
+        self._embed_model = embed_model
+        self._folder = root / dataset
+        # No dataset's name starts with a dot.
+        self._building = root / f".{dataset}.building"
+        self._replaced = root / f".{dataset}.replaced"
+        self._lock = root / f".{dataset}.lock"
+
+    def stamp(self) -> Stamp:
+        """What an index of the dataset as it is now bears; raises ``UnknownDatasetError``."""
+        with self._database.read() as connection:
+            require_dataset(connection, self._dataset)
+            stored = next(one for one in all_datasets(connection) if one.name == self._dataset)
+        model = self._embed_model
+        return Stamp(
+            store=self._database.meta("store_id"),
+            dataset=self._dataset,
+            created_at=stored.created_at,
+            generation=stored.generation,
+            embedding=f"{model.encoder.fingerprint} {model.document_prefix}".strip(),
+        )
+
+    def load(self, progress: Progress | None = None) -> LoadedIndex:
+        """The index of the dataset as it is now, built if there is none that is current."""
+        with self._translated():
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(self._lock):
+                with self._database.snapshot():
+                    stamp = self.stamp()
+                    loaded = self._loaded(stamp)
+                    documents = [] if loaded else self._documents()
+                return loaded or self._built(stamp, documents, progress)
+
+    def _documents(self) -> list[StoredDocument]:
+        with self._database.read() as connection:
+            return list(all_documents(connection, self._dataset))
+
+    def _built(
+        self, stamp: Stamp, documents: list[StoredDocument], progress: Progress | None
+    ) -> LoadedIndex:
+        for leftover in (self._building, self._replaced):
+            shutil.rmtree(leftover, ignore_errors=True)
+        self._building.mkdir()
+        try:
+            DatasetIngestPipeline(self._embed_model).run(documents, self._building, progress)
+            (self._building / _STAMP).write_text(json.dumps(asdict(stamp)), encoding="utf-8")
+            if self._folder.exists():
+                self._folder.rename(self._replaced)
+            self._building.rename(self._folder)
+        finally:
+            for leftover in (self._building, self._replaced):
+                shutil.rmtree(leftover, ignore_errors=True)
+        return self._read(stamp)
+
+    def _loaded(self, stamp: Stamp) -> LoadedIndex | None:
+        """The index on disk, if it bears the stamp and is whole."""
+        try:
+            found = Stamp(**json.loads((self._folder / _STAMP).read_text(encoding="utf-8")))
+            return self._read(stamp) if found == stamp else None
+        except FileNotFoundError:
+            return None
+        except _DAMAGE as error:
+            _log.warning("v1's index of %s is damaged and built anew: %r", self._dataset, error)
+            return None
+
+    def _read(self, stamp: Stamp) -> LoadedIndex:
+        vectors = VectorStoreManager(self._folder / VECTOR_FOLDER, self._embed_model).load()
+        return LoadedIndex(stamp, ChunksFTS(self._folder / FTS_FILE), vectors)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise EngineError(f"cannot keep v1's index in {self._folder}: {error}") from error

@@ -1,0 +1,160 @@
+"""The v1 search service: one query, two legs, the stock fusion."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+from typing import overload
+
+from llama_index.core.llms import LLM
+from llama_index.core.schema import NodeWithScore
+
+from catalog.core.errors import ConfigError
+from catalog.core.settings import Settings
+from catalog.core.text import storable
+from catalog.embedding import get_embed_model
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.ingest.report import Progress
+from catalog.ingest.sync import check_dataset_name
+from catalog.search.dataset_index import DatasetIndex, LoadedIndex
+from catalog.search.fts_chunk import FTSChunkRetriever
+from catalog.search.hybrid import HybridSearch
+from catalog.search.models import SearchCriteria, SearchResult, SearchResults
+from catalog.search.rerank import Reranker
+from catalog.search.vector import VectorSearch
+from catalog.store import Database
+from catalog.store.passages import require_dataset
+
+MIN_DEPTH = 20
+
+
+class SearchService:
+    """Searches one store as v1 does. Thread-safe; keep it open, since indexes load once.
+
+    No ``IDX_RAG_V2__*`` setting reaches it. A dataset's index follows the dataset: the first
+    search after a change builds it anew, as a whole.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        embed_model: ResilientEmbedding | None = None,
+        llm: LLM | None = None,
+    ) -> None:
+        self._settings = settings
+        self._embed_model = embed_model or get_embed_model(settings.embedding)
+        self._llm = llm
+        url = settings.database_url
+        self._database = Database(url) if url else Database.at(settings.home)
+        self._indexes: dict[str, LoadedIndex] = {}
+        self._lock = Lock()
+
+    @overload
+    def search(self, query: SearchCriteria) -> SearchResults: ...
+    @overload
+    def search(
+        self,
+        query: str,
+        *,
+        dataset: str,
+        top_k: int = 10,
+        mode: str = "hybrid",
+        rerank: bool = False,
+    ) -> SearchResults: ...
+    def search(
+        self,
+        query: str | SearchCriteria,
+        *,
+        dataset: str | None = None,
+        top_k: int = 10,
+        mode: str = "hybrid",
+        rerank: bool = False,
+    ) -> SearchResults:
+        """The ``top_k`` best passages of a dataset for a query, best first.
+
+        Every character of the query is plain text. Raises :class:`InputError` kinds for a bad
+        call, and :class:`ConfigError` for ``rerank`` without a language model.
+        """
+        started = time.perf_counter()
+        if isinstance(query, SearchCriteria):
+            criteria = query
+        else:
+            given = {"query": query, "dataset": dataset, "top_k": top_k}
+            criteria = SearchCriteria.model_validate({**given, "mode": mode, "rerank": rerank})
+        nodes = self._retrieve(criteria)
+        return SearchResults(
+            [_result(node, rank) for rank, node in enumerate(nodes, start=1)],
+            query=criteria.query,
+            dataset=criteria.dataset,
+            mode=criteria.mode,
+            elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
+        )
+
+    def index(self, dataset: str, progress: Progress | None = None) -> None:
+        """Bring v1's index of a dataset up to date; a search does it, too, when it must."""
+        self._current(dataset, progress)
+
+    def close(self) -> None:
+        """Release indexes and connections; safe to call twice."""
+        with self._lock:
+            self._indexes.clear()
+        self._database.close()
+
+    def _retrieve(self, criteria: SearchCriteria) -> list[NodeWithScore]:
+        llm = self._language_model() if criteria.rerank else None
+        index = self._current(criteria.dataset)
+        query = storable(criteria.query)
+        nodes = _candidates(index, query, criteria)
+        if llm is not None:
+            return Reranker(llm, criteria.top_k).rerank(nodes, query)
+        return nodes[: criteria.top_k]
+
+    def _language_model(self) -> LLM:
+        if self._llm is None:
+            raise ConfigError(
+                "v1 reranks with a language model and has none: "
+                "give one, SearchService(settings, llm=...), or leave rerank off"
+            )
+        return self._llm
+
+    def _current(self, dataset: str, progress: Progress | None = None) -> LoadedIndex:
+        """The index of the dataset as it is now; one that is current waits for no build."""
+        with self._database.read() as connection:
+            require_dataset(connection, storable(dataset))
+        check_dataset_name(dataset)  # it names a folder from here on
+        index = DatasetIndex(self._database, self._settings.home / "v1", dataset, self._embed_model)
+        held = self._indexes.get(dataset)
+        if held is not None and held.stamp == index.stamp():
+            return held
+        with self._lock:
+            held = self._indexes.get(dataset)
+            if held is None or held.stamp != index.stamp():
+                held = self._indexes[dataset] = index.load(progress)
+            return held
+
+
+def _candidates(index: LoadedIndex, query: str, criteria: SearchCriteria) -> list[NodeWithScore]:
+    """What the mode finds: ``top_k`` passages, or as many as a leg gives if they are reranked."""
+    depth = max(MIN_DEPTH, 2 * criteria.top_k)
+    lexical = FTSChunkRetriever(index.chunks, index.vectors.docstore, depth)
+    vector = VectorSearch(index.vectors, depth)
+    if criteria.mode == "lexical":
+        return lexical.retrieve(query)
+    if criteria.mode == "vector":
+        return vector.search(query)
+    wanted = depth if criteria.rerank else criteria.top_k
+    return HybridSearch(lexical, vector.as_retriever(), wanted).search(query)
+
+
+def _result(node: NodeWithScore, rank: int) -> SearchResult:
+    metadata = node.node.metadata
+    return SearchResult(
+        rank=rank,
+        score=float(node.score or 0.0),
+        path=metadata["path"],
+        source_doc_id=metadata["source_doc_id"],
+        chunk_id=node.node.node_id,
+        title=metadata["title"],
+        text=node.text,
+    )

@@ -1,0 +1,129 @@
+"""Fusion whose balance is each query's own: the surer leg counts for more.
+
+Over the first 100 hits of a leg, a lexical list of fewer being filled up with scores of 0,
+
+    z_leg(d) = (score_leg(d) - mean) / deviation
+    part_leg(d) = z_leg(d) - min(0, z_leg of the last of them), at least 0; 0 if d is not there
+    score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
+    a = 1 / (1 + exp(-(c0 + c1 · flat + c2 · z_lexical(best) + c3 · z_vector(best) + c4 · agreement)))
+
+``flat`` is the lexical mean divided by its best score: near 1 when no passage stands out, near 0
+when a rare word is in few. ``agreement`` is the share of the legs' first 10 that both have.
+z-scores before a sum: Renda and Straccia 2003. The five constants were fitted on training queries;
+``docs/scoring.md`` tells how, and how they fare on held-out ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+from catalog.search_v2.fusion import Fused, RankedList, fuse
+
+DEPTH = 100
+FIRST = 10
+_EXTREME = 30.0  # exp of more says nothing new
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """What the two original lists tell about a query; see the module's formula."""
+
+    flat: float
+    lexical: float
+    vector: float
+    agreement: float
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The five constants of the formula."""
+
+    constant: float = -0.65
+    flat: float = 3.5
+    lexical: float = -0.3
+    vector: float = 0.35
+    agreement: float = -1.9
+
+    def vector_share(self, seen: Confidence) -> float:
+        """``a``: the vector leg's share of the score, between 0 and 1."""
+        logit = (
+            self.constant
+            + self.flat * seen.flat
+            + self.lexical * seen.lexical
+            + self.vector * seen.vector
+            + self.agreement * seen.agreement
+        )
+        return 1 / (1 + math.exp(-max(-_EXTREME, min(_EXTREME, logit))))
+
+
+FITTED = Balance()
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a list's raw scores become parts: ``(score - mean) / deviation - floor``, not below 0."""
+
+    mean: float
+    deviation: float
+    floor: float
+    flat: float
+    best: float
+
+    @classmethod
+    def of(cls, ranked: RankedList) -> Scale:
+        """The scale of one list, from its first :data:`DEPTH` hits."""
+        scores = [score for _, score in ranked.hits[:DEPTH]]
+        if not scores:
+            return cls(0.0, 1.0, 0.0, 0.0, 0.0)
+        reference = scores
+        if ranked.leg == "lexical":  # a passage without any of the words scores 0
+            reference = scores + [0.0] * (DEPTH - len(scores))
+        mean = fmean(reference)
+        deviation = pstdev(reference, mean) or 1.0
+        return cls(
+            mean=mean,
+            deviation=deviation,
+            floor=min(0.0, (scores[-1] - mean) / deviation),
+            flat=mean / scores[0] if scores[0] > 0 else 0.0,
+            best=(scores[0] - mean) / deviation,
+        )
+
+    def part(self, score: float) -> float:
+        """A raw score on this scale, at least 0."""
+        return max(0.0, (score - self.mean) / self.deviation - self.floor)
+
+
+def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[Fused]:
+    """The lists as one, each weighted by its own and its leg's share; ties as in ``rrf``.
+
+    The balance is struck over the original query's two lists. A leg that is alone has all of it.
+    """
+    scales = {id(one): Scale.of(one) for one in lists}
+    shares = _shares(lists, balance)
+
+    def contribution(source: RankedList, _rank: int, score: float) -> float:
+        return source.weight * shares[source.leg] * scales[id(source)].part(score)
+
+    return fuse(lists, contribution)
+
+
+def confidence(lexical: RankedList, vector: RankedList) -> Confidence:
+    """The formula's four features."""
+    of_lexical, of_vector = Scale.of(lexical), Scale.of(vector)
+    both = _first(lexical) & _first(vector)
+    return Confidence(of_lexical.flat, of_lexical.best, of_vector.best, len(both) / FIRST)
+
+
+def _shares(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
+    original = {one.leg: one for one in lists if one.origin == "original"}
+    if len(original) < 2:
+        return {"lexical": 1.0, "vector": 1.0}
+    share = balance.vector_share(confidence(original["lexical"], original["vector"]))
+    return {"lexical": 1 - share, "vector": share}
+
+
+def _first(ranked: RankedList) -> set[str]:
+    return {chunk_id for chunk_id, _ in ranked.hits[:FIRST]}

@@ -1,0 +1,516 @@
+"""Significance against published examples, scipy, and numbers worked by hand."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from catalog.core.errors import InputError
+from catalog.evaluation.significance import (
+    MIN_QUERIES,
+    Interval,
+    McNemar,
+    WinTieLoss,
+    bootstrap_interval,
+    holm,
+    judge,
+    mcnemar_exact,
+    paired_randomisation,
+    win_tie_loss,
+)
+
+# Darwin's maize: height of the crossed plant minus its self-fertilised partner, in eighths of
+# an inch, as Fisher prints them (The Design of Experiments, 1935, chapter III)
+DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+
+# sixty-fourths add, subtract and shift without rounding
+score = st.integers(0, 64).map(lambda i: i / 64)
+pairs = st.lists(st.tuples(score, score), min_size=1, max_size=25).map(
+    lambda rows: tuple(list(column) for column in zip(*rows, strict=True))
+)
+
+
+def p_of(differences, **options):
+    return paired_randomisation([0.0] * len(differences), differences, **options)
+
+
+def outcomes(*, gained, lost, both=0, neither=0):
+    """Columns of baseline and candidate successes with these counts."""
+    cells = [(0, 1)] * gained + [(1, 0)] * lost + [(1, 1)] * both + [(0, 0)] * neither
+    return [bool(b) for b, _ in cells], [bool(c) for _, c in cells]
+
+
+def noisy_pair(n, *, gain=0.0, seed=7):
+    rng = np.random.default_rng(seed)
+    before = rng.random(n)
+    return before, before + rng.normal(gain, 0.2, n)
+
+
+# paired randomisation
+
+
+def test_fishers_count_on_darwins_maize_is_863_patterns_in_each_direction():
+    # §21: of the 2^15 = 32768 patterns, 835 sum to more than 314 and 28 to exactly 314;
+    # both directions: 2 (835 + 28) / 32768 = 1726 / 32768 = .0527
+    assert p_of(DARWIN, resamples=2**15) == 1726 / 32768
+
+
+def test_three_equal_minded_queries_cannot_say_more_than_one_in_four():
+    # ±1 ±2 ±3: only +6 and -6 of the eight sums reach 6
+    assert p_of([1, 2, 3]) == 2 / 8
+
+
+def test_a_loss_among_gains_is_weighed_by_its_size():
+    # ±1 ±2 ±3 = 6, 4, 2, 0, 0, -2, -4, -6; observed -1 + 2 + 3 = 4: four reach it
+    assert p_of([-1, 2, 3]) == 4 / 8
+
+
+def test_sums_that_differ_by_rounding_only_are_ties():
+    # ±4 ±2 ±2 = 8, 4, 4, 0, 0, -4, -4, -8; observed -4: six reach it. In tenths the same fours
+    # come out as .4 and as .4000…01
+    assert p_of([-4, -2, 2]) == p_of([-0.4, -0.2, 0.2]) == 6 / 8
+    # .4 + .2 + .3 is above .2 + .3 + .4
+    assert p_of([-0.4, -0.2, -0.3]) == 2 / 8
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=10))
+def test_tenths_are_judged_as_the_whole_numbers_are(tenths):
+    assert p_of([i / 10 for i in tenths]) == p_of(tenths)
+
+
+def test_differences_that_are_rounding_only_are_no_differences():
+    # .1 + .2 is 5.6e-17 above .3: ten such "gains" would otherwise be p = 2 / 1024
+    assert paired_randomisation([0.3] * 10, [0.1 + 0.2] * 10) == 1.0
+
+
+def test_queries_without_a_difference_change_nothing():
+    # m = 3 differences need 2^3 = 8 patterns, however many queries tie
+    assert p_of([1, 2, 3] + [0] * 40, resamples=8) == 2 / 8
+
+
+def test_one_query_says_nothing():
+    assert p_of([0.7]) == 1.0
+
+
+def test_a_p_drawn_at_random_counts_the_observed_pattern_too():
+    # sixty equal gains: no other pattern that can be hoped to be drawn is as extreme
+    assert p_of([1.0] * 60) == 1 / 10_001
+    assert p_of([1.0] * 60, resamples=99) == 1 / 100
+
+
+def test_patterns_are_drawn_only_when_there_are_more_than_resamples():
+    # thirteen gains: 2 of 8192 patterns exactly; fourteen have 16384 > 10000 patterns, are drawn,
+    # and so give a multiple of 1 / 10001
+    assert p_of([1.0] * 13) == 2 / 8192
+    assert p_of([1.0] * 14) * 10_001 == pytest.approx(round(p_of([1.0] * 14) * 10_001))
+
+
+def test_a_drawn_p_lies_near_the_counted_one():
+    # standard error √(.0527 · .9473 / 10000) = .0022; the bound is four of them
+    drawn = [p_of(DARWIN, seed=seed) for seed in range(10)]
+    assert drawn == [pytest.approx(1726 / 32768, abs=0.009)] * 10
+    assert np.mean(drawn) == pytest.approx(1726 / 32768, abs=0.003)
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize("n", [2, 5, 9, 12])
+@pytest.mark.parametrize("gain", [0.0, 0.1, -0.3])
+def test_counted_p_values_are_scipys(n, gain):
+    before, after = noisy_pair(n, gain=gain, seed=n)
+    expected = stats.permutation_test(
+        (before, after),
+        lambda b, c, axis: (c - b).mean(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=np.inf,
+    )
+    assert paired_randomisation(before, after) == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_drawn_p_values_are_the_t_tests_when_differences_are_normal(n):
+    # the two tests agree closely (Fisher 1935, §21); the bound is five standard errors of a drawn p
+    before, after = noisy_pair(n, gain=0.03, seed=n)
+    expected = stats.ttest_rel(before, after).pvalue
+    assert paired_randomisation(before, after) == pytest.approx(expected, abs=0.025)
+
+
+def test_equally_good_searches_are_told_apart_in_one_of_twenty_comparisons():
+    # 400 pairs without a true difference: 20 expected, standard deviation √(400 · .05 · .95) = 4.4
+    rng = np.random.default_rng(2007)
+    p_values = [
+        paired_randomisation(rng.beta(2, 3, 30), rng.beta(2, 3, 30), resamples=999, seed=seed)
+        for seed in range(400)
+    ]
+    assert 9 <= sum(p < 0.05 for p in p_values) <= 31
+    # and evenly at every level, not at that one only
+    assert np.mean(p_values) == pytest.approx(0.5, abs=4 * math.sqrt(1 / 12 / 400))
+
+
+def test_a_true_gain_is_found():
+    before, after = noisy_pair(100, gain=0.1)
+    assert paired_randomisation(before, after) < 0.001
+
+
+@given(pairs)
+def test_p_is_a_probability_that_is_never_zero(columns):
+    assert 0.0 < paired_randomisation(*columns, resamples=100) <= 1.0
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+def test_a_search_is_not_better_than_itself(scores):
+    assert paired_randomisation(scores, scores) == 1.0
+    assert mcnemar_exact([s > 0 for s in scores], [s > 0 for s in scores]) == McNemar(0, 0, 1.0)
+    assert win_tie_loss(scores, scores) == WinTieLoss(0, len(scores), 0)
+    assert bootstrap_interval([0.0] * len(scores), resamples=50) == Interval(0.0, 0.0)
+
+
+@given(pairs, st.integers(0, 9))
+def test_swapping_the_two_searches_keeps_p_and_mirrors_the_rest(columns, seed):
+    before, after = columns
+    there = judge(before, after, resamples=100, seed=seed)
+    back = judge(after, before, resamples=100, seed=seed)
+    assert there.p == back.p
+    assert there.difference == -back.difference
+    won, lost = there.wins_ties_losses, back.wins_ties_losses
+    assert (won.wins, won.ties, won.losses) == (lost.losses, lost.ties, lost.wins)
+    assert there.interval.low == pytest.approx(-back.interval.high)
+    assert there.interval.high == pytest.approx(-back.interval.low)
+
+
+@given(pairs, st.integers(-8, 8), st.sampled_from([0.25, 2.0, 1024.0]))
+def test_moving_or_stretching_both_searches_alike_keeps_p(columns, shift, factor):
+    before, after = (np.array(column) for column in columns)
+    p = paired_randomisation(before, after, resamples=100)
+    assert p == paired_randomisation(before + shift, after + shift, resamples=100)
+    assert p == paired_randomisation(before * factor, after * factor, resamples=100)
+
+
+@given(pairs, st.randoms(use_true_random=False))
+def test_the_order_of_the_queries_does_not_matter(columns, random):
+    rows = list(zip(*columns, strict=True))
+    random.shuffle(rows)
+    before, after = zip(*rows, strict=True)
+    assert paired_randomisation(before, after, resamples=100) == paired_randomisation(
+        *columns, resamples=100
+    )
+
+
+# bootstrap interval
+
+
+def test_two_queries_have_three_possible_means():
+    # draws from {0, 1}: mean 0 with chance 1/4, .5 with 1/2, 1 with 1/4. The middle 95 % reaches
+    # both ends; the middle 40 %, from quantile .3 to .7, is .5 alone
+    assert bootstrap_interval([0.0, 1.0]) == Interval(0.0, 1.0)
+    assert bootstrap_interval([0.0, 1.0], confidence=0.4) == Interval(0.5, 0.5)
+
+
+def test_one_query_is_its_own_interval():
+    assert bootstrap_interval([0.125]) == Interval(0.125, 0.125)
+
+
+def test_a_single_resample_is_an_interval_without_width():
+    interval = bootstrap_interval(DARWIN, resamples=1)
+    assert interval.low == interval.high
+
+
+def test_many_queries_have_the_normal_interval():
+    # mean of n normal draws: ±1.96 s/√n, s the standard deviation over n
+    before, after = noisy_pair(2000)
+    gains = after - before
+    half = 1.959964 * gains.std() / math.sqrt(2000)
+    interval = bootstrap_interval(gains)
+    assert interval.low == pytest.approx(gains.mean() - half, abs=0.06 * half)
+    assert interval.high == pytest.approx(gains.mean() + half, abs=0.06 * half)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("n", [3, 15, 120])
+def test_the_interval_is_scipys_percentile_interval(n, confidence):
+    gains = np.random.default_rng(n).exponential(0.1, n) - 0.05
+    expected = stats.bootstrap(
+        (gains,),
+        np.mean,
+        method="percentile",
+        confidence_level=confidence,
+        n_resamples=100_000,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    interval = bootstrap_interval(gains, confidence=confidence, resamples=100_000)
+    # the 99.5 % quantile of 100,000 normal means is off by .0155 of their deviation; two differ
+    # by .022, more where the tail is long
+    slack = 0.1 * gains.std() / math.sqrt(n)
+    assert interval.low == pytest.approx(expected.low, abs=slack)
+    assert interval.high == pytest.approx(expected.high, abs=slack)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=40))
+def test_the_interval_holds_the_mean_and_stays_within_the_differences(gains):
+    interval = bootstrap_interval(gains, resamples=500)
+    assert min(gains) - 1e-12 <= interval.low <= np.mean(gains) + 1e-12
+    assert np.mean(gains) - 1e-12 <= interval.high <= max(gains) + 1e-12
+
+
+def test_more_confidence_is_a_wider_interval():
+    fifty, ninety, most = (bootstrap_interval(DARWIN, confidence=c) for c in (0.5, 0.9, 0.99))
+    assert most.low < ninety.low < fifty.low < fifty.high < ninety.high < most.high
+
+
+def test_equal_seeds_give_equal_answers():
+    before, after = noisy_pair(40, gain=0.03)
+    first = judge(before, after, seed=3)
+    assert first == judge(before, after, seed=3)
+    other = judge(before, after, seed=4)
+    assert (first.p, first.interval) != (other.p, other.interval)
+    assert other.p == pytest.approx(first.p, abs=0.03)
+
+
+def test_ten_thousand_queries_fit_in_little_memory():
+    # all draws at once would be 1000 × 10000 numbers of 8 bytes: 80 MB
+    before, after = noisy_pair(10_000)
+    tracemalloc.start()
+    try:
+        judge(before, after, resamples=1000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40e6
+
+
+# McNemar
+
+
+def test_eight_disagreements_seven_to_one_are_not_enough():
+    # 2 (C(8,0) + C(8,1)) / 2^8 = 2 (1 + 8) / 256 = 18 / 256
+    before, after = outcomes(gained=7, lost=1, both=5, neither=9)
+    assert mcnemar_exact(before, after) == McNemar(gained=7, lost=1, p=18 / 256)
+
+
+def test_the_textbooks_approval_ratings_changed():
+    # Agresti 1990, Categorical Data Analysis, p. 350: 1600 people asked twice, 794 approve both
+    # times, 150 only the first, 86 only the second, 570 never: χ² = 64² / 236 = 17.36, p = 3.1e-5;
+    # the exact test on 86 of 236 gives 3.716e-5
+    before, after = outcomes(gained=86, lost=150, both=794, neither=570)
+    result = mcnemar_exact(before, after)
+    assert (result.gained, result.lost) == (86, 150)
+    assert result.p == pytest.approx(3.716e-5, rel=1e-3)
+
+
+def test_as_many_gained_as_lost_is_p_one():
+    # 2 (C(2,0) + C(2,1)) / 4 = 6 / 4, capped
+    assert mcnemar_exact(*outcomes(gained=1, lost=1)).p == 1.0
+
+
+def test_queries_both_answer_or_neither_do_not_count():
+    alone = mcnemar_exact(*outcomes(gained=5, lost=0))
+    # 2 · 1 / 2^5
+    assert alone == McNemar(5, 0, 2 / 32)
+    assert mcnemar_exact(*outcomes(gained=5, lost=0, both=300, neither=50)) == alone
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost"), [(0, 1), (3, 2), (4, 9), (30, 12), (100, 101), (560, 480), (5100, 4900)]
+)
+def test_mcnemars_p_is_scipys_binomial_test(gained, lost):
+    expected = stats.binomtest(gained, gained + lost, 0.5).pvalue
+    assert mcnemar_exact(*outcomes(gained=gained, lost=lost)).p == pytest.approx(expected, rel=1e-9)
+    assert mcnemar_exact(*outcomes(gained=lost, lost=gained)).p == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_p_below_every_float_is_still_not_zero():
+    # 2 / 2^3000
+    assert mcnemar_exact(*outcomes(gained=3000, lost=0)).p == math.ulp(0.0)
+
+
+def test_successes_may_be_zeros_and_ones_or_arrays():
+    assert mcnemar_exact([0, 1, 0], [1, 1, 1]) == McNemar(2, 0, 0.5)
+    assert mcnemar_exact(np.array([False, True]), np.array([True, True])) == McNemar(1, 0, 1.0)
+
+
+@pytest.mark.parametrize("value", [0.5, 2, -1])
+def test_a_graded_score_is_no_success(value):
+    with pytest.raises(InputError, match="success"):
+        mcnemar_exact([1, 0], [1, value])
+
+
+# Holm
+
+
+def test_holms_procedure_on_four_hypotheses():
+    # upwards: .005 × 4 = .02; .01 × 3 = .03; .03 × 2 = .06; .04 × 1 = .04, but not below .06.
+    # At .05 exactly the two smallest are rejected, as Holm's steps do: .005 ≤ .05/4 and
+    # .01 ≤ .05/3, then .03 > .05/2 stops
+    adjusted = holm({"h1": 0.01, "h2": 0.04, "h3": 0.03, "h4": 0.005})
+    assert adjusted == pytest.approx({"h1": 0.03, "h2": 0.06, "h3": 0.06, "h4": 0.02})
+    assert list(adjusted) == ["h1", "h2", "h3", "h4"]
+
+
+def test_an_adjusted_p_is_at_most_one():
+    # .5 × 3 = 1.5 → 1; the others not below
+    assert holm({"a": 0.5, "b": 0.6, "c": 1.0}) == {"a": 1.0, "b": 1.0, "c": 1.0}
+
+
+def test_a_single_test_needs_no_adjustment():
+    assert holm({"only": 0.04}) == {"only": 0.04}
+
+
+def test_equal_p_values_stay_equal():
+    # .01 × 3 = .03, and neither × 2 nor × 1 may fall below
+    assert holm({"a": 0.01, "b": 0.01, "c": 0.01}) == pytest.approx(
+        {"a": 0.03, "b": 0.03, "c": 0.03}
+    )
+
+
+named = st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=12)
+
+
+@given(named)
+def test_adjusted_p_values_never_shrink_and_keep_their_order(p_values):
+    adjusted = holm(p_values)
+    assert list(adjusted) == list(p_values)
+    for name, p in p_values.items():
+        assert p <= adjusted[name] <= min(1.0, len(p_values) * p)
+        for other, q in p_values.items():
+            assert p > q or adjusted[name] <= adjusted[other]
+
+
+@given(named, st.sampled_from([0.01, 0.05, 0.1]))
+def test_adjusted_p_values_reject_what_holms_steps_reject(p_values, alpha):
+    rejected = set()
+    for rank, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        if p * (len(p_values) - rank) > alpha:
+            break
+        rejected.add(name)
+    assert {name for name, p in holm(p_values).items() if p <= alpha} == rejected
+
+
+@pytest.mark.parametrize("p", [math.nan, -0.01, 1.01, math.inf])
+def test_what_is_no_probability_is_refused_by_name(p):
+    with pytest.raises(InputError, match="mrr"):
+        holm({"ndcg": 0.5, "mrr": p})
+
+
+def test_no_p_values_cannot_be_adjusted():
+    with pytest.raises(InputError):
+        holm({})
+
+
+# wins, ties and losses
+
+
+def test_wins_are_the_candidates():
+    assert win_tie_loss([0.1, 0.5, 0.5, 0.9], [0.4, 0.5, 0.6, 0.2]) == WinTieLoss(2, 1, 1)
+
+
+def test_a_difference_as_large_as_the_tolerance_is_a_tie():
+    # differences .25, -.25, .5
+    assert win_tie_loss([0, 0.25, 0], [0.25, 0, 0.5], tolerance=0.25) == WinTieLoss(1, 2, 0)
+    assert win_tie_loss([0, 0.25, 0], [0.25, 0, 0.5]) == WinTieLoss(2, 0, 1)
+    assert win_tie_loss([0.3], [0.1 + 0.2], tolerance=0) == WinTieLoss(1, 0, 0)
+    assert win_tie_loss([0.3], [0.1 + 0.2]) == WinTieLoss(0, 1, 0)
+
+
+@given(pairs)
+def test_wins_ties_and_losses_add_up(columns):
+    counts = win_tie_loss(*columns)
+    assert counts.wins + counts.ties + counts.losses == len(columns[0])
+
+
+# the whole judgement
+
+
+def test_a_judgement_holds_every_number():
+    # differences 1, 2, 3, 0: mean 1.5, and ±1 ±2 ±3 reaches 6 in 2 of 8 patterns
+    verdict = judge([0, 1, 2, 3], [1, 3, 5, 3])
+    assert verdict.n == 4
+    assert (verdict.baseline_mean, verdict.candidate_mean, verdict.difference) == (1.5, 3.0, 1.5)
+    assert verdict.p == 2 / 8
+    assert verdict.interval == bootstrap_interval([1, 2, 3, 0])
+    assert verdict.wins_ties_losses == WinTieLoss(3, 1, 0)
+
+
+def test_a_judgements_options_reach_its_parts():
+    before, after = noisy_pair(40, gain=0.03)
+    verdict = judge(before, after, confidence=0.8, resamples=500, tolerance=0.1, seed=5)
+    assert verdict.p == paired_randomisation(before, after, resamples=500, seed=5)
+    assert verdict.interval == bootstrap_interval(
+        after - before, confidence=0.8, resamples=500, seed=5
+    )
+    assert verdict.wins_ties_losses == win_tie_loss(before, after, tolerance=0.1)
+
+
+def test_a_judgement_on_fewer_than_25_queries_says_so():
+    assert MIN_QUERIES == 25
+    assert not judge([0.0] * 24, [1.0] * 24).enough
+    assert judge([0.0] * 25, [1.0] * 25).enough
+
+
+# what is refused
+
+COMPARISONS = [paired_randomisation, mcnemar_exact, win_tie_loss, judge]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_columns_of_different_lengths_are_refused_with_both(compare):
+    with pytest.raises(InputError, match="baseline has 3 values and candidate 2"):
+        compare([1, 0, 1], [1, 0])
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_nothing_cannot_be_compared(compare):
+    with pytest.raises(InputError, match="at least one"):
+        compare([], [])
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308])
+def test_numbers_that_cannot_be_averaged_are_refused_by_column(compare, value):
+    with pytest.raises(InputError, match="baseline holds"):
+        compare([0, 1, value], [1, 0, 1])
+    with pytest.raises(InputError, match="candidate holds"):
+        compare([0, 1, 1], [1, value, 1])
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_a_table_is_no_column(compare):
+    with pytest.raises(InputError, match="flat"):
+        compare([[0, 1]], [[1, 0]])
+
+
+@pytest.mark.parametrize("differences", [[], [1.0, math.nan], [math.inf, 1.0], [[1.0, 2.0]]])
+def test_differences_without_a_mean_have_no_interval(differences):
+    with pytest.raises(InputError, match="differences"):
+        bootstrap_interval(differences)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95, -0.5, math.nan])
+def test_a_confidence_is_a_fraction(confidence):
+    with pytest.raises(InputError, match="confidence"):
+        bootstrap_interval([1.0, 2.0], confidence=confidence)
+
+
+@pytest.mark.parametrize("options", [{"resamples": 0}, {"resamples": -1}, {"seed": -1}])
+def test_resamples_and_seed_have_a_smallest_value(options):
+    with pytest.raises(InputError, match="resamples"):
+        paired_randomisation([0.0], [1.0], **options)
+    with pytest.raises(InputError, match="resamples"):
+        bootstrap_interval([1.0], **options)
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, math.inf, math.nan])
+def test_a_tolerance_is_a_number_from_zero_up(tolerance):
+    with pytest.raises(InputError, match="tolerance"):
+        win_tie_loss([0.0], [1.0], tolerance=tolerance)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=20))
+def test_any_finite_scores_can_be_judged(scores):
+    verdict = judge(scores, scores[::-1], resamples=50)
+    assert all(map(math.isfinite, (verdict.difference, verdict.p, verdict.interval.low)))
+    assert verdict.interval.low <= verdict.interval.high
