@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from catalog.core.settings import RAGv2Settings, Settings, field_of, leaves
+from catalog.core.settings import RAGv2Settings, Settings, field_of, leaves, needs_rebuild
 from catalog.interfaces.cli.app import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -22,7 +22,7 @@ def settings_page() -> str:
         field = field_of(name)
         default = "the user's data folder" if name == "home" else "" if value is None else value
         bounds = ", ".join(_bounds(field))
-        rebuild = "yes" if (field.json_schema_extra or {}).get("rebuild") else ""
+        rebuild = "yes" if needs_rebuild(name) else ""
         variable = f"`IDX_{name.upper().replace('.', '__')}`"
         rows.append(f"| {variable} | {default} | {bounds} | {rebuild} | {field.description} |")
     head = (

@@ -14,7 +14,7 @@ CatalogError
 │   ├── FilterError              the filter has no meaning
 │   │   ├── UnknownFieldError    no document of the dataset has that field
 │   │   └── UnknownOperatorError the operator is not one of those listed
-│   ├── GoldenSetError           the golden queries or judgements cannot be used: see the lines named
+│   ├── GoldenSetError           golden queries or judgements cannot be used: see the lines named
 │   ├── BackendError             a search to be compared cannot be loaded or answers nonsense
 │   ├── BlindComparisonError     the queries could not show a difference: judge more, or others
 │   ├── RunNotFoundError         no evaluation run of that id: see ``catalog runs list``

@@ -90,7 +90,7 @@ class RAGv2Settings(BaseSettings):
     )
     embed_context: bool = Field(
         True,
-        description="Embed a passage together with its title and headings.",
+        description="Embed a passage together with its path, title and headings.",
         json_schema_extra=REBUILD,
     )
     lexical_engine: Literal["bm25", "fts"] = Field("bm25", description="Keyword engine.")
@@ -137,6 +137,10 @@ class RAGv2Settings(BaseSettings):
         2000, ge=16, le=100_000, description="A longer query is cut, and the answer says so."
     )
     snippet_chars: int = Field(300, ge=40, le=10_000, description="Length of a snippet.")
+    baseline: str = Field(
+        "catalog.search:search",
+        description="What compare_with_v1 asks too: module:function, called with the query.",
+    )
     query_cache_size: int = Field(
         2048, ge=0, le=1_000_000, description="Query embeddings kept in the store; 0: none."
     )
@@ -255,6 +259,14 @@ def presets() -> dict[str, Path]:
     package = Path(__file__).parents[1] / "configs"
     folder = package if package.is_dir() else Path(__file__).parents[3] / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def needs_rebuild(name: str) -> bool:
+    """Whether the setting of that dotted name shapes what is indexed; unknown names do not."""
+    try:
+        return bool((field_of(name).json_schema_extra or {}).get("rebuild"))
+    except KeyError:
+        return False
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

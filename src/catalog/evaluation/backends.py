@@ -8,6 +8,7 @@ A backend is named by a text, its *spec*:
 ``lexical``, ``vector``      one leg of v2 alone; settings as above
 ``package.module:function``  any callable, called as ``function(query, …)``
 ``package.module``           its ``search`` function
+``run:ID``                   a recorded run's lists (``catalog runs list``)
 a file that exists           a TREC run
 ===========================  ======================================================
 """
@@ -15,22 +16,25 @@ a file that exists           a TREC run
 from __future__ import annotations
 
 import hashlib
-import importlib
-import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from catalog.core.answers import Answer, as_answer
 from catalog.core.errors import BackendError
+from catalog.core.plugged import PluggedSearch
 from catalog.core.results import Mode
-from catalog.core.settings import Settings, with_rag
-from catalog.evaluation.answers import Answer, as_answer
+from catalog.core.settings import Settings
 from catalog.evaluation.golden import GoldenQuery
+from catalog.evaluation.records import require_run
 from catalog.evaluation.trec import read_run
+from catalog.ingest.report import Progress
+
+if TYPE_CHECKING:
+    from catalog.search_v2.workspace import Workspace
 
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
-_TOP_K_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
 _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
     "catalog.search_v2": "v2",
     "catalog.search_v2:search": "v2",
@@ -47,7 +51,7 @@ class SearchBackend(Protocol):
         """Configuration and code, JSON-ready; equal identities answer alike."""
         ...
 
-    def prepare(self, dataset: str) -> None:
+    def prepare(self, dataset: str, progress: Progress) -> None:
         """Build or open whatever answering needs; not timed."""
         ...
 
@@ -61,15 +65,13 @@ class SearchBackend(Protocol):
 
 
 class V2Backend:
-    """``catalog.search_v2`` in one mode, query cache off."""
+    """``catalog.search_v2`` in one mode over a workspace that somebody else closes."""
 
-    def __init__(self, name: str, settings: Settings, mode: Mode) -> None:
+    def __init__(self, name: str, workspace: Workspace, mode: Mode) -> None:
         from catalog.search_v2.service import SearchServiceV2
-        from catalog.search_v2.workspace import Workspace
 
         self.name, self._mode = name, mode
-        settings = with_rag(settings, {"query_cache_size": 0})  # a second run would seem faster
-        self._service = SearchServiceV2(Workspace(settings))
+        self._service = SearchServiceV2(workspace)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -83,10 +85,12 @@ class V2Backend:
             "code": code_digest(),
         }
 
-    def prepare(self, dataset: str) -> None:
+    def prepare(self, dataset: str, progress: Progress) -> None:
         """Check the dataset and load the model and the indexes."""
+        progress.start(1)
         self._service.workspace.require_dataset(dataset)
         self._service.search("warm up", dataset=dataset, mode=self._mode)
+        progress.advance(1, f"loading {self.name}")
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
         """One search with its filters and explanations."""
@@ -101,8 +105,7 @@ class V2Backend:
         return as_answer(found, dataset, top_k)
 
     def close(self) -> None:
-        """Close the workspace."""
-        self._service.close()
+        """The workspace is its owner's to close."""
 
 
 class V1Backend:
@@ -121,9 +124,9 @@ class V1Backend:
         embedding = self._settings.embedding.model_dump(mode="json")
         return {"pipeline": "v1", "embedding": embedding, "code": code_digest()}
 
-    def prepare(self, dataset: str) -> None:
+    def prepare(self, dataset: str, progress: Progress) -> None:
         """Index the dataset in v1's own folder, if that is not up to date, and load the model."""
-        self._service.index(dataset)
+        self._service.index(dataset, progress)
         self._service.search("warm up", dataset=dataset)
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
@@ -137,51 +140,51 @@ class V1Backend:
         self._service.close()
 
 
-class CallableBackend:
+class PluggedBackend:
     """Any callable; it is given what it can take of ``dataset``, a depth, and ``filters``."""
 
-    def __init__(self, name: str, function: Callable[..., object]) -> None:
-        self.name, self._function = name, function
-        self._takes = _parameters(function)
+    def __init__(self, spec: str) -> None:
+        self.name, self._search = spec, PluggedSearch(spec)
 
     @property
     def identity(self) -> dict[str, Any]:
         """The name and a hash of the module's file; of other code it knows nothing."""
-        module = sys.modules.get(getattr(self._function, "__module__", None) or "")
+        module = sys.modules.get(getattr(self._search.function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
         return {"callable": self.name, "code": code}
 
-    def prepare(self, dataset: str) -> None:
+    def prepare(self, dataset: str, progress: Progress) -> None:
         """Nothing: the first query, which is not timed, warms it up."""
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
         """Call it."""
-        depth = next((name for name in _TOP_K_NAMES if name in self._takes), "top_k")
-        offered = {"dataset": dataset, depth: top_k, "filters": query.filters}
-        every = "**" in self._takes
-        given = {name: value for name, value in offered.items() if every or name in self._takes}
-        if query.filters is None:
-            given.pop("filters", None)
-        return as_answer(self._function(query.query, **given), dataset, top_k)
+        return self._search.ask(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
 
     def close(self) -> None:
         """Nothing was opened here."""
 
 
-class RunFileBackend:
-    """A recorded TREC run: the lists of a search that is not here."""
+class RecordedBackend:
+    """The lists of an earlier run or of a search that is not here; they take no time."""
 
-    def __init__(self, path: Path) -> None:
-        self.name, self._path = path.stem, path
-        self._lists = read_run(path)
+    def __init__(
+        self, name: str, lists: Mapping[str, Sequence[object]], identity: dict[str, Any]
+    ) -> None:
+        self.name, self._lists, self._identity = name, lists, identity
+
+    @classmethod
+    def from_file(cls, path: Path) -> RecordedBackend:
+        """A TREC run file's."""
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return cls(path.stem, read_run(path), {"file": digest})
 
     @property
     def identity(self) -> dict[str, Any]:
-        """A hash of the file."""
-        return {"run": hashlib.sha256(self._path.read_bytes()).hexdigest()}
+        """A hash of the file, or the id of the run."""
+        return self._identity
 
-    def prepare(self, dataset: str) -> None:
+    def prepare(self, dataset: str, progress: Progress) -> None:
         """Nothing to do."""
 
     @property
@@ -197,43 +200,50 @@ class RunFileBackend:
         """Nothing was opened."""
 
 
-def load_backend(spec: str, settings: Settings) -> SearchBackend:
-    """The backend a spec names; raises :class:`BackendError` saying what could not be loaded."""
-    spec = _MODULES.get(spec, spec)
-    base, _, changes = spec.partition(":")
-    if base in V2_MODES:
-        changed = with_rag(settings, _changes(spec, changes)) if changes else settings
-        return V2Backend(spec, changed, V2_MODES[base])
-    if spec == "v1":
-        return V1Backend(settings)
-    if Path(spec).is_file():
-        return RunFileBackend(Path(spec))
-    return CallableBackend(spec, load_callable(spec))
+class Backends:
+    """Loads backends over one store; those of v2 share its model and indexes. Use ``with``.
 
-
-def load_callable(spec: str) -> Callable[..., object]:
-    """``package.module:attribute.attribute``, or a module's ``search``.
-
-    A class is instantiated without arguments; an object that is not callable must have a
-    ``search`` method. Modules of the working directory are found.
+    v2's query cache is off: a query asked again would seem faster than it is.
     """
-    module_name, _, names = spec.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module_name)
-        for name in (names or "search").split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
-        known = "v1, v2, lexical, vector, package.module:function or a TREC run file"
-        raise BackendError(f"no backend {spec!r} ({error}); give {known}") from error
-    if inspect.isclass(found):
-        found = found()
-    found = found if callable(found) else getattr(found, "search", None)
-    if not callable(found):
-        raise BackendError(f"{spec!r} cannot be called and has no search method")
-    return found  # type: ignore[no-any-return]
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._loaded: list[SearchBackend] = []
+
+    def load(self, spec: str) -> SearchBackend:
+        """The backend a spec names; raises :class:`BackendError` saying what could not be loaded.
+
+        Ours come before files, and files before dotted paths.
+        """
+        backend = self._backend(_MODULES.get(spec, spec))
+        self._loaded.append(backend)
+        return backend
+
+    def close(self) -> None:
+        """Release what was loaded; the workspace stays open."""
+        for backend in self._loaded:
+            backend.close()
+        self._loaded.clear()
+
+    def __enter__(self) -> Backends:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _backend(self, spec: str) -> SearchBackend:
+        base, _, changes = spec.partition(":")
+        if base in V2_MODES:
+            settings = {**_changes(spec, changes), "query_cache_size": 0}
+            return V2Backend(spec, self._workspace.view(settings), V2_MODES[base])
+        if spec == "v1":
+            return V1Backend(self._workspace.settings)
+        if base == "run":
+            run = require_run(self._workspace.database, changes)
+            return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id})
+        if Path(spec).is_file():
+            return RecordedBackend.from_file(Path(spec))
+        return PluggedBackend(spec)
 
 
 def code_digest() -> str:
@@ -250,15 +260,3 @@ def _changes(spec: str, text: str) -> dict[str, str]:
     if any(not value for value in pairs.values()):
         raise BackendError(f"{spec!r}: settings are given as name=value,name=value")
     return pairs
-
-
-def _parameters(function: Callable[..., object]) -> frozenset[str]:
-    """Names it takes by keyword; ``**`` if it takes any."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return frozenset()
-    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = {one.name for one in parameters if one.kind in by_name}
-    any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-    return frozenset(names | ({"**"} if any_name else set()))

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from catalog.core.answers import Answer
 from catalog.core.errors import InputError
-from catalog.evaluation.answers import Answer
-from catalog.evaluation.backends import RunFileBackend, SearchBackend
+from catalog.evaluation.backends import RecordedBackend, SearchBackend
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.ingest.report import Progress, Silent
 
 DEFAULT_TOP_K = 100
 TIMED_TOP_K = 10
-Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 Clock = Callable[[], float]
 
 
@@ -72,24 +72,22 @@ def run_backends(
     """
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
-    tell = progress or (lambda _what, _done, _of: None)
-    for number, backend in enumerate(backends):
-        tell(f"preparing {backend.name}", number, len(backends))
+    progress = progress or Silent()
+    for backend in backends:
         _require_same_queries(backend, golden)
-        backend.prepare(dataset)
+    for backend in backends:
+        backend.prepare(dataset, progress)
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     asked: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
-    done = 0
+    progress.start(len(golden) * len(depths))
     for depth in depths:
         for number, query in enumerate(golden):
-            tell("asking", done, len(golden) * len(depths))
-            done += 1
             order = range(len(backends)) if number % 2 == 0 else reversed(range(len(backends)))
             for which in order:
                 attempt = _attempt(backends[which], query, dataset, depth, clock)
                 asked[which].setdefault(query.id, []).append(attempt)
-    tell("asking", done, done)
+            progress.advance(1, "asking")
     return [
         BackendRun(
             name=backend.name,
@@ -135,7 +133,7 @@ def _settled(deep: _Attempt, *timed: _Attempt) -> Asked:
 
 
 def _require_same_queries(backend: SearchBackend, golden: GoldenSet) -> None:
-    if not isinstance(backend, RunFileBackend):
+    if not isinstance(backend, RecordedBackend):
         return
     absent = [query.id for query in golden if query.id not in backend.query_ids]
     if len(absent) > len(golden.unanswerable):

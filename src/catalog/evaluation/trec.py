@@ -16,9 +16,23 @@ Ranked = Sequence[tuple[str, float]]
 _COLUMNS = 6
 
 
-def write_run(path: Path, lists: Mapping[str, Sequence[str]], tag: str) -> None:
-    """Write ranked documents by query id; scores fall with the rank, so tools keep the order."""
-    tag = quote(tag, safe=":=.,-_") or "run"
+def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Path:
+    """Write ranked documents by query id as ``NAME.run``; the file.
+
+    Scores fall with the rank, so that every tool keeps the order. Raises
+    :class:`GoldenSetError` when the folder cannot be written.
+    """
+    tag = quote(name, safe="=,-_") or "run"
+    path = folder / f"{tag}.run"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(path, lists, tag)
+    except OSError as error:
+        raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def _write(path: Path, lists: Mapping[str, Sequence[str]], tag: str) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for query, documents in lists.items():
             for rank, document in enumerate(documents, start=1):

@@ -40,14 +40,14 @@ class SyncReport:
 
 
 class Progress(Protocol):
-    """Told how far a run is; the unit is bytes of listed files."""
+    """Told how far a run is, in a unit of its own: bytes of listed files, queries asked."""
 
     def start(self, total: int) -> None:
-        """The run will cover this much."""
+        """The run, or its next part, will cover this much."""
         ...
 
     def advance(self, amount: int, label: str) -> None:
-        """So much more is done; ``label`` names the file."""
+        """So much more is done; ``label`` names the file or the part."""
         ...
 
 

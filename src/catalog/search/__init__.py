@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from catalog.core.settings import Settings
     from catalog.search.models import SearchResults
     from catalog.search.service import SearchService
 
@@ -17,15 +18,22 @@ _lock = Lock()
 
 
 def search(
-    query: str, *, dataset: str, top_k: int = 10, mode: str = "hybrid", rerank: bool = False
+    query: str,
+    *,
+    dataset: str,
+    top_k: int = 10,
+    mode: str = "hybrid",
+    rerank: bool = False,
+    settings: Settings | None = None,
 ) -> SearchResults:
     """The ``top_k`` best passages of a dataset for a query, best first.
 
-    Uses the effective settings (``catalog config``) but for ``IDX_RAG_V2__*``, and keeps one
-    service open for each set of them in this process; :func:`close` releases it. See
+    Uses ``settings``, or the effective ones (``catalog config``), but for ``IDX_RAG_V2__*``, and
+    keeps one service open for each set of them in this process; :func:`close` releases it. See
     ``SearchService.search`` for the rules.
     """
-    return _service().search(query, dataset=dataset, top_k=top_k, mode=mode, rerank=rerank)
+    service = _service(settings)
+    return service.search(query, dataset=dataset, top_k=top_k, mode=mode, rerank=rerank)
 
 
 def close() -> None:
@@ -37,11 +45,11 @@ def close() -> None:
         service.close()
 
 
-def _service() -> SearchService:
+def _service(settings: Settings | None) -> SearchService:
     from catalog.core.settings import get_settings
     from catalog.search.service import SearchService
 
-    settings = get_settings()
+    settings = settings or get_settings()
     key = settings.model_dump_json(exclude={"rag_v2"})
     with _lock:
         if key not in _services:

@@ -5,7 +5,7 @@ Over the first 100 hits of a leg, a lexical list of fewer being filled up with s
     z_leg(d) = (score_leg(d) - mean) / deviation
     part_leg(d) = z_leg(d) - min(0, z_leg of the last of them), at least 0; 0 if d is not there
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
-    a = 1 / (1 + exp(-(c0 + c1 · flat + c2 · z_lexical(best) + c3 · z_vector(best) + c4 · agreement)))
+    a = 1 / (1 + exp(-(c0 + c1 flat + c2 z_lexical(best) + c3 z_vector(best) + c4 agreement)))
 
 ``flat`` is the lexical mean divided by its best score: near 1 when no passage stands out, near 0
 when a rare word is in few. ``agreement`` is the share of the legs' first 10 that both have.

@@ -17,7 +17,7 @@ from catalog.ingest.transforms import (
 from catalog.search_v2.transforms import EmbeddingPrefixTransform
 from catalog.store import Database
 
-READERS_VERSION = 1  # +1 when a reader or the chunker gives other output for the same file
+TEXTS_VERSION = 2  # +1 when the same file gives other chunks, or other text to embed
 
 
 class IngestionPipelineBuilderV2:
@@ -63,7 +63,7 @@ class IngestionPipelineBuilderV2:
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbedding) -> str:
     """Names how documents are read, cut and embedded; another value means: do it again."""
     parts = (
-        READERS_VERSION,
+        TEXTS_VERSION,
         settings.chunk_size,
         settings.chunk_overlap,
         settings.chunk_min_size,

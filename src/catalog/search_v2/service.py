@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -11,9 +11,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from catalog.core.errors import InputError, NotAvailableYetError, UnknownModeError
 from catalog.core.filters import check_fields, fields_of, parse_filters
 from catalog.core.query import ParsedQuery, parse_query
-from catalog.core.results import MODES, Mode, SearchResults
+from catalog.core.results import MODES, Comparison, Mode, SearchResults
 from catalog.core.scope import Scope
 from catalog.core.text import storable
+from catalog.search_v2.adaptive import DEPTH
+from catalog.search_v2.compare import Baseline, compared, not_compared
 from catalog.search_v2.formatting import to_result
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.postprocessors import MaxChunksPerDocument
@@ -42,6 +44,7 @@ class SearchServiceV2:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self._baseline = Baseline(workspace.settings)
 
     def search(
         self,
@@ -62,13 +65,13 @@ class SearchServiceV2:
 
         ``doc_ids`` (ids or paths): ``None`` is every document, ``[]`` is none. ``filters``: see
         ``core.filters.parse_filters``. A stage that fails is reported in ``stages`` and the rest
-        answers, unless ``strict``. Raises :class:`InputError` kinds for a bad call.
+        answers, unless ``strict``. ``compare_with_v1`` asks the baseline too and tells the
+        differences in ``comparison``. Raises :class:`InputError` kinds for a bad call.
         """
         rag = self.workspace.settings.rag_v2
         _refuse_unbuilt(
             rerank=rag.rerank_enabled if rerank is None else rerank,
             expand=rag.expansion_enabled if expand is None else expand,
-            compare_with_v1=compare_with_v1,
         )
         started = time.perf_counter()
         stages = Stages(strict=strict)
@@ -87,13 +90,19 @@ class SearchServiceV2:
                     explain=explain,
                 )
                 results.append(result)
+        elapsed_ms = (time.perf_counter() - started) * 1000
+        comparison = None
+        if compare_with_v1:
+            paths = [result.path for result in results]
+            comparison = self._compare(request, query, filters, paths, elapsed_ms, stages)
         return SearchResults(
             results,
             query=query,
             dataset=dataset,
             mode=request.mode,
             stages=stages.reports,
-            elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
+            elapsed_ms=round(elapsed_ms, 3),
+            comparison=comparison,
         )
 
     def retrieve(
@@ -110,6 +119,33 @@ class SearchServiceV2:
         stages = Stages()
         request = self._request(query, dataset, top_k, mode, doc_ids, filters, stages)
         return list(self._retrieve(request, stages)[0][:top_k])
+
+    def _compare(
+        self,
+        request: SearchRequest,
+        query: str,
+        filters: object,
+        paths: Sequence[str],
+        v2_ms: float,
+        stages: Stages,
+    ) -> Comparison:
+        """The same question to the baseline; its failure is a failed stage, not a failed query."""
+        name, started = self._baseline.name, time.perf_counter()
+        try:
+            answer, v1_ms = self._baseline.ask(
+                query,
+                dataset=request.restriction.dataset,
+                top_k=request.top_k,
+                mode=request.mode,
+                filters=filters,
+            )
+        except Exception as error:  # noqa: BLE001 - another's code; recorded as its failure
+            stages.failed("compare", (time.perf_counter() - started) * 1000, error)
+            failure = f"{type(error).__name__}: {error}"
+            return not_compared(name, paths, v2_ms=v2_ms, error=failure)
+        stages.ran("compare", v1_ms, f"{name}: {len(answer.passages)} passages")
+        v1_paths = [passage.path for passage in answer.passages]
+        return compared(name, v1_paths, paths, v1_ms=v1_ms, v2_ms=v2_ms)
 
     def close(self) -> None:
         """Release the workspace."""
@@ -166,14 +202,15 @@ class SearchServiceV2:
         for leg in ("lexical", "vector"):
             if request.mode not in (leg, "hybrid"):
                 stages.skipped(leg, f"mode is {request.mode}")
+        least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
         factor = rag.overfetch
         while True:
             round_stages = stages.fork()
             retriever = HybridRetrieverFactoryV2(self.workspace, stages=round_stages).build(
                 request.query,
                 request.restriction.dataset,
-                max(rag.fts_top_k, request.top_k) * factor,
-                max(rag.vector_top_k, request.top_k) * factor,
+                max(least, max(rag.fts_top_k, request.top_k) * factor),
+                max(least, max(rag.vector_top_k, request.top_k) * factor),
                 max(rag.fusion_top_k, 2 * request.top_k) * max(1, factor // rag.overfetch),
                 within=request.restriction,
                 mode=request.mode,
@@ -191,8 +228,8 @@ class SearchServiceV2:
         return [node for node in kept if isinstance(node, ScoredPassage)], retriever.fusion
 
 
-def _refuse_unbuilt(*, rerank: bool, expand: bool, compare_with_v1: bool) -> None:
-    asked = {"rerank": rerank, "expand": expand, "compare_with_v1": compare_with_v1}
+def _refuse_unbuilt(*, rerank: bool, expand: bool) -> None:
+    asked = {"rerank": rerank, "expand": expand}
     for name, value in asked.items():
         if value:
             raise NotAvailableYetError(f"{name} is not available in this release: leave it off")

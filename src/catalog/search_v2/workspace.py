@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.settings import Settings, load_settings
+from catalog.core.errors import ConfigError
+from catalog.core.settings import Settings, load_settings, needs_rebuild, with_rag
 from catalog.store import Database
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.model import StoredModel, require_model
@@ -34,7 +36,7 @@ class Workspace:
         self.database = (
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
-        self._lexical: dict[str, LexicalEngine] = {}
+        self._lexical: dict[tuple[str, str], LexicalEngine] = {}
         self._vector: dict[tuple[str, str], VectorEngine] = {}
         self._lock = Lock()
 
@@ -44,6 +46,23 @@ class Workspace:
     ) -> Workspace:
         """The workspace of the effective settings; see ``load_settings``."""
         return cls(load_settings(preset=preset, overrides=overrides).settings)
+
+    def view(self, changes: Mapping[str, Any]) -> Workspace:
+        """This store, model and indexes under other v2 settings; only the original is closed.
+
+        Raises :class:`ConfigError` for a setting that would need a rebuild.
+        """
+        for name in changes:
+            if needs_rebuild(f"rag_v2.{name}"):
+                raise ConfigError(
+                    f"{name} shapes the index: change it and rebuild, in another home"
+                )
+        settings = with_rag(self.settings, changes)
+        _ = self.model, self.threads  # made before the copy, so that they are shared
+        other = copy(self)
+        other.settings = settings
+        other.__dict__.pop("query_vectors", None)
+        return other
 
     @cached_property
     def model(self) -> ResilientEmbedding:
@@ -88,10 +107,11 @@ class Workspace:
         """The configured lexical engine."""
         name = self.settings.rag_v2.lexical_engine
         with self._lock:
-            if dataset not in self._lexical:
+            if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
-                self._lexical[dataset] = get_lexical_engine(name, self.database, dataset, folder)
-            return self._lexical[dataset]
+                engine = get_lexical_engine(name, self.database, dataset, folder)
+                self._lexical[name, dataset] = engine
+            return self._lexical[name, dataset]
 
     def vector(self, dataset: str) -> VectorEngine:
         """The configured vector engine; raises ``EmbeddingMismatchError`` for another model."""
@@ -125,7 +145,8 @@ class Workspace:
                 *self._lexical.values(),
                 *self._vector.values(),
             ]
-            self._lexical, self._vector = {}, {}
+            self._lexical.clear()
+            self._vector.clear()
         if "threads" in self.__dict__:
             self.__dict__.pop("threads").shutdown()
         for engine in engines:

@@ -65,3 +65,11 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
         return np.empty(0, dtype=np.int64)
     query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
     return np.fromiter(connection.scalars(query), dtype=np.int64)
+
+
+def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
+    """The documents with at least one chunk that may answer."""
+    if restriction.scope.is_nothing:
+        return frozenset()
+    joined = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
+    return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))

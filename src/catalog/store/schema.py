@@ -6,6 +6,7 @@ datasets ─< documents ─ revisions (the live text)
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
 manifest   what was read, and how that went     outbox   points to upsert or delete
 meta       the store's own id, model and versions
+eval_runs  searches measured on golden queries
 """
 
 from __future__ import annotations
@@ -171,4 +172,22 @@ outbox = Table(
     Column("windows", Integer, nullable=False),
     Index("outbox_dataset", "dataset", "id"),
     sqlite_autoincrement=True,
+)
+
+eval_runs = Table(
+    "eval_runs",
+    metadata,
+    Column("id", String, primary_key=True),  # hexadecimal
+    Column("key", String, nullable=False),  # hash of configuration, corpus, queries and code
+    Column("created_at", Float, nullable=False),
+    Column("dataset", String, nullable=False),  # no foreign key: a run outlives what it measured
+    Column("golden", String, nullable=False),
+    Column("backend", String, nullable=False),
+    Column("queries", Integer, nullable=False),
+    Column("top_k", Integer, nullable=False),
+    Column("identity", Text, nullable=False),  # JSON object: what exactly was run
+    Column("scores", Text, nullable=False),  # JSON object: metric -> query id -> score
+    Column("summary", Text, nullable=False),  # JSON object: means, rates, latency
+    Column("lists", LargeBinary, nullable=False),  # the run, compressed JSON
+    Index("eval_runs_key", "key"),
 )

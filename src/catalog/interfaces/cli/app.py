@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from catalog import __version__
-from catalog.interfaces.cli import config, documents, health, index, search
+from catalog.interfaces.cli import (
+    config,
+    documents,
+    evaluation,
+    golden,
+    health,
+    index,
+    runs,
+    search,
+)
 from catalog.interfaces.cli.options import Chosen, HomeOption, PresetOption
 
 app = typer.Typer(
@@ -24,6 +33,10 @@ app.command("get")(documents.get)
 app.command("status")(health.status)
 app.command("doctor")(health.doctor)
 app.command("config")(config.config)
+app.command("compare")(evaluation.compare)
+app.command("eval")(evaluation.evaluate)
+app.add_typer(golden.app, name="golden")
+app.add_typer(runs.app, name="runs")
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from catalog.core.settings import field_of, leaves
+from catalog.core.settings import field_of, leaves, needs_rebuild
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
 from catalog.interfaces.cli.output import print_json, say
 
@@ -30,7 +30,7 @@ def config(
                 "origin": loaded.origins.get(name, "default"),
                 "variable": "IDX_" + name.upper().replace(".", "__"),
                 "description": field.description,
-                "rebuild": bool((field.json_schema_extra or {}).get("rebuild")),
+                "rebuild": needs_rebuild(name),
             }
         )
     if json:

@@ -13,7 +13,7 @@ _LINE_EVERY_SECONDS = 5.0
 
 
 class TerminalProgress:
-    """Shows how many bytes of the listed files are done, on standard error."""
+    """Shows on standard error how much is done."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -22,13 +22,14 @@ class TerminalProgress:
         self._printed = time.monotonic()
 
     def start(self, total: int) -> None:
-        """The run will cover this many bytes."""
-        self._total = total
+        """The run, or its next part, will cover this much."""
+        self._close_bar()
+        self._total, self._done = total, 0
         if sys.stderr.isatty():
             self._open_bar(total)
 
     def advance(self, amount: int, label: str) -> None:
-        """So many more bytes are done."""
+        """So much more is done."""
         self._done += amount
         if self._bar is not None:
             self._bar.update(self._task, advance=amount, description=safe(label)[-40:])
@@ -67,5 +68,9 @@ class TerminalProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._close_bar()
+
+    def _close_bar(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+            self._bar = None

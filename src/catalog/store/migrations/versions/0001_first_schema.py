@@ -11,6 +11,20 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+_TABLES = (
+    "meta",
+    "datasets",
+    "documents",
+    "revisions",
+    "document_fields",
+    "chunks",
+    "chunk_sections",
+    "chunk_windows",
+    "embeddings",
+    "manifest",
+    "outbox",
+)
+
 # External content: the text is stored once, in chunks; the triggers keep index and rows one.
 _FTS = (
     """CREATE VIRTUAL TABLE chunks_fts USING fts5(
@@ -35,7 +49,7 @@ _FTS = (
 
 
 def upgrade() -> None:
-    metadata.create_all(op.get_bind())
+    metadata.create_all(op.get_bind(), tables=[metadata.tables[name] for name in _TABLES])
     for statement in _FTS:
         op.execute(statement)
     # Indexes derived from this store carry the id, to know whose they are.

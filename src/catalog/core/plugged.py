@@ -1,0 +1,77 @@
+"""A search of somebody's own, named by a dotted path: loading it and asking it what it can take."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from catalog.core.answers import Answer, as_answer
+from catalog.core.errors import BackendError
+
+DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
+
+
+class PluggedSearch:
+    """Any callable whose first argument is the query text; raises :class:`BackendError` on loading.
+
+    ``spec`` is ``package.module:attribute.attribute``, or a module, whose ``search`` is meant. A
+    class is made without arguments; an object that cannot be called must have a ``search``
+    method. Modules of the working directory are found.
+    """
+
+    def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
+        self.spec = spec
+        self.function = _loaded(spec) if function is None else function
+        self._takes = _parameters(self.function)
+
+    def ask(self, query: str, *, dataset: str, top_k: int, **offered: object) -> Answer:
+        """Its answer, in our form; it gets what it takes by keyword of what is offered.
+
+        ``top_k`` goes by the first of :data:`DEPTH_NAMES` it knows; an offer of ``None`` is not
+        made.
+        """
+        depth = next((name for name in DEPTH_NAMES if name in self._takes), "top_k")
+        offers: Mapping[str, object] = {"dataset": dataset, depth: top_k, **offered}
+        given = {
+            name: value
+            for name, value in offers.items()
+            if value is not None and (name in self._takes or "**" in self._takes)
+        }
+        return as_answer(self.function(query, **given), dataset, top_k)
+
+
+def _loaded(spec: str) -> Callable[..., object]:
+    module_name, _, names = spec.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in (names or "search").split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BackendError(
+            f"no search {spec!r} ({error}); give package.module or package.module:function"
+        ) from error
+    if inspect.isclass(found):
+        found = found()
+    called = found if callable(found) else getattr(found, "search", None)
+    if not callable(called):
+        raise BackendError(f"{spec!r} cannot be called and has no search method")
+    return called  # type: ignore[no-any-return]
+
+
+def _parameters(function: Callable[..., object]) -> frozenset[str]:
+    """Names it takes by keyword; ``**`` if it takes any."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = {one.name for one in parameters if one.kind in by_name}
+    any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+    return frozenset(names | ({"**"} if any_name else set()))

@@ -1,0 +1,276 @@
+"""Comparisons, tables and runs as lines for a terminal and as JSON objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from catalog.evaluation.comparison import MetricRow, PipelineComparison, Stratum, outcome_of
+from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
+from catalog.evaluation.metrics import PRIMARY, RunScores
+from catalog.evaluation.records import RunDifference, summary_of
+from catalog.evaluation.significance import Interval, PairedTest, bootstrap_interval, judge
+from catalog.store.eval_runs import EvalRun
+
+TABLE = (PRIMARY, "RR@10", "R@10", "R@100", "Success@1", "Success@3", "Success@5")
+
+
+def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
+    """The verdict first, then metrics, strata, cost, and where it won and lost most."""
+    yield comparison.verdict
+    for warning in comparison.warnings:
+        yield f"! {warning}"
+    before, after = comparison.baseline_scores, comparison.candidate_scores
+    yield ""
+    yield _row(
+        "metric", before.name, after.name, "difference", "95 % interval", "p (Holm)", "w/t/l"
+    )
+    for row in comparison.metrics:
+        yield _test_row(row.metric, row.test, f"{row.adjusted_p:.3f}")
+    yield ""
+    yield _row(PRIMARY, before.name, after.name, "difference", "95 % interval", "n", "")
+    for stratum in comparison.strata:
+        yield _test_row(stratum.name, stratum.test, str(stratum.test.n), stratum.outcome)
+    yield ""
+    for scores in (before, after):
+        yield from _other_lines(scores)
+    losses = [one for one in comparison.deltas[:3] if one.delta < 0]
+    wins = [one for one in reversed(comparison.deltas[-3:]) if one.delta > 0]
+    for title, listed in (("Largest wins", wins), ("Largest losses", losses)):
+        if listed:
+            yield f"{title}:"
+        for one in listed:
+            yield f"  {one.delta:+.3f}  {one.query.id}  {one.query.query}"
+
+
+def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
+    """All numbers of a comparison."""
+    return {
+        "outcome": comparison.outcome,
+        "verdict": comparison.verdict,
+        "warnings": list(comparison.warnings),
+        "golden": comparison.golden.name,
+        "dataset": comparison.candidate.dataset,
+        "top_k": comparison.candidate.top_k,
+        "baseline": comparison.baseline.name,
+        "candidate": comparison.candidate.name,
+        "metrics": [_metric_dict(row) for row in comparison.metrics],
+        "strata": [_stratum_dict(one) for one in comparison.strata],
+        "queries": [
+            {
+                "id": one.query.id,
+                "query": one.query.query,
+                "baseline": one.baseline,
+                "candidate": one.candidate,
+            }
+            for one in comparison.deltas
+        ],
+        "runs": {
+            "baseline": summary_of(comparison.baseline_scores),
+            "candidate": summary_of(comparison.candidate_scores),
+        },
+        "failures": {
+            "baseline": comparison.baseline.errors,
+            "candidate": comparison.candidate.errors,
+        },
+    }
+
+
+def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
+    """One line a run with intervals, then the last run against each other."""
+    first = runs[0]
+    yield f"{first.golden} on {first.dataset}: {first.queries} queries, {first.top_k} deep"
+    yield f"{'':24}{PRIMARY:>24}" + "".join(f"{name:>10}" for name in TABLE[1:]) + f"{'p95 ms':>9}"
+    for run in runs:
+        means = run.summary["metrics"]
+        interval = _mean_interval(run)
+        cells = "".join(f"{means.get(name, 0):10.3f}" for name in TABLE[1:])
+        yield (
+            f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
+            f"{interval.high:.3f}]{cells}{run.summary['latency']['p95']:9.1f}"
+        )
+    for other, test in against_last(runs):
+        yield (
+            f"{runs[-1].backend} − {other.backend}: {PRIMARY} {test.difference:+.4f} "
+            f"[{test.interval.low:+.4f}, {test.interval.high:+.4f}], p = {test.p:.4f}, "
+            f"n = {test.n}: {outcome_of(test)}"
+        )
+    for run in runs:
+        if run.summary["failed"]:
+            yield f"! {run.backend} failed on {run.summary['failed']} queries, which score 0"
+
+
+def table_dict(runs: Sequence[EvalRun]) -> dict[str, Any]:
+    """The same as numbers."""
+    return {
+        "golden": runs[0].golden,
+        "dataset": runs[0].dataset,
+        "queries": runs[0].queries,
+        "top_k": runs[0].top_k,
+        "runs": [run_dict(run) | {"interval": asdict(_mean_interval(run))} for run in runs],
+        "against_last": [
+            {"backend": other.backend, "metric": PRIMARY, **asdict(test)}
+            for other, test in against_last(runs)
+        ],
+    }
+
+
+def against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest]]:
+    """The last run tested against each other one, on the deciding metric."""
+    last = runs[-1].scores[PRIMARY]
+    for other in runs[:-1]:
+        values = other.scores[PRIMARY]
+        if last:
+            yield other, judge([values[query] for query in last], list(last.values()))
+
+
+def golden_lines(golden: GoldenSet) -> Iterator[str]:
+    """How many queries there are of each difficulty and kind."""
+    yield (
+        f"{golden.name}: {len(golden)} queries, {len(golden.unanswerable)} of them unanswerable, "
+        f"{sum(len(query.relevant) for query in golden)} answers, "
+        f"{sum(len(query.expected) for query in golden)} judged documents"
+    )
+    difficulties = Counter(query.difficulty for query in golden)
+    kinds = Counter(query.kind for query in golden)
+    yield "  difficulty: " + ", ".join(f"{difficulties[name]} {name}" for name in DIFFICULTIES)
+    yield "  kind: " + ", ".join(f"{kinds[name]} {name}" for name in KINDS)
+
+
+def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
+    """A line a run."""
+    if not runs:
+        yield "No run is recorded yet; 'catalog eval' and 'catalog compare' record theirs."
+    for run in runs:
+        score = run.summary["metrics"].get(PRIMARY)
+        shown = f"{PRIMARY} {score:.4f}" if score is not None else "no answerable query"
+        yield f"{run.id}  {_when(run)}  {run.dataset}  {run.golden}  {run.backend}  {shown}"
+
+
+def shown_run_lines(run: EvalRun) -> Iterator[str]:
+    """One run in full."""
+    yield from run_lines([run])
+    yield f"  {run.queries} queries, {run.top_k} deep; key {run.key[:16]}"
+    for name, value in run.summary["metrics"].items():
+        yield f"  {name:12}{value:8.4f}"
+    for name, value in _flat(run.summary, skip=("metrics", "stages", "name")).items():
+        yield f"  {name}: {value}"
+    for name, value in _flat(run.identity).items():
+        yield f"  {name} = {value}"
+
+
+def run_dict(run: EvalRun) -> dict[str, Any]:
+    """One run without its scores per query."""
+    return {
+        "id": run.id,
+        "key": run.key,
+        "created_at": _when(run),
+        "dataset": run.dataset,
+        "golden": run.golden,
+        "backend": run.backend,
+        "queries": run.queries,
+        "top_k": run.top_k,
+        **{name: value for name, value in run.summary.items() if name != "name"},
+    }
+
+
+def diff_lines(difference: RunDifference) -> Iterator[str]:
+    """What was changed, then what that did."""
+    before, after = difference.before, difference.after
+    yield f"{before.id} {before.backend}, {_when(before)}"
+    yield f"→ {after.id} {after.backend}, {_when(after)}"
+    if before.key == after.key:
+        yield "same configuration, corpus, queries and code"
+    elif not difference.changed:
+        yield "same configuration and code; the corpus, the labels or the depth changed"
+    for name, (old, new) in difference.changed.items():
+        yield f"  {name}: {_short(old)} → {_short(new)}"
+    yield _row("metric", "before", "after", "difference", "95 % interval", "p (Holm)", "w/t/l")
+    for metric, test in difference.tests.items():
+        yield _test_row(metric, test, f"{difference.adjusted[metric]:.3f}")
+
+
+def diff_dict(difference: RunDifference) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "before": run_dict(difference.before),
+        "after": run_dict(difference.after),
+        "changed": {
+            name: {"before": old, "after": new} for name, (old, new) in difference.changed.items()
+        },
+        "metrics": {
+            metric: asdict(test) | {"adjusted_p": difference.adjusted[metric]}
+            for metric, test in difference.tests.items()
+        },
+    }
+
+
+def _other_lines(scores: RunScores) -> Iterator[str]:
+    told = [f"p50 {scores.latency.p50:.1f} ms, p95 {scores.latency.p95:.1f} ms"]
+    if scores.failed:
+        told.append(f"failed on {scores.failed}")
+    told.append(f"{scores.distinct_documents:.1f} documents among 10 passages")
+    if scores.scope_violations is not None:
+        told.append(f"{scores.scope_violations} passages outside filters")
+    if scores.unanswerable.n:
+        doubted = scores.unanswerable.doubted
+        told.append(
+            f"answered {scores.unanswerable.answered} of {scores.unanswerable.n} unanswerable"
+            + ("" if doubted is None else f", {doubted} in doubt")
+        )
+    yield f"{scores.name}: " + "; ".join(told)
+
+
+def _row(
+    name: str, before: str, after: str, difference: str, interval: str, p: str, rest: str
+) -> str:
+    return f"{name:14}{before[:9]:>10}{after[:9]:>10}{difference:>12}{interval:>20}{p:>10}  {rest}"
+
+
+def _test_row(name: str, test: PairedTest, last: str, rest: str = "") -> str:
+    count = test.wins_ties_losses
+    return _row(
+        name,
+        f"{test.baseline_mean:.3f}",
+        f"{test.candidate_mean:.3f}",
+        f"{test.difference:+.3f}",
+        f"[{test.interval.low:+.3f}, {test.interval.high:+.3f}]",
+        last,
+        rest or f"{count.wins}/{count.ties}/{count.losses}",
+    )
+
+
+def _metric_dict(row: MetricRow) -> dict[str, Any]:
+    return {
+        "metric": row.metric,
+        **asdict(row.test),
+        "adjusted_p": row.adjusted_p,
+        "mcnemar": None if row.mcnemar is None else asdict(row.mcnemar),
+    }
+
+
+def _stratum_dict(one: Stratum) -> dict[str, Any]:
+    return {"by": one.by, "name": one.name, "outcome": one.outcome, **asdict(one.test)}
+
+
+def _mean_interval(run: EvalRun) -> Interval:
+    values = list(run.scores[PRIMARY].values())
+    return bootstrap_interval(values) if values else Interval(0.0, 0.0)
+
+
+def _flat(tree: Mapping[str, Any], skip: Sequence[str] = ()) -> dict[str, Any]:
+    from catalog.core.settings import leaves
+
+    return dict(leaves({name: value for name, value in tree.items() if name not in skip}))
+
+
+def _when(run: EvalRun) -> str:
+    return datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:16]}…"

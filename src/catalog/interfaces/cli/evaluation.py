@@ -1,0 +1,248 @@
+"""``catalog compare`` and ``catalog eval``."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from catalog.interfaces.cli.options import (
+    DatasetOption,
+    HomeOption,
+    JsonOption,
+    PresetOption,
+    only_dataset,
+    open_workspace,
+)
+from catalog.interfaces.cli.output import complain, print_json, say
+
+if TYPE_CHECKING:
+    from catalog.evaluation.golden import GoldenSet
+    from catalog.evaluation.metrics import Allowed, RunScores
+    from catalog.evaluation.running import BackendRun
+    from catalog.search_v2.workspace import Workspace
+    from catalog.store.eval_runs import EvalRun
+
+GATE_FAILED = 3  # exit code when --fail-if holds
+GoldenOption = Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")]
+TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, max=1000, help="How deep.")]
+RepeatsOption = Annotated[
+    int, typer.Option(min=0, max=100, help="Times each query is asked again for the clock.")
+]
+RunsOption = Annotated[
+    Path | None, typer.Option("--runs", help="Folder to write TREC run files into.")
+]
+BACKENDS = "v1, v2, lexical, vector, v2:setting=value,…, module:function or a TREC run file"
+
+
+def compare(
+    context: typer.Context,
+    golden: GoldenOption,
+    dataset: DatasetOption = None,
+    baseline: Annotated[str, typer.Option(help=f"One of {BACKENDS}.")] = "v1",
+    candidate: Annotated[str, typer.Option(help="As --baseline.")] = "v2",
+    top_k: TopKOption = 100,
+    repeats: RepeatsOption = 2,
+    report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
+    runs: RunsOption = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            help="Exit with 3 if so, as 'ndcg@10 < -0.01': candidate minus baseline.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Put labelled queries to two searches: which is better, how surely, where, at what cost."""
+    from catalog.evaluation.comparison import compare_runs
+    from catalog.evaluation.gates import parse_gate
+    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.report import write_report
+    from catalog.evaluation.summary import comparison_dict, comparison_lines
+
+    gates = [parse_gate(text) for text in fail_if or ()]
+    queries = read_golden(golden)
+    with open_workspace(context, home, preset) as workspace:
+        name = only_dataset(workspace, dataset)
+        asked = _ask(workspace, queries, name, [baseline, candidate], top_k, repeats)
+        compared = compare_runs(asked[0], asked[1], queries, _allowed(workspace, name))
+        for run, scores in zip(
+            asked, (compared.baseline_scores, compared.candidate_scores), strict=True
+        ):
+            _keep(workspace, run, scores, queries, runs)
+    if report is not None:
+        write_report(compared, report, created=datetime.now(UTC))
+    tripped = [gate.text for gate in gates if gate.trips(compared)]
+    if json:
+        print_json(comparison_dict(compared) | {"failed_gates": tripped})
+    else:
+        for line in comparison_lines(compared):
+            say(line)
+        if report is not None:
+            say(f"Report: {report}")
+    if tripped:
+        complain(f"failed: {'; '.join(tripped)}")
+        raise typer.Exit(GATE_FAILED)
+
+
+def evaluate(
+    context: typer.Context,
+    golden: Annotated[
+        Path | None, typer.Option("--golden", help="Labelled queries, JSON Lines.")
+    ] = None,
+    beir: Annotated[
+        Path | None, typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of that collection.")] = "test",
+    dataset: DatasetOption = None,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option("--mode", help="lexical, vector or hybrid; may be repeated; all by default."),
+    ] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option("--backend", help=f"{BACKENDS}; may be repeated.")
+    ] = None,
+    top_k: TopKOption = 100,
+    repeats: RepeatsOption = 1,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Take a recorded run if nothing has changed since.")
+    ] = False,
+    runs: RunsOption = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Measure searches on labelled queries: a table with intervals."""
+    from catalog.evaluation.beir import read_beir
+    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.summary import table_dict, table_lines
+
+    if (golden is None) == (beir is None):
+        raise typer.BadParameter("give either --golden or --beir")
+    specs = _specs(mode, backend)
+    with open_workspace(context, home, preset) as workspace:
+        if beir is not None:
+            queries = read_beir(beir, split)
+            name = dataset or beir.resolve().name
+            _index(workspace, beir, name)
+        else:
+            assert golden is not None
+            queries = read_golden(golden)
+            name = only_dataset(workspace, dataset)
+        records = _measured(workspace, queries, name, specs, top_k, repeats, runs, reuse=reuse)
+    if json:
+        print_json(table_dict(records))
+    else:
+        for line in table_lines(records):
+            say(line)
+
+
+def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
+    from catalog.core.errors import UnknownModeError
+    from catalog.core.results import MODES
+
+    unknown = [mode for mode in modes or () if mode not in MODES]
+    if unknown:
+        raise UnknownModeError(f"no mode {unknown[0]!r}; modes: {', '.join(MODES)}")
+    chosen = modes if modes else ([] if backends else list(MODES))
+    named = ["v2" if mode == "hybrid" else mode for mode in chosen]
+    return list(dict.fromkeys([*named, *(backends or ())]))
+
+
+def _ask(
+    workspace: Workspace,
+    queries: GoldenSet,
+    dataset: str,
+    specs: list[str],
+    top_k: int,
+    repeats: int,
+) -> list[BackendRun]:
+    from catalog.evaluation.backends import Backends
+    from catalog.evaluation.running import run_backends
+    from catalog.interfaces.cli.progress import TerminalProgress
+
+    workspace.require_dataset(dataset)
+    with Backends(workspace) as backends, TerminalProgress() as progress:
+        return run_backends(
+            [backends.load(spec) for spec in specs],
+            queries,
+            dataset=dataset,
+            top_k=top_k,
+            repeats=repeats,
+            progress=progress,
+        )
+
+
+def _measured(
+    workspace: Workspace,
+    queries: GoldenSet,
+    dataset: str,
+    specs: list[str],
+    top_k: int,
+    repeats: int,
+    folder: Path | None,
+    *,
+    reuse: bool,
+) -> list[EvalRun]:
+    """A record of each, in order; those that may be reused are not asked again."""
+    from catalog.evaluation.backends import Backends
+    from catalog.evaluation.metrics import score_run
+    from catalog.evaluation.records import recorded
+
+    found: dict[str, EvalRun] = {}
+    if reuse:
+        with Backends(workspace) as backends:
+            for spec in specs:
+                identity = backends.load(spec).identity
+                earlier = recorded(workspace.database, identity, queries, dataset, top_k)
+                if earlier is not None:
+                    complain(f"{spec}: reusing run {earlier.id}")
+                    found[spec] = earlier
+    missing = [spec for spec in specs if spec not in found]
+    asked = _ask(workspace, queries, dataset, missing, top_k, repeats) if missing else []
+    for spec, run in zip(missing, asked, strict=True):
+        scores = score_run(run, queries, _allowed(workspace, dataset))
+        found[spec] = _keep(workspace, run, scores, queries, folder)
+    return [found[spec] for spec in specs]
+
+
+def _keep(
+    workspace: Workspace,
+    run: BackendRun,
+    scores: RunScores,
+    queries: GoldenSet,
+    folder: Path | None,
+) -> EvalRun:
+    """Record a run, and write its TREC file if there is a folder for it."""
+    from catalog.evaluation.records import record_run
+    from catalog.evaluation.trec import write_run
+
+    record = record_run(workspace.database, run, scores, queries, now=time.time())
+    if folder is not None:
+        write_run(folder, record.backend, record.lists)
+    return record
+
+
+def _allowed(workspace: Workspace, dataset: str) -> Allowed:
+    from functools import partial
+
+    from catalog.evaluation.checking import allowed_by_filters
+
+    return partial(allowed_by_filters, workspace.database, dataset)
+
+
+def _index(workspace: Workspace, folder: Path, dataset: str) -> None:
+    from catalog.evaluation.beir import CORPUS
+    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.search_v2.indexing import Indexer
+
+    with TerminalProgress() as progress:
+        done = Indexer(workspace).build(folder / CORPUS, dataset, progress=progress)
+    for failure in done.failed[:5]:
+        complain(f"not indexed: {failure.path}: {failure.reason}")

@@ -1,0 +1,115 @@
+"""``catalog golden``: check and label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from catalog.interfaces.cli.options import (
+    DatasetOption,
+    HomeOption,
+    PresetOption,
+    only_dataset,
+    open_workspace,
+)
+from catalog.interfaces.cli.output import complain, say
+
+if TYPE_CHECKING:
+    from catalog.core.answers import Answer, Passage
+    from catalog.evaluation.golden import GoldenQuery
+    from catalog.search_v2.workspace import Workspace
+
+app = typer.Typer(help="Labelled queries: check a set, or make one.", no_args_is_help=True)
+EXCERPT = 600
+
+
+@app.command("check")
+def check(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Check a set: its form, and with --dataset whether its labels and filters fit."""
+    from catalog.evaluation.checking import dataset_problems, doubled_queries
+    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.summary import golden_lines
+
+    golden = read_golden(file)
+    problems = [f"asked twice: {text!r}" for text in doubled_queries(golden)]
+    if dataset is not None:
+        with open_workspace(context, home, preset) as workspace:
+            workspace.require_dataset(dataset)
+            problems += dataset_problems(golden, workspace.database, dataset)
+    for line in golden_lines(golden):
+        say(line)
+    for problem in problems:
+        say(f"  {problem}")
+    if problems:
+        complain(f"{file}: {len(problems)} problems")
+        raise typer.Exit(1)
+
+
+@app.command("label")
+def label(
+    context: typer.Context,
+    golden: Annotated[Path, typer.Option("--golden", help="File to add to; made if absent.")],
+    dataset: DatasetOption = None,
+    query: Annotated[
+        list[str] | None,
+        typer.Option("--query", help="A query to label; may be repeated; else you are asked."),
+    ] = None,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Grade what the pipelines find, 0 to 3, and keep it as golden queries; saved as you go."""
+    from catalog.evaluation.labelling import ask_grades, load_or_new, pooled, save, with_grades
+
+    queries = load_or_new(golden)
+    with open_workspace(context, home, preset) as workspace:
+        name = only_dataset(workspace, dataset)
+        workspace.require_dataset(name)
+        pending = list(query) if query else None
+        while text := _next(pending):
+            at, asked = _found_or_new(queries, text)
+            judged = [one.path for one in asked.expected]
+            pool = pooled(_answers(workspace, asked, name), judged)
+            say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
+            labelled = with_grades(asked, ask_grades(pool, _ask_grade))
+            queries[at:] = [labelled, *queries[at + 1 :]]
+            save(golden, queries)
+            say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
+
+
+def _next(pending: list[str] | None) -> str:
+    if pending is None:
+        return str(typer.prompt("Query (empty: end)", default="", show_default=False)).strip()
+    return pending.pop(0) if pending else ""
+
+
+def _found_or_new(queries: list[GoldenQuery], text: str) -> tuple[int, GoldenQuery]:
+    """Where the query stands in the list, or would; and it."""
+    from catalog.evaluation.golden import GoldenQuery
+    from catalog.evaluation.labelling import next_id
+
+    for number, query in enumerate(queries):
+        if query.query == text:
+            return number, query
+    return len(queries), GoldenQuery(id=next_id(queries), query=text)
+
+
+def _answers(workspace: Workspace, query: GoldenQuery, dataset: str) -> list[Answer]:
+    from catalog.evaluation.backends import V2_MODES, Backends
+
+    with Backends(workspace) as backends:
+        return [backends.load(name).search(query, dataset=dataset, top_k=30) for name in V2_MODES]
+
+
+def _ask_grade(passage: Passage, number: int, of: int) -> str:
+    say(f"\n[{number}/{of}] {passage.path}  {passage.place}")
+    for line in passage.text[:EXCERPT].splitlines():
+        say(f"    | {line}")
+    return str(typer.prompt("Grade", default="", show_default=False))

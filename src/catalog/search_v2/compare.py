@@ -1,0 +1,87 @@
+"""One question put to the baseline as well: what each found that the other did not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import Lock
+
+from catalog.core.answers import Answer
+from catalog.core.plugged import PluggedSearch
+from catalog.core.results import Comparison, Latency, RankChange
+from catalog.core.settings import Settings
+
+
+class Baseline:
+    """The search named by the settings, loaded at the first question; safe between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._search: PluggedSearch | None = None
+        self._warm: set[str] = set()
+        self._lock = Lock()
+
+    @property
+    def name(self) -> str:
+        """The dotted path."""
+        return self._settings.rag_v2.baseline
+
+    def ask(
+        self, query: str, *, dataset: str, top_k: int, mode: str, filters: object
+    ) -> tuple[Answer, float]:
+        """Its answer and the milliseconds that took, once it is warm; raises what it raises.
+
+        The first question of a dataset is asked twice and the second timed: the first may build
+        an index or load a model.
+        """
+        with self._lock:
+            search = self._search = self._search or PluggedSearch(self.name)
+            cold = dataset not in self._warm
+        for _ in range(2 if cold else 1):
+            started = time.perf_counter()
+            answer = search.ask(
+                query,
+                dataset=dataset,
+                top_k=top_k,
+                mode=mode,
+                filters=filters,
+                settings=self._settings,
+            )
+            ms = (time.perf_counter() - started) * 1000
+        self._warm.add(dataset)
+        return answer, ms
+
+
+def compared(
+    name: str, v1: Sequence[str], v2: Sequence[str], *, v1_ms: float, v2_ms: float
+) -> Comparison:
+    """Two ranked lists of paths, side by side; a path counts where it stands first."""
+    first, second = list(dict.fromkeys(v1)), list(dict.fromkeys(v2))
+    ranks = {path: rank for rank, path in enumerate(first, start=1)}
+    both = [path for path in second if path in ranks]
+    either = len(first) + len(second) - len(both)
+    return Comparison(
+        baseline=name,
+        overlap=len(both) / either if either else 1.0,
+        only_v1=tuple(path for path in first if path not in both),
+        only_v2=tuple(path for path in second if path not in ranks),
+        rank_changes=tuple(
+            RankChange(path=path, v1=ranks[path], v2=rank)
+            for rank, path in enumerate(second, start=1)
+            if path in ranks and ranks[path] != rank
+        ),
+        latency_ms=Latency(v1=round(v1_ms, 3), v2=round(v2_ms, 3)),
+    )
+
+
+def not_compared(name: str, v2: Sequence[str], *, v2_ms: float, error: str) -> Comparison:
+    """What there is to say when the baseline failed."""
+    return Comparison(
+        baseline=name,
+        overlap=0.0,
+        only_v1=(),
+        only_v2=tuple(dict.fromkeys(v2)),
+        rank_changes=(),
+        latency_ms=Latency(v1=0.0, v2=round(v2_ms, 3)),
+        error=error,
+    )
