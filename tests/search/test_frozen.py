@@ -152,7 +152,7 @@ def test_the_model_reads_a_plain_users_metadata_but_not_the_documents_id(indexed
     assert "path: bread.txt" in read
     assert "title: bread" in read
     assert "notes:bread.txt" not in read
-    service = catalog.search._service()
+    service = catalog.search._service(None)
     docstore = service._indexes["notes"].vectors.docstore
     for node in docstore.docs.values():
         assert "source_doc_id" not in node.get_content(MetadataMode.LLM)

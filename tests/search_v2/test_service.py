@@ -151,7 +151,6 @@ def test_a_phrase_must_stand_in_a_lexical_hit(service):
         ({"query": "  "}, QueryError),
         ({"rerank": True}, NotAvailableYetError),
         ({"expand": True}, NotAvailableYetError),
-        ({"compare_with_v1": True}, NotAvailableYetError),
     ],
 )
 def test_a_bad_call_gets_a_typed_error(service, call, error):

@@ -109,7 +109,7 @@ class RAGv2Settings(BaseSettings):
     )
     fusion_top_k: int = Field(30, ge=1, le=2000, description="Candidates kept after fusion.")
     fusion_mode: Literal["adaptive", "rrf", "relative_score"] = Field(
-        "rrf", description="How the legs become one list."
+        "adaptive", description="How the legs become one list; see docs/scoring.md."
     )
     rrf_k: int = Field(60, ge=1, le=1000, description="The constant k of 1 / (k + rank).")
     original_weight: float = Field(

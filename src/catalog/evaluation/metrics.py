@@ -132,23 +132,31 @@ def _per_query(run: BackendRun, queries: Sequence[GoldenQuery]) -> dict[str, dic
     import ir_measures
 
     measures = [ir_measures.parse_measure(name) for name in MEASURES]
+    # Numbers for names: what computes the metrics is C, and crashes on some characters.
+    of_query = {query.id: str(number) for number, query in enumerate(queries)}
+    of_document: dict[str, str] = {}
     qrels = [
-        ir_measures.Qrel(query.id, one.path, one.grade)
+        ir_measures.Qrel(of_query[query.id], _number(of_document, one.path), one.grade)
         for query in queries
         for one in query.expected
     ]
     hits = [
-        ir_measures.ScoredDoc(query.id, document, float(-rank))
+        ir_measures.ScoredDoc(of_query[query.id], _number(of_document, path), float(-rank))
         for query in queries
-        for rank, document in enumerate(run.documents(query.id))
+        for rank, path in enumerate(run.documents(query.id))
     ]
     scores: dict[str, dict[str, float]] = {
         name: {query.id: 0.0 for query in queries} for name in MEASURES
     }
     if queries and hits:
         for value in ir_measures.iter_calc(measures, qrels, hits):
-            scores[str(value.measure)][value.query_id] = float(value.value)
+            query = queries[int(value.query_id)].id
+            scores[str(value.measure)][query] = float(value.value)
     return scores
+
+
+def _number(numbers: dict[str, str], name: str) -> str:
+    return numbers.setdefault(name, str(len(numbers)))
 
 
 def _stage_timings(run: BackendRun) -> dict[str, Timing]:

@@ -80,11 +80,12 @@ def run_backends(
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     asked: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
+    live = [n for n, one in enumerate(backends) if not isinstance(one, RecordedBackend)]
     progress.start(len(golden) * len(depths))
-    for depth in depths:
+    for turn, depth in enumerate(depths):
+        among = live if turn else range(len(backends))  # what is recorded has no time to take
         for number, query in enumerate(golden):
-            order = range(len(backends)) if number % 2 == 0 else reversed(range(len(backends)))
-            for which in order:
+            for which in among if number % 2 == 0 else reversed(among):
                 attempt = _attempt(backends[which], query, dataset, depth, clock)
                 asked[which].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
@@ -128,7 +129,7 @@ def _settled(deep: _Attempt, *timed: _Attempt) -> Asked:
         ms=tuple(one.ms for one in timed if not one.error),
         stages_ms=tuple(answer.stages_ms for answer in answers),
         error=error,
-        stable=len(lists) == 1 and not error if len(timed) > 1 else None,
+        stable=len(lists) == 1 if len(timed) > 1 and not error else None,
     )
 
 

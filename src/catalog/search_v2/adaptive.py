@@ -5,25 +5,24 @@ Over the first 100 hits of a leg, a lexical list of fewer being filled up with s
     z_leg(d) = (score_leg(d) - mean) / deviation
     part_leg(d) = z_leg(d) - min(0, z_leg of the last of them), at least 0; 0 if d is not there
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
-    a = 1 / (1 + exp(-(c0 + c1 flat + c2 z_lexical(best) + c3 z_vector(best) + c4 agreement)))
+    a = 1 / (1 + exp(-(c0 + c1 · flat + c2 · z_lexical(best) + c3 · z_vector(best))))
 
 ``flat`` is the lexical mean divided by its best score: near 1 when no passage stands out, near 0
-when a rare word is in few. ``agreement`` is the share of the legs' first 10 that both have.
-z-scores before a sum: Renda and Straccia 2003. The five constants were fitted on training queries;
-``docs/scoring.md`` tells how, and how they fare on held-out ones.
+when a rare word is in few. z-scores before a sum: Renda and Straccia 2003. The four constants
+were fitted on training queries by ``benchmarks/fusion.py``; ``docs/scoring.md`` tells how they fare
+on held-out ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 
 from catalog.search_v2.fusion import Fused, RankedList, fuse
 
 DEPTH = 100
-FIRST = 10
 _EXTREME = 30.0  # exp of more says nothing new
 
 
@@ -34,18 +33,16 @@ class Confidence:
     flat: float
     lexical: float
     vector: float
-    agreement: float
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The five constants of the formula."""
+    """The four constants of the formula."""
 
-    constant: float = -0.65
-    flat: float = 3.5
-    lexical: float = -0.3
-    vector: float = 0.35
-    agreement: float = -1.9
+    constant: float = -0.37
+    flat: float = 2.98
+    lexical: float = -0.30
+    vector: float = 0.30
 
     def vector_share(self, seen: Confidence) -> float:
         """``a``: the vector leg's share of the score, between 0 and 1."""
@@ -54,7 +51,6 @@ class Balance:
             + self.flat * seen.flat
             + self.lexical * seen.lexical
             + self.vector * seen.vector
-            + self.agreement * seen.agreement
         )
         return 1 / (1 + math.exp(-max(-_EXTREME, min(_EXTREME, logit))))
 
@@ -101,20 +97,20 @@ def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[Fus
 
     The balance is struck over the original query's two lists. A leg that is alone has all of it.
     """
-    scales = {id(one): Scale.of(one) for one in lists}
     shares = _shares(lists, balance)
+    weighted = [replace(one, weight=one.weight * shares[one.leg]) for one in lists]
+    scales = {id(one): Scale.of(one) for one in weighted}
 
     def contribution(source: RankedList, _rank: int, score: float) -> float:
-        return source.weight * shares[source.leg] * scales[id(source)].part(score)
+        return source.weight * scales[id(source)].part(score)
 
-    return fuse(lists, contribution)
+    return fuse(weighted, contribution)
 
 
 def confidence(lexical: RankedList, vector: RankedList) -> Confidence:
-    """The formula's four features."""
+    """The formula's three features."""
     of_lexical, of_vector = Scale.of(lexical), Scale.of(vector)
-    both = _first(lexical) & _first(vector)
-    return Confidence(of_lexical.flat, of_lexical.best, of_vector.best, len(both) / FIRST)
+    return Confidence(of_lexical.flat, of_lexical.best, of_vector.best)
 
 
 def _shares(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
@@ -123,7 +119,3 @@ def _shares(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
         return {"lexical": 1.0, "vector": 1.0}
     share = balance.vector_share(confidence(original["lexical"], original["vector"]))
     return {"lexical": 1 - share, "vector": share}
-
-
-def _first(ranked: RankedList) -> set[str]:
-    return {chunk_id for chunk_id, _ in ranked.hits[:FIRST]}

@@ -145,7 +145,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def _told(self, answers: Sequence[Answer], settled: _Settled) -> list[NodeWithScore]:
         """Report every stage, and the nodes; raises the first error when every leg failed."""
         errors = []
-        self.exhausted = True
+        self.exhausted = settled.candidates <= self.similarity_top_k
         for leg, (ms, answer) in zip(self._legs, answers, strict=True):
             if isinstance(answer, CatalogError):
                 errors.append(answer)

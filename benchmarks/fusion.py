@@ -1,0 +1,369 @@
+"""Which fusion wins: every formula on every collection, and the fit of the adaptive one.
+
+    python benchmarks/fusion.py ../shared/data/scifact ../shared/data/tutorialvqa … --home DIR
+    python benchmarks/fusion.py … --golden golden_queries/python-docs.jsonl --dataset python --fit
+
+Both legs are asked once a query, 100 deep, through the product's own engines; every fusion then
+orders the same two lists. Documents are ranked by their best passage. From each collection two
+more sets of queries are made, without looking at any result:
+
+exact   120 tokens that at most 3 documents hold (a digit and a letter, an underscore, a capital
+        inside), and each again between two words of its sentence; relevant: those documents
+weak    300 training queries whose lexical text has lost most of the words that the relevant
+        documents hold: a lexical leg that is much weaker than the vector leg
+
+Printed are nDCG@10 and the gain over the better leg of each set, with its 95 % bootstrap interval
+for the default. ``--fit`` fits the four constants on the training sets (never on a test split),
+first leaving out one collection after the other, and prints what they reach on the one left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from catalog.core.settings import load_settings
+from catalog.evaluation.beir import CORPUS, read_beir
+from catalog.evaluation.golden import GoldenSet, read_golden
+from catalog.evaluation.significance import bootstrap_interval
+from catalog.ingest.report import Silent
+from catalog.search_v2.adaptive import DEPTH, FITTED, Balance, Scale, adaptive, confidence
+from catalog.search_v2.fusion import Fused, RankedList, relative_score, rrf, single
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.workspace import Workspace
+from catalog.store.passages import all_documents, load_chunks
+from catalog.store.restriction import Restriction
+
+SEED = 20261122
+MADE = {"exact": 0.5, "weak": 0.5}  # weight in the fit beside 1 for a set of real queries
+CAP = 800  # queries of one set
+SHARES = np.linspace(0, 1, 21)
+Lists = tuple[RankedList, RankedList]
+Fusion = Callable[[Lists], list[Fused]]
+
+
+def _bare(lists: Lists, k: int) -> list[Fused]:
+    return rrf(lists, k=k, bonus_first=0, bonus_second=0)
+
+
+def _vectors_twice(lists: Lists, k: int) -> list[Fused]:
+    lexical, vector = lists
+    heavier = RankedList(**{**_fields(vector), "weight": 2 * vector.weight})
+    return _bare((lexical, heavier), k)
+
+
+def _fields(one: RankedList) -> dict[str, object]:
+    return {name: getattr(one, name) for name in RankedList.__dataclass_fields__}
+
+
+FUSIONS: dict[str, Fusion] = {
+    "lexical": lambda lists: single(lists[0]),
+    "vector": lambda lists: single(lists[1]),
+    "rrf 60 +b": rrf,
+    "rrf 60": partial(_bare, k=60),
+    "rrf 20": partial(_bare, k=20),
+    "rrf 20 +b": partial(rrf, k=20),
+    "rrf 10": partial(_bare, k=10),
+    "rrf 10 +b": partial(rrf, k=10),
+    "rrf 10 v2": partial(_vectors_twice, k=10),
+    "relative": relative_score,
+    "adaptive": adaptive,
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """Two ranked lists of chunks, which document each chunk is of, and the documents' grades."""
+
+    lists: Lists
+    document: Mapping[str, str]
+    grades: Mapping[str, int]
+
+    def ndcg(self, ranked: Sequence[str]) -> float:
+        """nDCG@10 of chunks in this order, each document at its first chunk."""
+        documents = list(dict.fromkeys(self.document[chunk] for chunk in ranked))[:10]
+        gains = [self.grades.get(document, 0) for document in documents]
+        best = sorted(self.grades.values(), reverse=True)[:10]
+        return _discounted(gains) / _discounted(best)
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries of one collection and kind; ``fitted`` says whether the fit may see them."""
+
+    collection: str
+    kind: str
+    fitted: bool
+    queries: list[Query]
+
+    @property
+    def name(self) -> str:
+        """Collection and kind."""
+        return f"{self.collection} {self.kind}"
+
+
+def main() -> None:
+    options = _arguments()
+    settings = load_settings(overrides={"home": options.home}).settings
+    sets: list[QuerySet] = []
+    with Workspace(settings) as workspace:
+        for folder in options.folders:
+            sets += _of_collection(workspace, folder.resolve())
+        if options.golden:
+            workspace.require_dataset(options.dataset)
+            golden = read_golden(options.golden)
+            sets.append(_asked(workspace, options.dataset, "golden", True, _texts(golden), golden))
+    _print_table(sets)
+    if options.fit:
+        _fit(sets)
+
+
+def _of_collection(workspace: Workspace, folder: Path) -> Iterator[QuerySet]:
+    Indexer(workspace).build(folder / CORPUS, folder.name, progress=Silent())
+    splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
+    for split in splits:
+        golden = read_beir(folder, split)
+        yield _asked(workspace, folder.name, split, split != "test", _texts(golden), golden)
+    train = read_beir(folder, "train" if "train" in splits else splits[0])
+    fitted = "train" in splits  # a collection with a test split alone is never fitted on
+    with workspace.database.read() as connection:
+        texts = {d.path: f"{d.title} {d.text}" for d in all_documents(connection, folder.name)}
+    exact = _exact(texts)
+    queries = {text: text for text in exact}
+    yield _asked(workspace, folder.name, "exact", fitted, queries, exact)
+    weakened = _weakened(train, texts)
+    some = GoldenSet("weak", tuple(query for query in train if query.id in weakened))
+    yield _asked(workspace, folder.name, "weak", fitted, weakened, some)
+
+
+def _texts(golden: GoldenSet) -> dict[str, str]:
+    """The texts of queries that can be asked of the whole collection, by id; at most CAP."""
+    asked = [query for query in golden.answerable if query.filters is None]
+    if len(asked) > CAP:
+        asked = random.Random(SEED).sample(asked, CAP)
+    return {query.id: query.query for query in asked}
+
+
+def _exact(texts: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Queries made of rare tokens, with the documents that hold them."""
+    holding: dict[str, set[str]] = defaultdict(set)
+    for path, text in texts.items():
+        for token in re.findall(r"[A-Za-z0-9][\w.-]*[A-Za-z0-9]", text):
+            holding[token].add(path)
+    looks_exact = re.compile(r"(?=.*\d)(?=.*[A-Za-z])|_|[a-z][A-Z]").search
+    rare = [t for t, paths in sorted(holding.items()) if len(paths) <= 3 and len(t) > 3]
+    tokens = [token for token in rare if looks_exact(token)] or rare
+    chance = random.Random(SEED)
+    queries: dict[str, dict[str, int]] = {}
+    for token in chance.sample(tokens, min(120, len(tokens))):
+        grades = dict.fromkeys(sorted(holding[token]), 1)
+        words = texts[min(holding[token])].split()
+        at = next((n for n, word in enumerate(words) if token in word), 0)
+        near = [w.strip(".,;:()") for w in (*words[max(0, at - 6) : at], *words[at + 1 : at + 7])]
+        long = [word for word in near if len(word) > 4][:2]
+        queries[token] = queries[" ".join([*long[:1], token, *long[1:]])] = grades
+    return queries
+
+
+def _weakened(golden: GoldenSet, texts: Mapping[str, str]) -> dict[str, str]:
+    """Lexical texts by query id, most words of the relevant documents left out."""
+    chance = random.Random(SEED)
+    chosen = chance.sample(golden.answerable, min(300, len(golden.answerable)))
+    weak: dict[str, str] = {}
+    for query in chosen:
+        relevant = " ".join(texts.get(path, "") for path in query.relevant).casefold()
+        kept = [
+            word
+            for word in query.query.split()
+            if word.casefold().strip(".,?")[:5] not in relevant or chance.random() < 0.45
+        ]
+        weak[query.id] = " ".join(kept) or query.query
+    return weak
+
+
+def _asked(
+    workspace: Workspace,
+    dataset: str,
+    kind: str,
+    fitted: bool,
+    lexical_texts: Mapping[str, str],
+    golden: GoldenSet | Mapping[str, Mapping[str, int]],
+) -> QuerySet:
+    """Ask both legs; the vector leg gets the query as it is, the lexical one ``lexical_texts``."""
+    lexical, vector = workspace.lexical(dataset), workspace.vector(dataset)
+    within = Restriction(dataset)
+    texts, grades = _questions(golden)
+    queries = []
+    for name, lexical_text in lexical_texts.items():
+        embedded, _ = workspace.query_vectors.embed(texts[name])
+        found = (
+            lexical.search(lexical_text, DEPTH, within),
+            vector.search(embedded, DEPTH, within),
+        )
+        with workspace.database.read() as connection:
+            chunks = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
+        lists = tuple(
+            RankedList(
+                leg, leg, name, "original", 1.0, tuple((str(hit.seq), hit.score) for hit in hits)
+            )
+            for leg, hits in zip(("lexical", "vector"), found, strict=True)
+        )
+        document = {str(seq): chunk.path for seq, chunk in chunks.items()}
+        queries.append(Query((lists[0], lists[1]), document, grades[name]))
+    return QuerySet(dataset, kind, fitted, queries)
+
+
+def _questions(
+    golden: GoldenSet | Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, str], dict[str, Mapping[str, int]]]:
+    if isinstance(golden, GoldenSet):
+        return {q.id: q.query for q in golden}, {q.id: q.relevant for q in golden}
+    return {text: text for text in golden}, dict(golden)
+
+
+def _print_table(sets: Sequence[QuerySet]) -> None:
+    print(f"{'nDCG@10':22}{'n':>5}" + "".join(f"{name:>11}" for name in FUSIONS))
+    for one in sets:
+        scores = {
+            name: [q.ndcg([hit.chunk_id for hit in fuse(q.lists)]) for q in one.queries]
+            for name, fuse in FUSIONS.items()
+        }
+        means = {name: float(np.mean(values)) for name, values in scores.items()}
+        print(f"{one.name:22}{len(one.queries):5}" + "".join(f"{m:11.4f}" for m in means.values()))
+        leg = max(("lexical", "vector"), key=means.__getitem__)
+        for name in ("rrf 60 +b", "relative", "adaptive"):
+            gains = np.subtract(scores[name], scores[leg])
+            ends = bootstrap_interval(list(gains))
+            share = means[name] / means[leg] - 1
+            print(
+                f"    {name} − {leg}: {gains.mean():+.4f} [{ends.low:+.4f}, {ends.high:+.4f}], "
+                f"{share:+.1%}{'' if one.fitted else '   held out'}",
+                flush=True,
+            )
+
+
+@dataclass(frozen=True)
+class Curves:
+    """For each query of a set: features, and nDCG@10 at each of SHARES for the vector leg."""
+
+    name: str
+    collection: str
+    weight: float
+    fitted: bool
+    features: np.ndarray  # (queries, 3)
+    ndcg: np.ndarray  # (queries, shares)
+    better_leg: float
+
+
+def _curves(one: QuerySet) -> Curves:
+    rows, features = [], []
+    for query in one.queries:
+        lexical, vector = query.lists
+        parts = [
+            {chunk: Scale.of(each).part(score) for chunk, score in each.hits}
+            for each in query.lists
+        ]
+        chunks = sorted(parts[0].keys() | parts[1].keys())
+        left, right = (np.array([part.get(chunk, 0.0) for chunk in chunks]) for part in parts)
+        rows.append(
+            [
+                query.ndcg(
+                    [chunks[n] for n in np.argsort(-((1 - a) * left + a * right), kind="stable")]
+                )
+                for a in SHARES
+            ]
+        )
+        features.append(astuple(confidence(lexical, vector)))
+    legs = [np.mean([q.ndcg([c for c, _ in q.lists[n].hits]) for q in one.queries]) for n in (0, 1)]
+    return Curves(
+        one.name,
+        one.collection,
+        MADE.get(one.kind, 1.0),
+        one.fitted,
+        np.array(features),
+        np.array(rows),
+        float(max(legs)),
+    )
+
+
+def _fit(sets: Sequence[QuerySet]) -> None:
+    curves = [_curves(one) for one in sets]
+    print("\nleft out, fitted on the training sets of the others:")
+    for collection in dict.fromkeys(one.collection for one in curves):
+        others = [one for one in curves if one.collection != collection and one.fitted]
+        balance = _fitted(others)
+        for one in curves:
+            if one.collection == collection:
+                _print_fit(one, balance)
+    balance = _fitted([one for one in curves if one.fitted])
+    print(f"fitted on all training sets: {balance}")
+    for one in curves:
+        _print_fit(one, balance)
+    print(f"in the code: {FITTED}")
+    for one in curves:
+        _print_fit(one, FITTED)
+
+
+def _print_fit(one: Curves, balance: Balance) -> None:
+    reached = _reached(one, np.array(astuple(balance)), one.ndcg)
+    held = "" if one.fitted else "   held out"
+    print(f"  {one.name:24}{reached:8.4f}  {reached / one.better_leg - 1:+.1%} over a leg{held}")
+
+
+def _fitted(curves: Sequence[Curves]) -> Balance:
+    """The constants with the best mean gain over the better leg, a loss counting twice more."""
+    total = sum(one.weight for one in curves)
+    smoothed = [_smoothed(one.ndcg) for one in curves]
+
+    def loss(constants: np.ndarray) -> float:
+        gain = 0.0
+        for one, curve in zip(curves, smoothed, strict=True):
+            ratio = _reached(one, constants, curve) / one.better_leg
+            gain += one.weight * (ratio + 2 * min(0.0, ratio - 1))
+        return -gain / total + 1e-4 * float(np.sum(constants**2))
+
+    starts = ((0, 0, 0, 0), (-0.5, 3, -0.3, 0.3), (0, 2, -0.2, 0.4))
+    tried = [minimize(loss, np.array(start, dtype=float), method="Powell") for start in starts]
+    best = min(tried, key=lambda result: result.fun)
+    return Balance(*(float(value) for value in best.x.round(3)))
+
+
+def _reached(one: Curves, constants: np.ndarray, curve: np.ndarray) -> float:
+    """Mean nDCG@10 with each query's share by the formula, between the shares tried."""
+    logit = constants[0] + one.features @ constants[1:]
+    at = (len(SHARES) - 1) / (1 + np.exp(-np.clip(logit, -30, 30)))
+    low = np.minimum(at.astype(int), len(SHARES) - 2)
+    rows, between = np.arange(len(at)), at - low
+    return float(np.mean(curve[rows, low] * (1 - between) + curve[rows, low + 1] * between))
+
+
+def _smoothed(curve: np.ndarray) -> np.ndarray:
+    padded = np.pad(curve, ((0, 0), (1, 1)), mode="edge")
+    return 0.25 * padded[:, :-2] + 0.5 * padded[:, 1:-1] + 0.25 * padded[:, 2:]
+
+
+def _discounted(gains: Sequence[int]) -> float:
+    return sum(gain / np.log2(rank + 1) for rank, gain in enumerate(gains, start=1))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folders", nargs="*", type=Path, help="collections in BEIR layout")
+    parser.add_argument("--golden", type=Path)
+    parser.add_argument("--dataset", default="python", help="of the golden set, indexed already")
+    parser.add_argument("--home", type=Path, default=Path(".bench-home"))
+    parser.add_argument("--fit", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
