@@ -39,10 +39,10 @@ class Confidence:
 class Balance:
     """The four constants of the formula."""
 
-    constant: float = -0.37
-    flat: float = 2.98
-    lexical: float = -0.30
-    vector: float = 0.30
+    constant: float = -0.39
+    flat: float = 3.12
+    lexical: float = -0.41
+    vector: float = 0.44
 
     def vector_share(self, seen: Confidence) -> float:
         """``a``: the vector leg's share of the score, between 0 and 1."""

@@ -1,0 +1,98 @@
+"""One question put to both pipelines."""
+
+import sys
+import types
+
+import pytest
+
+from catalog.core.errors import StageFailedError
+from catalog.search_v2.compare import compared
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_workspace
+
+
+def test_two_lists_are_compared_by_document_and_rank():
+    # v1: a b c; v2: b d a (its second b is the same document): both a, b of a b c d -> 1/2
+    told = compared("old", ["a", "b", "c"], ["b", "d", "b", "a"], v1_ms=3.0, v2_ms=4.0)
+    assert told.overlap == 0.5
+    assert told.only_v1 == ("c",)
+    assert told.only_v2 == ("d",)
+    assert [(one.path, one.v1, one.v2) for one in told.rank_changes] == [("b", 2, 1), ("a", 1, 3)]
+    assert (told.latency_ms.v1, told.latency_ms.v2) == (3.0, 4.0)
+
+
+def test_two_empty_lists_agree_and_one_empty_list_does_not():
+    assert compared("old", [], [], v1_ms=0, v2_ms=0).overlap == 1.0
+    assert compared("old", [], ["a"], v1_ms=0, v2_ms=0).overlap == 0.0
+
+
+@pytest.fixture
+def plugged(monkeypatch):
+    module = types.ModuleType("old_search")
+    monkeypatch.setitem(sys.modules, "old_search", module)
+    return module
+
+
+@pytest.fixture
+def service(tmp_path, notes, plugged):
+    with open_workspace(tmp_path / "home", baseline="old_search:find") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        yield SearchServiceV2(workspace)
+
+
+def test_the_baseline_of_the_settings_is_asked_the_same_question(service, plugged):
+    asked = []
+
+    def find(query, *, dataset, limit):
+        asked.append((query, dataset, limit))
+        return ["gone.md", "keys.md"]
+
+    plugged.find = find
+    answer = service.search("rotate keys", dataset="notes", top_k=2, compare_with_v1=True)
+    assert set(asked) == {("rotate keys", "notes", 2)}
+    assert answer.comparison.baseline == "old_search:find"
+    assert answer.comparison.only_v1 == ("gone.md",)
+    assert answer.comparison.latency_ms.v2 > 0
+    assert answer.to_dict()["comparison"]["overlap"] == answer.comparison.overlap
+    assert answer.stages[-1].name == "compare"
+
+
+def test_a_baseline_that_fails_is_reported_and_the_answer_stands(service, plugged):
+    def find(query):
+        raise RuntimeError("index is on fire")
+
+    plugged.find = find
+    answer = service.search("rotate keys", dataset="notes", compare_with_v1=True)
+    assert len(answer) > 0
+    assert answer.comparison.error == "RuntimeError: index is on fire"
+    assert answer.stages[-1].status == "failed"
+    with pytest.raises(StageFailedError, match="on fire"):
+        service.search("rotate keys", dataset="notes", compare_with_v1=True, strict=True)
+
+
+def test_a_baseline_that_does_not_exist_is_reported(service):
+    answer = service.search("rotate keys", dataset="notes", compare_with_v1=True)
+    assert "old_search:find" in answer.comparison.error
+
+
+def test_without_asking_nothing_is_compared(service):
+    answer = service.search("rotate keys", dataset="notes")
+    assert answer.comparison is None
+    assert "comparison" not in answer.to_dict()
+
+
+@pytest.mark.model
+def test_by_default_v1_is_asked_on_the_same_store(tmp_path, notes):
+    from catalog.core.settings import load_settings
+    from catalog.search_v2.workspace import Workspace
+
+    settings = load_settings(overrides={"home": tmp_path / "home"}).settings
+    with Workspace(settings) as workspace:
+        Indexer(workspace).build(notes, "notes")
+        answer = SearchServiceV2(workspace).search(
+            "revoke a leaked key", dataset="notes", compare_with_v1=True
+        )
+    assert answer.comparison.error == ""
+    assert answer.comparison.overlap == 1.0  # three notes: both find them all
+    assert (tmp_path / "home" / "v1" / "notes").is_dir()
