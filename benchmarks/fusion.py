@@ -11,6 +11,7 @@ exact   120 tokens that at most 3 documents hold (a digit and a letter, an under
         inside), and each again between two words of its sentence; relevant: those documents
 weak    300 training queries whose lexical text has lost most of the words that the relevant
         documents hold: a lexical leg that is much weaker than the vector leg
+mixed   the real test queries and as many exact ones
 
 Printed are nDCG@10 and the gain over the better leg of each set, with its 95 % bootstrap interval
 for the default. ``--fit`` fits the four constants on the training sets (never on a test split),
@@ -117,7 +118,8 @@ def main() -> None:
     sets: list[QuerySet] = []
     with Workspace(settings) as workspace:
         for folder in options.folders:
-            sets += _of_collection(workspace, folder.resolve())
+            of_folder = list(_of_collection(workspace, folder.resolve()))
+            sets += [*of_folder, _mixed(of_folder)]
         if options.golden:
             workspace.require_dataset(options.dataset)
             golden = read_golden(options.golden)
@@ -143,6 +145,16 @@ def _of_collection(workspace: Workspace, folder: Path) -> Iterator[QuerySet]:
     weakened = _weakened(train, texts)
     some = GoldenSet("weak", tuple(query for query in train if query.id in weakened))
     yield _asked(workspace, folder.name, "weak", fitted, weakened, some)
+
+
+def _mixed(sets: Sequence[QuerySet]) -> QuerySet:
+    """As many exact queries as real ones of the test split; never fitted on."""
+    by_kind = {one.kind: one for one in sets}
+    pair = (by_kind["test"].queries, by_kind["exact"].queries)
+    size = min(map(len, pair))
+    chance = random.Random(SEED)
+    queries = [query for listed in pair for query in chance.sample(listed, size)]
+    return QuerySet(sets[0].collection, "mixed", False, queries)
 
 
 def _texts(golden: GoldenSet) -> dict[str, str]:
@@ -296,7 +308,7 @@ def _curves(one: QuerySet) -> Curves:
 
 
 def _fit(sets: Sequence[QuerySet]) -> None:
-    curves = [_curves(one) for one in sets]
+    curves = [_curves(one) for one in sets if one.kind != "mixed"]
     print("\nleft out, fitted on the training sets of the others:")
     for collection in dict.fromkeys(one.collection for one in curves):
         others = [one for one in curves if one.collection != collection and one.fitted]

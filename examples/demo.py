@@ -1,8 +1,8 @@
 """The main job on real text: index the Python language reference, search it, cite it.
 
 The text is what every CPython ships for ``help()`` (``pydoc_data.topics``), written out as one
-reStructuredText file a topic, and this project's own pages. Twenty questions with a known answer
-are put to each leg alone and to hybrid, so that one can see where fusion helps and where not.
+reStructuredText file a topic, and this project's own pages. The golden queries are then put to
+each leg alone and to hybrid, so that one can see where fusion helps and where not.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from catalog.core.results import MODES, SearchResults
 from catalog.core.settings import load_settings
+from catalog.evaluation.backends import Backends
+from catalog.evaluation.golden import read_golden
+from catalog.evaluation.metrics import PRIMARY, score_run
+from catalog.evaluation.records import record_run
+from catalog.evaluation.running import run_backends
+from catalog.evaluation.summary import table_lines
 from catalog.interfaces.cli.output import print_results, say
 from catalog.interfaces.cli.progress import TerminalProgress
 from catalog.search_v2.indexing import Indexer
@@ -25,28 +29,9 @@ from catalog.search_v2.workspace import Workspace
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "demo-home"
 SHOWN = ("do nothing placeholder statement", "__getattr__ missing attribute")
-QUESTIONS = {
-    "how do I make sure a file gets closed even if an error happens": "with.rst",
-    "stop a loop early": "break.rst",
-    "jump straight to the next iteration": "continue.rst",
-    "anonymous function in one expression": "lambda.rst",
-    "change a variable of the enclosing function": "nonlocal.rst",
-    "what counts as false in a condition": "truth.rst",
-    "which operator binds tighter": "operator-summary.rst",
-    "do nothing placeholder statement": "pass.rst",
-    "catch an error and clean up afterwards": "try.rst",
-    "__getattr__ missing attribute": "attribute-access.rst",
-    "str.removeprefix": "string-methods.rst",
-    "f-string format specifier for thousands separator": "formatstrings.rst",
-    "set a breakpoint and step through code": "debugger.rst",
-    "re-raise an exception with a different cause": "raise.rst",
-    "remove an item from a dictionary by key": "typesmapping.rst",
-    "list.append extend insert pop": "typesseq-mutable.rst",
-    "0x hexadecimal literal underscore": "integers.rst",
-    "j suffix complex literal": "imaginary.rst",
-    "wait for a coroutine": "await.rst",
-    "**kwargs unpacking when calling": "calls.rst",
-}
+GOLDEN = PROJECT / "golden_queries" / "python-docs.jsonl"
+SHOWN_QUERIES = 4
+BACKENDS = ("lexical", "vector", "v2")
 
 
 def main() -> None:
@@ -66,9 +51,12 @@ def main() -> None:
             sys.stdout.flush()
             found = service.search(query, dataset="python", top_k=2, explain=True)
             print_results(found, explain=True)
-        compare(service)
+        measure(workspace)
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Ask your own questions:")
-    say(f'  .venv/bin/catalog --home {HOME.name}/store search "your question"')
+    store = f".venv/bin/catalog --home {HOME.name}/store"
+    say(f'  {store} search "your question"')
+    say("Put v2 beside the plain LlamaIndex stack, with a report to read in a browser:")
+    say(f"  {store} compare --golden {GOLDEN.relative_to(PROJECT)} --report report.html")
 
 
 def write_documents(folder: Path) -> Path:
@@ -84,40 +72,30 @@ def write_documents(folder: Path) -> Path:
     return folder
 
 
-def compare(service: SearchServiceV2) -> None:
-    """For each question the rank of the expected topic, by mode; then the mean of 1/rank."""
-    say(
-        f"\n{'rank of the topic that answers (– : not in the first 10)':58}"
-        + "".join(f"{mode:>9}" for mode in MODES)
-    )
-    gained = dict.fromkeys(MODES, 0.0)
-    ahead = dict.fromkeys(("lexical", "vector"), 0)
-    for question, expected in QUESTIONS.items():
-        ranks = {
-            mode: rank_of(expected, service.search(question, dataset="python", mode=mode))
-            for mode in MODES
-        }
-        for mode in MODES:
-            gained[mode] += 1 / ranks[mode] if ranks[mode] else 0.0
-        for leg in ahead:
-            ahead[leg] += (ranks["hybrid"] or 11) < (ranks[leg] or 11)
-        say(f"{question[:57]:58}" + "".join(f"{ranks[mode] or '–':>9}" for mode in MODES))
-    means = "".join(f"{gained[mode] / len(QUESTIONS):>9.3f}" for mode in MODES)
-    say(f"{'mean reciprocal rank at 10':58}{means}")
-    say(
-        f"Of {len(QUESTIONS)} questions hybrid ranks the topic higher than lexical on "
-        f"{ahead['lexical']}, higher than vectors on {ahead['vector']}."
-    )
-
-
-def rank_of(expected: str, found: SearchResults) -> int | None:
-    """The rank of the expected document among the distinct documents found."""
-    return position(expected, dict.fromkeys(result.path for result in found))
-
-
-def position(wanted: str, listed: Iterable[str]) -> int | None:
-    """Where ``wanted`` stands, from 1."""
-    return next((rank for rank, one in enumerate(listed, start=1) if one == wanted), None)
+def measure(workspace: Workspace) -> None:
+    """The table of ``catalog eval``, and the queries on which hybrid gained and lost most."""
+    golden = read_golden(GOLDEN)
+    say(f"\n{len(golden)} labelled queries, {len(golden.unanswerable)} of them unanswerable:\n")
+    sys.stdout.flush()
+    with Backends(workspace) as backends, TerminalProgress() as progress:
+        loaded = [backends.load(name) for name in BACKENDS]
+        runs = run_backends(loaded, golden, dataset="python", repeats=1, progress=progress)
+    now = time.time()
+    records = [
+        record_run(workspace.database, run, score_run(run, golden), golden, now=now) for run in runs
+    ]
+    for line in table_lines(records):
+        say(line)
+    scores = [record.scores[PRIMARY] for record in records]
+    gains = {query: scores[2][query] - max(one[query] for one in scores[:2]) for query in scores[2]}
+    ordered = sorted(golden.answerable, key=lambda query: gains[query.id])
+    for title, queries in (
+        ("Most ahead of the better leg", ordered[: -SHOWN_QUERIES - 1 : -1]),
+        ("Most behind it", ordered[:SHOWN_QUERIES]),
+    ):
+        say(f"\n{title} ({PRIMARY}):")
+        for query in queries:
+            say(f"  {gains[query.id]:+.3f}  {query.query}")
 
 
 if __name__ == "__main__":
