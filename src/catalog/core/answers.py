@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
+from pydantic import ValidationError
+
 from catalog.core.errors import BackendError
+from catalog.core.results import Explanation
 
 _PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
 _TEXT_KEYS = ("text", "snippet", "content", "body")
@@ -49,16 +53,16 @@ def as_answer(value: object, dataset: str, top_k: int) -> Answer:
     ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata.
     """
     if isinstance(value, Answer):
-        return value
+        return replace(value, passages=value.passages[:top_k])
     listed: object = value
     for name in ("results", "source_nodes", "hits"):
         found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        if found is not None:
+        if found is not None and not callable(found):
             listed = found
             break
     if not isinstance(listed, Iterable) or isinstance(listed, str | bytes | Mapping):
         raise BackendError(f"a search must return a sequence of hits, not {_named(value)}")
-    passages = tuple(_passage(one, dataset) for one in listed)[:top_k]
+    passages = tuple(_passage(one, dataset) for one in islice(listed, top_k))
     return Answer(passages, _stages(value), _doubt(value))
 
 
@@ -83,7 +87,10 @@ def _passage(hit: object, dataset: str) -> Passage:
 
 
 def _path(name: str, dataset: str) -> str:
-    return name.removeprefix(f"{dataset}:")
+    path = name.removeprefix(f"{dataset}:")
+    if path == "":
+        raise BackendError("a hit has an empty path")
+    return path
 
 
 def _first(hit: object, names: Iterable[str]) -> Any:
@@ -92,8 +99,8 @@ def _first(hit: object, names: Iterable[str]) -> Any:
     places = [hit, _get(hit, "metadata")]
     if node is not None:  # LlamaIndex: the metadata names the document, the node only itself
         places = [_get(node, "metadata"), node]
-    for place in places:
-        for name in names:
+    for name in names:
+        for place in places:
             found = _get(place, name)
             if found is not None and found != "" and not callable(found):
                 return found
@@ -120,21 +127,29 @@ def _place(locator: object) -> str:
     return ", ".join(filter(None, (f"page {page}" if page is not None else "", lines)))
 
 
-def _explained(explain: object) -> tuple[str, ...]:
-    if explain is None:
+def _explained(value: object) -> tuple[str, ...]:
+    """Ours, part by part; a text as it is; nothing of what has another form."""
+    if value is None or isinstance(value, str):
+        return tuple((value or "").splitlines())
+    try:
+        explain = Explanation.model_validate(value)
+    except ValidationError:
         return ()
-    lines = [f"{_get(explain, 'score'):.6f} by {_get(explain, 'fusion')}"]
+    lines = [f"{explain.score:.6f} by {explain.fusion}"]
     lines += [
         f"{part.contribution:.6f}  {part.leg} ({part.engine}), rank {part.rank}, "
         f"score {part.raw_score:.4f}, weight {part.weight:.3g}"
-        for part in _get(explain, "contributions") or ()
+        for part in explain.contributions
     ]
-    bonus = _get(explain, "bonus")
-    return (*lines, f"{bonus:.6f}  top-rank bonus") if bonus else tuple(lines)
+    if explain.bonus:
+        lines.append(f"{explain.bonus:.6f}  top-rank bonus")
+    return tuple(lines)
 
 
 def _stages(value: object) -> dict[str, float]:
-    stages = _get(value, "stages") or ()
+    stages = _get(value, "stages")
+    if not isinstance(stages, Iterable):
+        return {}
     told = {_get(stage, "name"): _number(_get(stage, "ms")) for stage in stages}
     return {str(name): ms for name, ms in told.items() if name and ms is not None}
 

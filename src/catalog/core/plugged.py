@@ -53,12 +53,13 @@ def _loaded(spec: str) -> Callable[..., object]:
         found: Any = importlib.import_module(module_name)
         for name in (names or "search").split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
+        if inspect.isclass(found):
+            found = found()
+    except Exception as error:  # somebody else's code may raise anything
         raise BackendError(
-            f"no search {spec!r} ({error}); give package.module or package.module:function"
+            f"no search {spec!r} ({type(error).__name__}: {error}); "
+            "give package.module or package.module:function"
         ) from error
-    if inspect.isclass(found):
-        found = found()
     called = found if callable(found) else getattr(found, "search", None)
     if not callable(called):
         raise BackendError(f"{spec!r} cannot be called and has no search method")
@@ -66,12 +67,16 @@ def _loaded(spec: str) -> Callable[..., object]:
 
 
 def _parameters(function: Callable[..., object]) -> frozenset[str]:
-    """Names it takes by keyword; ``**`` if it takes any."""
+    """Names it takes by keyword after the first, which is the query; ``**`` if it takes any."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return frozenset()
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = {one.name for one in parameters if one.kind in by_name}
+    names = {
+        one.name
+        for place, one in enumerate(parameters)
+        if one.kind in by_name and not (place == 0 and one.kind is by_name[1])
+    }
     any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
     return frozenset(names | ({"**"} if any_name else set()))

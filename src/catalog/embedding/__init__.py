@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from catalog.embedding.encoder import Encoder
     from catalog.embedding.resilient import ResilientEmbedding
 
-__all__ = ["get_embed_model", "get_encoder"]
+__all__ = ["get_embed_model", "get_encoder", "query_prefix"]
 
 
 def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
@@ -37,7 +37,6 @@ def get_embed_model(
 
     chosen = settings or get_settings().embedding
     profile = profile_of(chosen.model)
-    query = rag.embed_prefix_query if rag else None
     document = rag.embed_prefix_doc if rag else None
     # A query is too short to gain from more threads, and idle ones spin beside the other leg.
     alone = chosen.model_copy(update={"threads": chosen.threads or 1})
@@ -45,6 +44,13 @@ def get_embed_model(
         get_encoder(chosen),
         query_encoder=get_encoder(alone) if chosen.provider == "fastembed" else None,
         embed_batch_size=chosen.batch_size,
-        query_prefix=profile.query_prefix if query is None else query,
+        query_prefix=query_prefix(chosen, rag),
         document_prefix=profile.document_prefix if document is None else document,
     )
+
+
+def query_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
+    """What is put before a query: the setting, or else what the model's profile says."""
+    if rag is not None and rag.embed_prefix_query is not None:
+        return rag.embed_prefix_query
+    return profile_of(settings.model).query_prefix

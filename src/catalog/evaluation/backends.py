@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.core.answers import Answer, as_answer
-from catalog.core.errors import BackendError
+from catalog.core.errors import BackendError, StageFailedError
 from catalog.core.plugged import PluggedSearch
 from catalog.core.results import Mode
 from catalog.core.settings import Settings
@@ -93,7 +93,7 @@ class V2Backend:
         progress.advance(1, f"loading {self.name}")
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
-        """One search with its filters and explanations."""
+        """One search with its filters and explanations; a leg that failed fails the query."""
         found = self._service.search(
             query.query,
             dataset=dataset,
@@ -102,6 +102,9 @@ class V2Backend:
             filters=query.filters,
             explain=True,
         )
+        for stage in found.stages:
+            if stage.status == "failed":  # the other leg's answer would hide it in the scores
+                raise StageFailedError(f"stage {stage.name} failed: {stage.note}")
         return as_answer(found, dataset, top_k)
 
     def close(self) -> None:
@@ -238,7 +241,7 @@ class Backends:
             return V2Backend(spec, self._workspace.view(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._workspace.settings)
-        if base == "run":
+        if spec.startswith("run:"):
             run = require_run(self._workspace.database, changes)
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id})
         if Path(spec).is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,20 +27,19 @@ def read_beir(folder: Path, split: str = "test") -> GoldenSet:
     unknown = [query for query in judged if query not in texts]
     if unknown:
         raise GoldenSetError(f"{folder}: judged query {unknown[0]!r} is not in queries.jsonl")
+    if not judged:
+        raise GoldenSetError(f"{folder}: split {split!r} judges nothing")
+    queries = (_query(folder, query, texts[query], judged[query]) for query in judged)
+    return GoldenSet(f"{folder.name}-{split}", tuple(queries))
+
+
+def _query(folder: Path, query: str, text: str, grades: Mapping[str, int]) -> GoldenQuery:
     try:
-        queries = tuple(
-            GoldenQuery(
-                id=query,
-                query=texts[query],
-                expected=tuple(
-                    Expected(path=document, grade=grade) for document, grade in grades.items()
-                ),
-            )
-            for query, grades in judged.items()
-        )
+        expected = tuple(Expected(path=path, grade=grade) for path, grade in grades.items())
+        return GoldenQuery(id=query, query=text, expected=expected)
     except ValidationError as error:
-        raise GoldenSetError(f"{folder}: {error.errors()[0]['msg']}") from error
-    return GoldenSet(f"{folder.name}-{split}", queries)
+        reason = error.errors()[0]["msg"]
+        raise GoldenSetError(f"{folder}: judged query {query!r}: {reason}") from error
 
 
 def _judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
@@ -48,7 +48,7 @@ def _judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
         splits = ", ".join(sorted(one.stem for one in path.parent.glob("*.tsv"))) or "none"
         raise GoldenSetError(f"no split {split!r} in {folder}; splits: {splits}")
     judged: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in _lines(path):
         parts = line.split("\t")
         if number == 1 and not parts[-1].strip().lstrip("-").isdigit():
             continue  # the header
@@ -62,7 +62,7 @@ def _judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
 
 def _queries(path: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in _lines(path):
         try:
             row = json.loads(line)
             texts[str(row["_id"])] = row["text"]
@@ -71,9 +71,10 @@ def _queries(path: Path) -> dict[str, str]:
     return texts
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that hold something, numbered as in the file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise GoldenSetError(f"cannot read {path}: {error}") from error
-    return [line for line in text.split("\n") if line.strip()]
+    return ((n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
 from catalog.store import Database
 from catalog.store.passages import StoredDocument, all_paths, dataset_fields, find_by_path
 from catalog.store.restriction import Restriction, allowed_paths
@@ -70,11 +70,14 @@ def _of_query(
         elif one.grade > 0 and one.path not in allowed:
             yield f"{one.path!r} is expected, but the filters forbid it"
         elif one.span is not None and (document := find_by_path(connection, dataset, one.path)):
-            yield from _of_span(document, one.span.text, one.span.end)
+            yield from _of_span(document, one.span)
 
 
-def _of_span(document: StoredDocument, words: str | None, end: int | None) -> Iterator[str]:
-    if words is not None and words not in document.text:
-        yield f"{document.path!r} does not hold the span {words!r}"
-    if end is not None and end > len(document.text):
-        yield f"the span ends at {end}, {document.path!r} at {len(document.text)}"
+def _of_span(document: StoredDocument, span: Span) -> Iterator[str]:
+    if span.text is not None and span.text not in document.text:
+        yield f"{document.path!r} does not hold the span {span.text!r}"
+    if span.end is not None and span.end > len(document.text):
+        yield f"the span ends at {span.end}, {document.path!r} at {len(document.text)}"
+    lines = document.text.removesuffix("\n").count("\n") + 1
+    if span.line_end is not None and span.line_end > lines:
+        yield f"the span ends in line {span.line_end}, {document.path!r} in {lines}"

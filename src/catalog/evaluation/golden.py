@@ -81,7 +81,7 @@ class Expected(_Frozen):
 class GoldenQuery(_Frozen):
     """A question with its judged documents."""
 
-    id: str = Field(min_length=1, pattern=r"^\S+$")
+    id: str = Field(min_length=1, pattern=r"^[^\s\x1c-\x1f]+$")  # a column of TREC run files
     query: str = Field(min_length=1)
     difficulty: Difficulty | None = None
     kind: Kind | None = None
@@ -163,7 +163,7 @@ class Problem:
 
 def read_golden(path: Path) -> GoldenSet:
     """The set in a JSON Lines file; raises :class:`GoldenSetError` naming every bad line."""
-    queries, problems = parse_golden(_lines(path))
+    queries, problems = parse_golden(read_lines(path))
     if problems:
         shown = "\n  ".join(map(str, problems[:20]))
         more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
@@ -183,10 +183,10 @@ def parse_golden(lines: Iterable[str]) -> tuple[list[GoldenQuery], list[Problem]
             continue
         try:
             query = GoldenQuery.model_validate(json.loads(line))
-        except json.JSONDecodeError as error:
-            problems.append(Problem(number, f"not JSON: {error}"))
         except ValidationError as error:
             problems.append(Problem(number, _told(error)))
+        except (ValueError, RecursionError) as error:
+            problems.append(Problem(number, f"not JSON: {error}"))
         else:
             if query.id in seen:
                 problems.append(Problem(number, f"id {query.id!r} stands in line {seen[query.id]}"))
@@ -195,7 +195,8 @@ def parse_golden(lines: Iterable[str]) -> tuple[list[GoldenQuery], list[Problem]
     return queries, problems
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """The lines of a JSON Lines file; raises :class:`GoldenSetError` when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig").split("\n")  # not U+2028, as JSON allows it
     except OSError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
 from catalog.core.answers import Answer, Passage
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.golden import Expected, GoldenQuery, parse_golden
+from catalog.evaluation.golden import Expected, GoldenQuery, Kind, parse_golden, read_lines
 
 GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}
 POOL = 10
@@ -20,8 +21,7 @@ def pooled(answers: Iterable[Answer], judged: Iterable[str], limit: int = POOL) 
 
     Pooling several pipelines keeps the labels from favouring one of them.
     """
-    best = [{one.path: one for one in reversed(answer.passages)} for answer in answers]
-    lists = [[found[path] for path in dict.fromkeys(reversed(found))] for found in best]
+    lists = [_best_passages(answer) for answer in answers]
     seen = set(judged)
     pool: list[Passage] = []
     for row in zip_longest(*lists):
@@ -32,15 +32,28 @@ def pooled(answers: Iterable[Answer], judged: Iterable[str], limit: int = POOL) 
     return pool[:limit]
 
 
-def with_grades(query: GoldenQuery, grades: Sequence[tuple[Passage, int]]) -> GoldenQuery:
-    """The query with these documents judged as well; its kind follows when it had none."""
+def _best_passages(answer: Answer) -> list[Passage]:
+    best: dict[str, Passage] = {}
+    for passage in answer.passages:
+        best.setdefault(passage.path, passage)
+    return list(best.values())
+
+
+def with_grades(
+    query: GoldenQuery, grades: Sequence[tuple[Passage, int]], kind: Kind | None = None
+) -> GoldenQuery:
+    """The query with these documents judged as well; its kind follows when it had none.
+
+    ``kind`` is for one that turns out to be answered. A query of which nothing is judged is not
+    called unanswerable.
+    """
     added = tuple(Expected(path=passage.path, grade=grade) for passage, grade in grades)
     values = query.model_dump() | {"expected": (*query.expected, *added)}
     answered = any(one.grade > 0 for one in values["expected"])
-    if query.kind is None and not answered:
+    if query.kind is None and values["expected"] and not answered:
         values["kind"] = "unanswerable"
-    elif query.kind == "unanswerable" and answered:
-        values["kind"] = None
+    elif query.kind in (None, "unanswerable") and answered:
+        values["kind"] = kind
     return GoldenQuery.model_validate(values)
 
 
@@ -64,7 +77,7 @@ def load_or_new(path: Path) -> list[GoldenQuery]:
     """The queries of a file, none if it does not exist; raises :class:`GoldenSetError`."""
     if not path.exists():
         return []
-    queries, problems = parse_golden(path.read_text(encoding="utf-8-sig").split("\n"))
+    queries, problems = parse_golden(read_lines(path))
     if problems:
         raise GoldenSetError(f"{path} {problems[0]}; mend it first ('catalog golden check')")
     return queries
@@ -79,7 +92,8 @@ def save(path: Path, queries: Sequence[GoldenQuery]) -> None:
         draft.write_text("".join(lines), encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
 
 

@@ -139,5 +139,5 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     }
-    adjusted = holm({metric: test.p for metric, test in tests.items()})
+    adjusted = holm({metric: test.p for metric, test in tests.items()}) if tests else {}
     return RunDifference(before, after, changed, tests, adjusted)

@@ -20,7 +20,7 @@ def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Pa
     """Write ranked documents by query id as ``NAME.run``; the file.
 
     Scores fall with the rank, so that every tool keeps the order. Raises
-    :class:`GoldenSetError` when the folder cannot be written.
+    :class:`GoldenSetError` when the folder or a path (not Unicode) cannot be written.
     """
     tag = quote(name, safe="=,-_") or "run"
     path = folder / f"{tag}.run"
@@ -29,6 +29,8 @@ def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Pa
         _write(path, lists, tag)
     except OSError as error:
         raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        raise GoldenSetError(f"cannot write {path}: {error}") from error
     return path
 
 

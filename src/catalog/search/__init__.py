@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-from threading import Lock
 from typing import TYPE_CHECKING
+
+from catalog.core.kept import KeptOpen
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["close", "search"]
 
-_services: dict[str, SearchService] = {}
-_lock = Lock()
+_services: KeptOpen[SearchService] = KeptOpen()
 
 
 def search(
@@ -32,28 +31,18 @@ def search(
     keeps one service open for each set of them in this process; :func:`close` releases it. See
     ``SearchService.search`` for the rules.
     """
-    service = _service(settings)
-    return service.search(query, dataset=dataset, top_k=top_k, mode=mode, rerank=rerank)
+    return _service(settings).search(query, dataset=dataset, top_k=top_k, mode=mode, rerank=rerank)
 
 
 def close() -> None:
     """Release every service that :func:`search` opened: connections, models, indexes."""
-    with _lock:
-        opened = list(_services.values())
-        _services.clear()
-    for service in opened:
-        service.close()
+    _services.close()
 
 
 def _service(settings: Settings | None) -> SearchService:
     from catalog.core.settings import get_settings
     from catalog.search.service import SearchService
 
-    settings = settings or get_settings()
-    key = settings.model_dump_json(exclude={"rag_v2"})
-    with _lock:
-        if key not in _services:
-            if not _services:
-                atexit.register(close)
-            _services[key] = SearchService(settings)
-        return _services[key]
+    chosen = settings or get_settings()
+    key = chosen.model_dump_json(exclude={"rag_v2"})
+    return _services.get(key, lambda: SearchService(chosen))

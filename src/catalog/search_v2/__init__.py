@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Iterable
-from threading import Lock
 from typing import TYPE_CHECKING
+
+from catalog.core.kept import KeptOpen
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["close", "search"]
 
-_services: dict[str, SearchServiceV2] = {}
-_lock = Lock()
+_services: KeptOpen[SearchServiceV2] = KeptOpen()
 
 
 def search(
@@ -53,11 +52,7 @@ def search(
 
 def close() -> None:
     """Release every service that :func:`search` opened: connections, models, index locks."""
-    with _lock:
-        opened = list(_services.values())
-        _services.clear()
-    for service in opened:
-        service.close()
+    _services.close()
 
 
 def _service() -> SearchServiceV2:
@@ -66,10 +61,4 @@ def _service() -> SearchServiceV2:
     from catalog.search_v2.workspace import Workspace
 
     settings = get_settings()
-    key = settings.model_dump_json()
-    with _lock:
-        if key not in _services:
-            if not _services:
-                atexit.register(close)
-            _services[key] = SearchServiceV2(Workspace(settings))
-        return _services[key]
+    return _services.get(settings.model_dump_json(), lambda: SearchServiceV2(Workspace(settings)))

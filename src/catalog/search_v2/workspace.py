@@ -58,9 +58,14 @@ class Workspace:
                     f"{name} shapes the index: change it and rebuild, in another home"
                 )
         settings = with_rag(self.settings, changes)
+        from catalog.embedding import query_prefix
+
         _ = self.model, self.threads  # made before the copy, so that they are shared
         other = copy(self)
         other.settings = settings
+        if settings.rag_v2.embed_prefix_query != self.settings.rag_v2.embed_prefix_query:
+            prefix = query_prefix(settings.embedding, settings.rag_v2)
+            other.__dict__["model"] = self.model.model_copy(update={"query_prefix": prefix})
         other.__dict__.pop("query_vectors", None)
         return other
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
-from catalog.store.schema import documents, eval_runs
+from catalog.store.schema import chunk_windows, chunks, documents, embeddings, eval_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,24 @@ def latest_run(connection: Connection, key: str) -> EvalRun | None:
     return None if row is None else _run(row)
 
 
-def corpus_state(connection: Connection, dataset: str) -> list[tuple[str, str, str]]:
-    """Path, content hash and pipeline of every document: what an answer depends on."""
+def corpus_state(connection: Connection, dataset: str) -> list[tuple[str, str, str, int]]:
+    """Path, content hash, pipeline and number of vectors of every document.
+
+    All that an answer depends on: a passage that could not be embedded gets its vector later,
+    without a change of its document.
+    """
     columns = (documents.c.path, documents.c.content_hash, documents.c.pipeline)
-    query = select(*columns).where(documents.c.dataset == dataset).order_by(documents.c.path)
-    return [(row.path, row.content_hash, row.pipeline) for row in connection.execute(query)]
+    vectors = func.count(embeddings.c.embed_key)
+    query = (
+        select(*columns, vectors)
+        .outerjoin(chunks, chunks.c.document_id == documents.c.id)
+        .outerjoin(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+        .outerjoin(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
+        .where(documents.c.dataset == dataset)
+        .group_by(documents.c.id)
+        .order_by(documents.c.path)
+    )
+    return [(path, content, cut, n) for path, content, cut, n in connection.execute(query)]
 
 
 def _run(row: Row[Any]) -> EvalRun:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from catalog.core.errors import GoldenSetError
+from catalog.interfaces.cli import INTERRUPTED
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Labelled queries: check a set, or make one.", no_args_is_help=True)
 EXCERPT = 600
+UNASKED = ("filtered", "unanswerable")  # the one needs filters, the other follows from the grades
+NameT = TypeVar("NameT", bound=str)
 
 
 @app.command("check")
@@ -62,43 +67,83 @@ def label(
         list[str] | None,
         typer.Option("--query", help="A query to label; may be repeated; else you are asked."),
     ] = None,
+    difficulty: Annotated[
+        str | None, typer.Option(help="Of new queries: easy, medium, hard or fusion.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Of new queries: semantic, exact, metadata or temporal.")
+    ] = None,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
     """Grade what the pipelines find, 0 to 3, and keep it as golden queries; saved as you go."""
+    from catalog.evaluation.golden import DIFFICULTIES, KINDS
     from catalog.evaluation.labelling import ask_grades, load_or_new, pooled, save, with_grades
 
+    asked_kind = _one_of("--kind", kind, [name for name in KINDS if name not in UNASKED])
+    asked_difficulty = _one_of("--difficulty", difficulty, DIFFICULTIES)
     queries = load_or_new(golden)
     with open_workspace(context, home, preset) as workspace:
         name = only_dataset(workspace, dataset)
         workspace.require_dataset(name)
-        pending = list(query) if query else None
-        while text := _next(pending):
-            at, asked = _found_or_new(queries, text)
+        for text in _texts(query):
+            at, asked = _found_or_new(queries, text, asked_difficulty)
             judged = [one.path for one in asked.expected]
             pool = pooled(_answers(workspace, asked, name), judged)
             say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
-            labelled = with_grades(asked, ask_grades(pool, _ask_grade))
+            grades = ask_grades(pool, _ask_grade)
+            if pool and not grades:
+                say("Nothing graded, nothing kept")
+                continue
+            labelled = with_grades(asked, grades, asked_kind)
             queries[at:] = [labelled, *queries[at + 1 :]]
             save(golden, queries)
             say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
 
 
-def _next(pending: list[str] | None) -> str:
-    if pending is None:
-        return str(typer.prompt("Query (empty: end)", default="", show_default=False)).strip()
-    return pending.pop(0) if pending else ""
+def _one_of(option: str, value: str | None, names: Sequence[NameT]) -> NameT | None:
+    for name in names:
+        if name == value:
+            return name
+    if value is not None:
+        raise typer.BadParameter(f"{value!r}; one of {', '.join(names)}", param_hint=option)
+    return None
 
 
-def _found_or_new(queries: list[GoldenQuery], text: str) -> tuple[int, GoldenQuery]:
+def _texts(given: list[str] | None) -> Iterator[str]:
+    """The queries given, else those typed."""
+    if given:
+        yield from map(str.strip, given)
+        return
+    while text := _prompted("Query (empty: end)").strip():
+        yield text
+
+
+def _prompted(text: str) -> str:
+    """What is typed; Ctrl-C and the end of the input end the command as they do elsewhere."""
+    try:
+        return str(typer.prompt(text, default="", show_default=False))
+    except typer.Abort as error:
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _found_or_new(
+    queries: list[GoldenQuery], text: str, difficulty: str | None
+) -> tuple[int, GoldenQuery]:
     """Where the query stands in the list, or would; and it."""
+    from pydantic import ValidationError
+
     from catalog.evaluation.golden import GoldenQuery
     from catalog.evaluation.labelling import next_id
 
     for number, query in enumerate(queries):
         if query.query == text:
             return number, query
-    return len(queries), GoldenQuery(id=next_id(queries), query=text)
+    try:
+        values = {"id": next_id(queries), "query": text, "difficulty": difficulty}
+        return len(queries), GoldenQuery.model_validate(values)
+    except ValidationError as error:
+        raise GoldenSetError(f"cannot label {text!r}: {error.errors()[0]['msg']}") from error
 
 
 def _answers(workspace: Workspace, query: GoldenQuery, dataset: str) -> list[Answer]:
@@ -112,4 +157,4 @@ def _ask_grade(passage: Passage, number: int, of: int) -> str:
     say(f"\n[{number}/{of}] {passage.path}  {passage.place}")
     for line in passage.text[:EXCERPT].splitlines():
         say(f"    | {line}")
-    return str(typer.prompt("Grade", default="", show_default=False))
+    return _prompted("Grade")

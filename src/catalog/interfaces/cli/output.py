@@ -24,8 +24,9 @@ def say(line: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    print(json.dumps(value, ensure_ascii=False, default=str))
+    """One JSON document on standard output; lone surrogates, which UTF-8 lacks, become ``?``."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    print(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def safe(text: str) -> str:

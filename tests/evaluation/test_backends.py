@@ -1,0 +1,415 @@
+"""Loading the searches that can be compared, by the text that names them."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from catalog.core.answers import Answer
+from catalog.core.errors import (
+    BackendError,
+    ConfigError,
+    GoldenSetError,
+    QueryError,
+    RunNotFoundError,
+    StageFailedError,
+    UnknownDatasetError,
+    UnknownFieldError,
+)
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.evaluation.backends import Backends, code_digest
+from catalog.evaluation.running import run_backends
+from catalog.ingest.report import Silent
+from catalog.search_v2.indexing import Indexer
+from evaluation.stubs import golden, question
+from fakes import WordEncoder, open_workspace, write
+
+NOTES = {
+    "keys_dot_md": "---\ntags: [ops]\n---\n# Keys\n\n## Rotating\n\nRotate the API keys every "
+    "ninety days with the keys command.\n\n## Revoking\n\nA leaked key is revoked at once.\n",
+    "bread_dot_txt": "Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
+    "guides__backup_dot_md": "# Backups\n\nBackups run at midnight and are kept for a month.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return WordEncoder()
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory, encoder):
+    """One store for all tests: none changes it."""
+    folder = tmp_path_factory.mktemp("notes")
+    write(folder, **NOTES)
+    with open_workspace(tmp_path_factory.mktemp("home"), encoder) as opened:
+        Indexer(opened).build(folder, "notes")
+        yield opened
+
+
+@pytest.fixture
+def load(workspace, monkeypatch):
+    monkeypatch.setattr(
+        "catalog.search.service.get_embed_model",
+        lambda *_, **__: ResilientEmbedding(WordEncoder()),
+    )
+    with Backends(workspace) as backends:
+        yield backends.load
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Write a module into the working directory; its name. Each test has its own."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+
+    def write(text, name="own_search"):
+        sys.modules.pop(name, None)
+        (folder / f"{name}.py").write_text(text)
+        return name
+
+    yield write
+    for name in set(sys.modules) - before:
+        if name.startswith("own_") or name == "run":
+            del sys.modules[name]
+
+
+def asked(backend, text="rotate the api keys", top_k=10, **fields):
+    return backend.search(question(1, query=text, **fields), dataset="notes", top_k=top_k)
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("spec", "pipeline"),
+    [
+        ("v1", "v1"),
+        ("catalog.search", "v1"),
+        ("catalog.search:search", "v1"),
+        ("v2", "v2"),
+        ("catalog.search_v2", "v2"),
+        ("catalog.search_v2:search", "v2"),
+        ("lexical", "v2"),
+    ],
+)
+def test_ours_are_known_by_short_and_by_dotted_names(load, spec, pipeline):
+    assert load(spec).identity["pipeline"] == pipeline
+
+
+def test_v1_answers_from_its_own_index(load):
+    backend = load("v1")
+    backend.prepare("notes", Silent())
+    assert asked(backend, "bake the bread").documents[0] == "bread.txt"
+
+
+def test_a_leg_alone_answers_without_the_other(load, encoder, monkeypatch):
+    monkeypatch.setattr(encoder, "down", True)
+    assert asked(load("lexical")).documents[0] == "keys.md"
+    with pytest.raises(Exception, match="no answer"):
+        asked(load("vector"))
+
+
+def test_changed_settings_reach_the_search(load):
+    one = load("v2:max_chunks_per_doc=1")
+    assert len(asked(one).passages) == len(asked(one).documents)
+    assert asked(load("v2:fusion_mode=rrf")).passages[0].explain[0].endswith("by rrf")
+    assert (
+        asked(load("v2:fusion_mode=relative_score"))
+        .passages[0]
+        .explain[0]
+        .endswith("by relative_score")
+    )
+
+
+def test_two_backends_over_one_store_keep_their_own_settings(load):
+    loose, tight = load("v2:max_chunks_per_doc=0"), load("v2:max_chunks_per_doc=1")
+    assert loose.identity["rag_v2"]["max_chunks_per_doc"] == 0
+    assert tight.identity["rag_v2"]["max_chunks_per_doc"] == 1
+    assert len(asked(tight).passages) == len(asked(tight).documents)
+
+
+def test_a_changed_query_prefix_reaches_the_model(load, encoder):
+    asked(load("vector:embed_prefix_query=question: "), "bake bread")
+    assert encoder.texts[-1] == "question: bake bread"
+    asked(load("vector"), "bake bread")
+    assert encoder.texts[-1] == "bake bread"
+
+
+def test_a_query_asked_again_is_embedded_again(load, encoder):
+    backend = load("v2")
+    for text in ("bake bread", "rotate keys", "bake bread"):
+        asked(backend, text)
+    assert encoder.texts[-3:] == ["bake bread", "rotate keys", "bake bread"]
+
+
+def test_identities_differ_by_mode_and_by_every_setting(load):
+    specs = [
+        "v1",
+        "v2",
+        "lexical",
+        "vector",
+        "v2:rrf_k=61",
+        "v2:fusion_mode=rrf",
+        "vector:rrf_k=61",
+    ]
+    identities = [json.dumps(load(spec).identity, sort_keys=True) for spec in specs]
+    assert len(set(identities)) == len(specs)
+
+
+def test_the_default_spelled_out_is_the_same_search(load):
+    assert load("v2:rrf_k=60").identity == load("v2").identity
+
+
+def test_an_identity_holds_the_code_and_no_secret(load, workspace, monkeypatch):
+    identity = load("v2").identity
+    assert identity["code"] == code_digest()
+    assert identity["embedding"] == "words-1"
+    assert "qdrant_api_key" not in identity["rag_v2"]
+    monkeypatch.setattr("catalog.evaluation.backends.code_digest", lambda: "other")
+    assert load("v2").identity != identity
+    assert load("v1").identity["code"] == "other"
+
+
+@pytest.mark.parametrize("spec", ["v2:rrf_k", "v2:rrf_k=", "v2:=5", "lexical:x"])
+def test_settings_without_a_value_or_a_name_are_refused(load, spec):
+    with pytest.raises((BackendError, ConfigError), match=r"name=value|setting rag_v2"):
+        load(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("v2:rrf_k=many", "rag_v2.rrf_k"),
+        ("v2:rrf_k=0", "rag_v2.rrf_k"),
+        ("v2:no_such=1", "rag_v2.no_such"),
+        ("v2:chunk_size=300", "chunk_size shapes the index"),
+        ("v2:embed_context=false", "embed_context shapes the index"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(load, spec, message):
+    with pytest.raises(ConfigError, match=message):
+        load(spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["v3", "v1:rrf_k=1", "no.such.module", "json:nothing", "json", "./missing.run", "..", "", ":x"],
+)
+def test_what_cannot_be_loaded_is_an_error_that_names_it(load, spec):
+    with pytest.raises(BackendError) as raised:
+        load(spec)
+    assert repr(spec) in str(raised.value)
+
+
+def test_filters_of_a_query_are_given_to_v2(load):
+    assert asked(load("v2"), "keys bread", filters={"tag": "ops"}).documents == ("keys.md",)
+    with pytest.raises(UnknownFieldError):
+        asked(load("v2"), filters={"colour": "red"})
+
+
+def test_a_dataset_that_is_not_there_is_refused_while_preparing(load):
+    for spec in ("v1", "v2", "lexical"):
+        with pytest.raises(UnknownDatasetError, match="datasets: notes"):
+            load(spec).prepare("nope", Silent())
+
+
+def test_a_query_without_a_word_in_it_is_an_error_of_that_query(load):
+    with pytest.raises(QueryError):
+        asked(load("v2"), "\0")
+
+
+def test_a_leg_that_fails_behind_v2s_back_fails_the_query(load, encoder, monkeypatch):
+    """v2 would answer with the other leg alone, and the scores would be of another search."""
+    backend = load("v2")
+    backend.prepare("notes", Silent())
+    monkeypatch.setattr(encoder, "down", True)
+    with pytest.raises(StageFailedError, match="vector failed"):
+        asked(backend, "bake bread")
+    (run,) = run_backends([backend], golden(question(1)), dataset="notes", repeats=0)
+    assert run.errors["q1"].startswith("StageFailedError: stage vector failed")
+
+
+# runs and files
+
+
+def test_a_run_file_answers_in_the_order_of_its_scores(load, tmp_path):
+    file = tmp_path / "their search.run"
+    file.write_text("q1 Q0 b.md 1 0.5 t\nq1 Q0 a%20b.md 2 0.9 t\nq2 Q0 c.md 1 1 t\n")
+    backend = load(str(file))
+    assert backend.name == "their search"
+    assert asked(backend).documents == ("a b.md", "b.md")
+    assert asked(backend).passages[0].score == 0.9
+    assert asked(backend, top_k=1).documents == ("a b.md",)
+    assert backend.search(question(9), dataset="notes", top_k=5).documents == ()
+
+
+def test_a_run_file_is_known_by_its_content(load, tmp_path):
+    one, two = tmp_path / "one.run", tmp_path / "two.run"
+    one.write_text("q1 Q0 a 1 1 t\n")
+    two.write_text("q1 Q0 a 1 1 t\n")
+    first = load(str(one)).identity
+    assert first == load(str(two)).identity
+    one.write_text("q1 Q0 b 1 1 t\n")
+    assert load(str(one)).identity != first
+
+
+def test_a_file_that_is_no_run_is_refused_with_its_line(load, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("q1 Q0 a 1 1 t\nhello\n")
+    with pytest.raises(GoldenSetError, match="line 2"):
+        load(str(file))
+
+
+def test_a_run_that_was_not_recorded_is_refused(load):
+    with pytest.raises(RunNotFoundError, match="catalog runs list"):
+        load("run:ffffffffffff")
+
+
+def test_a_module_named_run_is_a_module(load, module):
+    module("def search(query):\n    return ['keys.md']\n", name="run")
+    assert asked(load("run")).documents == ("keys.md",)
+
+
+# somebody's own
+
+
+@pytest.mark.parametrize(
+    ("code", "spec"),
+    [
+        ("def find(query):\n    return ['keys.md', 'bread.txt'][:1]", "own_search:find"),
+        ("def find(q, k):\n    return HITS[:k]", "own_search:find"),
+        ("def find(q, *, k=10):\n    return HITS[:k]", "own_search:find"),
+        ("def find(q, **given):\n    return HITS[:given['top_k']]", "own_search:find"),
+        ("def search(q, top_k):\n    return HITS[:top_k]", "own_search"),
+        ("class Own:\n    def search(self, q, k):\n        return HITS[:k]", "own_search:Own"),
+        ("class Own:\n    def __call__(self, q, n_results):\n        return HITS[:n_results]",
+         "own_search:Own"),
+        ("class Own:\n    def search(self, q, k):\n        return HITS[:k]\nown = Own()",
+         "own_search:own"),
+        ("class Own:\n    def find(self, q, k):\n        return HITS[:k]\nown = Own()",
+         "own_search:own.find"),
+        ("import functools\ndef f(x, q, limit):\n    return HITS[:limit]\n"
+         "find = functools.partial(f, 1)", "own_search:find"),
+    ],
+)  # fmt: skip
+def test_a_search_may_be_any_callable_and_gets_the_depth_by_the_name_it_knows(
+    load, module, code, spec
+):
+    module(f"HITS = ['keys.md', 'bread.txt']\n{code}\n")
+    assert asked(load(spec), top_k=1).documents == ("keys.md",)
+    assert load(spec).name == spec
+
+
+def test_a_search_gets_the_query_the_dataset_and_the_filters(load, module):
+    module("got = []\ndef search(query, **given):\n    got.append((query, given))\n    return []\n")
+    backend = load("own_search")
+    asked(backend, "what?")
+    asked(backend, "which?", filters={"tag": "ops"})
+    assert sys.modules["own_search"].got == [
+        ("what?", {"dataset": "notes", "top_k": 10}),
+        ("which?", {"dataset": "notes", "top_k": 10, "filters": {"tag": "ops"}}),
+    ]
+
+
+def test_a_search_that_ignores_the_depth_is_cut_to_it(load, module):
+    module("def search(query):\n    return [f'{n}.md' for n in range(100)]\n")
+    assert asked(load("own_search"), top_k=3).documents == ("0.md", "1.md", "2.md")
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "['notes:a.md', 'b.md']",
+        "('a.md', 'b.md')",
+        "[('a.md', 2.0), ('notes:b.md', 1.0)]",
+        "[{'path': 'a.md', 'score': 2.0}, {'doc_id': 'notes:b.md', 'score': 1}]",
+        "{'results': [{'path': 'a.md'}, {'path': 'b.md'}]}",
+        "(path for path in ['a.md', 'b.md'])",
+        "[NodeWithScore(node=TextNode(text='x', metadata={'path': 'a.md'}), score=2.0),"
+        " NodeWithScore(node=TextNode(text='y', metadata={'file_path': 'b.md'}), score=1.0)]",
+        "Response(response='yes', source_nodes=["
+        "NodeWithScore(node=TextNode(text='x', metadata={'source_doc_id': 'notes:a.md'})),"
+        " NodeWithScore(node=TextNode(text='y', metadata={'path': 'b.md'}))])",
+        "SimpleNamespace(results=[SimpleNamespace(path='a.md', score=2),"
+        " SimpleNamespace(id='b.md')])",
+    ],
+)
+def test_an_answer_may_have_any_of_the_known_shapes(load, module, returned):
+    module(
+        "from types import SimpleNamespace\n"
+        "from llama_index.core.base.response.schema import Response\n"
+        "from llama_index.core.schema import NodeWithScore, TextNode\n"
+        f"def search(query):\n    return {returned}\n"
+    )
+    answer = asked(load("own_search"))
+    assert isinstance(answer, Answer)
+    assert answer.documents == ("a.md", "b.md")
+
+
+@pytest.mark.parametrize(
+    ("returned", "named"),
+    [
+        ("None", "NoneType"),
+        ("7", "builtins.int"),
+        ("'keys.md'", "builtins.str"),
+        ("b'keys.md'", "builtins.bytes"),
+        ("{'documents': []}", "builtins.dict"),
+        ("[3]", "builtins.int"),
+        ("[None]", "NoneType"),
+        ("[{'title': 'keys'}]", "builtins.dict"),
+        ("[('keys.md', 1.0, 'more')]", "builtins.tuple"),
+    ],
+)
+def test_an_answer_of_no_known_shape_is_an_error_that_names_what_came(
+    load, module, returned, named
+):
+    module(f"def search(query):\n    return {returned}\n")
+    with pytest.raises(BackendError, match=named):
+        asked(load("own_search"))
+
+
+def test_nonsense_in_the_middle_of_a_run_is_counted_and_told(load, module):
+    module("def search(query):\n    return None if '2' in query else ['right.md']\n")
+    queries = golden(question(1), question(2), question(3))
+    (run,) = run_backends([load("own_search")], queries, dataset="notes", repeats=0)
+    assert list(run.errors) == ["q2"]
+    assert run.errors["q2"].startswith("BackendError: a search must return a sequence of hits")
+
+
+def test_the_identity_of_a_search_changes_with_its_file(load, module):
+    module("def search(query):\n    return ['a.md']\n")
+    first = load("own_search").identity
+    assert load("own_search").identity == first
+    module("def search(query):\n    return ['a.md', 'b.md']\n")
+    assert load("own_search").identity != first
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise RuntimeError('no licence')", "no licence"),
+        ("def search(:", "own_broken"),
+        ("class search:\n    def __init__(self, url): ...", "url"),
+        ("search = 3", "cannot be called"),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_one_error_with_its_reason(load, module, code, message):
+    module(f"{code}\n", name="own_broken")
+    with pytest.raises(BackendError, match=message):
+        load("own_broken")
+
+
+def test_every_backend_is_closed_with_the_rest():
+    closed = []
+    backends = Backends(SimpleNamespace())
+    for number in range(3):
+        one = SimpleNamespace(close=lambda n=number: closed.append(n))
+        backends._loaded.append(one)
+    backends.close()
+    backends.close()
+    assert sorted(closed) == [0, 1, 2]

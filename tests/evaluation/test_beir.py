@@ -1,0 +1,130 @@
+"""Collections in BEIR layout."""
+
+import json
+
+import pytest
+
+from catalog.core.errors import GoldenSetError
+from catalog.evaluation.beir import read_beir
+from catalog.evaluation.golden import Expected
+
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.fixture
+def collection(tmp_path):
+    """Write a collection; what is not given is a small sound one."""
+
+    def made(qrels=HEADER + "1\td1\t2\n", queries=None, split="test", corpus="{}\n"):
+        folder = tmp_path / "scifact"
+        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+        if queries is None:
+            queries = "".join(
+                json.dumps({"_id": str(n), "text": f"question {n}", "metadata": {}}) + "\n"
+                for n in range(1, 4)
+            )
+        for name, text in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+            if text:
+                (folder / name).write_text(text, encoding="utf-8")
+        (folder / "qrels" / f"{split}.tsv").write_text(qrels, encoding="utf-8")
+        return folder
+
+    return made
+
+
+def labels(folder, split="test"):
+    return {
+        one.id: {label.path: label.grade for label in one.expected}
+        for one in read_beir(folder, split)
+    }
+
+
+def test_judged_queries_are_read_with_their_texts_and_grades_in_the_judgements_order(collection):
+    folder = collection(HEADER + "3\td9\t1\n1\td1\t2\n3\td2\t0\n")
+    found = read_beir(folder)
+    assert found.name == "scifact-test"
+    assert [(one.id, one.query) for one in found] == [("3", "question 3"), ("1", "question 1")]
+    assert found.queries[0].expected == (Expected(path="d9", grade=1), Expected(path="d2", grade=0))
+    assert found.queries[0].relevant == {"d9": 1}
+
+
+def test_queries_nobody_judged_are_left_out(collection):
+    assert list(labels(collection())) == ["1"]
+
+
+def test_the_split_asked_for_is_read(collection):
+    collection(HEADER + "2\td5\t1\n", split="train")
+    folder = collection()
+    assert labels(folder, "train") == {"2": {"d5": 1}}
+    assert read_beir(folder, "train").name == "scifact-train"
+
+
+def test_grades_outside_ours_are_brought_in(collection):
+    folder = collection(HEADER + "1\ta\t-1\n1\tb\t10\n1\tc\t99\n")
+    assert labels(folder) == {"1": {"a": 0, "b": 10, "c": 10}}
+
+
+def test_the_first_line_is_kept_when_it_is_no_header(collection):
+    assert labels(collection("1\td1\t1\n2\td2\t1\n")) == {"1": {"d1": 1}, "2": {"d2": 1}}
+    assert labels(collection("1\td1\t-1\n2\td2\t1\n")) == {"1": {"d1": 0}, "2": {"d2": 1}}
+
+
+def test_marks_blank_lines_windows_ends_and_numbers_for_ids_are_no_obstacle(collection):
+    folder = collection(
+        "\ufeff" + (HEADER + "\n1\td 1\t1\n").replace("\n", "\r\n"),
+        queries='\n{"_id": 1, "text": "one\u2028line"}\n\n',
+    )
+    (query,) = read_beir(folder)
+    assert (query.id, query.query, query.relevant) == ("1", "one\u2028line", {"d 1": 1})
+
+
+@pytest.mark.parametrize("absent", ["corpus.jsonl", "queries.jsonl"])
+def test_a_folder_of_another_layout_is_refused_naming_what_is_missing(collection, absent):
+    folder = collection()
+    (folder / absent).unlink()
+    with pytest.raises(GoldenSetError, match=f"no {absent}"):
+        read_beir(folder)
+
+
+def test_an_unknown_split_is_refused_naming_those_there_are(collection):
+    collection(split="train")
+    with pytest.raises(GoldenSetError, match=r"no split 'dev' in .*splits: test, train"):
+        read_beir(collection(), "dev")
+
+
+@pytest.mark.parametrize("bad", ["1\td2", "1\td2\thigh", "1\td2\t1\t1", "1 d2 1"])
+def test_a_bad_judgement_is_named_by_its_line_in_the_file(collection, bad):
+    folder = collection(HEADER + "1\td1\t1\n\n" + bad + "\n")
+    with pytest.raises(GoldenSetError, match=r"test\.tsv line 4"):
+        read_beir(folder)
+
+
+@pytest.mark.parametrize("bad", ["{", '{"_id": "2"}', '{"text": "x"}', "[]", "7"])
+def test_a_bad_query_is_named_by_its_line_in_the_file(collection, bad):
+    folder = collection(queries=f'\n\n{{"_id": "1", "text": "x"}}\n{bad}\n')
+    with pytest.raises(GoldenSetError, match=r"queries\.jsonl line 4"):
+        read_beir(folder)
+
+
+def test_a_judgement_of_an_absent_query_is_refused_by_id(collection):
+    with pytest.raises(GoldenSetError, match=r"judged query '8' is not in queries\.jsonl"):
+        read_beir(collection(HEADER + "1\td1\t1\n8\td1\t1\n"))
+
+
+@pytest.mark.parametrize("text", ["", "  ", None, 7])
+def test_a_judged_query_that_cannot_be_asked_is_refused_by_id(collection, text):
+    folder = collection(queries=json.dumps({"_id": "1", "text": text}))
+    with pytest.raises(GoldenSetError, match="judged query '1'"):
+        read_beir(folder)
+
+
+def test_a_split_that_judges_nothing_is_refused(collection):
+    with pytest.raises(GoldenSetError, match="split 'test' judges nothing"):
+        read_beir(collection(HEADER))
+
+
+def test_bytes_that_are_no_text_are_refused_by_file(collection):
+    folder = collection()
+    (folder / "queries.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(GoldenSetError, match=r"cannot read .*queries\.jsonl"):
+        read_beir(folder)

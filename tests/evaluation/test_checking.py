@@ -1,0 +1,126 @@
+"""Whether labels fit a dataset, against a real store of three small documents."""
+
+import pytest
+
+from catalog.evaluation.checking import allowed_by_filters, dataset_problems, doubled_queries
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.search_v2.indexing import Indexer
+from evaluation.stubs import question
+from fakes import open_workspace
+
+BREAD = "Mix flour, water and yeast. Bake the bread at 230 degrees.\n"  # 59 characters, one line
+
+
+@pytest.fixture
+def database(tmp_path, notes):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "elsewhere.md").write_text("---\ncolour: red\n---\nAnother dataset's document.\n")
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        Indexer(workspace).build(other, "other")
+        yield workspace.database
+
+
+@pytest.fixture
+def problems(database):
+    def found(*queries):
+        return dataset_problems(GoldenSet("set", queries), database, "notes")
+
+    return found
+
+
+def labelled(*expected, **fields):
+    return question(1, **{"expected": list(expected), "kind": None, **fields})
+
+
+def test_labels_that_fit_are_no_problem(problems, notes):
+    assert (notes / "bread.txt").read_text() == BREAD
+    assert len(BREAD) == 59
+    spans = ["Bake the bread", [0, 59], {"line_start": 1, "line_end": 1}, None]
+    queries = [labelled({"path": "bread.txt", "grade": 2, "span": span}) for span in spans]
+    within = labelled({"path": "guides/backup.md"}, filters=["path~guides"])
+    assert problems(*queries, within) == []
+
+
+def test_an_absent_document_is_named_with_the_nearest_there_is(problems):
+    query = labelled({"path": "guides/backups.md"}, {"path": "zzz", "grade": 0})
+    assert problems(query) == [
+        "q1: no document 'guides/backups.md'; is it 'guides/backup.md'?",
+        "q1: no document 'zzz'",
+    ]
+
+
+def test_a_document_of_another_dataset_is_absent(problems):
+    assert problems(labelled({"path": "elsewhere.md"})) == ["q1: no document 'elsewhere.md'"]
+
+
+@pytest.mark.parametrize(
+    ("span", "told"),
+    [
+        ("bake the bread", "'bread.txt' does not hold the span 'bake the bread'"),
+        ([50, 60], "the span ends at 60, 'bread.txt' at 59"),
+        ({"line_start": 1, "line_end": 2}, "the span ends in line 2, 'bread.txt' in 1"),
+    ],
+)
+def test_a_span_that_is_not_in_the_text_is_told(problems, span, told):
+    assert problems(labelled({"path": "bread.txt", "span": span})) == [f"q1: {told}"]
+
+
+def test_every_fault_of_one_span_is_told(problems):
+    span = {"text": "rye", "start": 0, "end": 99}
+    assert len(problems(labelled({"path": "bread.txt", "span": span}))) == 2
+
+
+def test_an_answer_the_filters_forbid_is_told_and_a_wrong_document_is_not(problems):
+    query = labelled(
+        {"path": "keys.md", "grade": 1},
+        {"path": "bread.txt", "grade": 1},
+        {"path": "guides/backup.md", "grade": 0},
+        filters=["tag=ops"],
+    )
+    assert problems(query) == ["q1: 'bread.txt' is expected, but the filters forbid it"]
+
+
+def test_a_filter_on_a_field_that_no_document_has_is_told_once(problems):
+    query = labelled({"path": "bread.txt"}, filters=["colour=red"])  # only the other dataset's
+    (told,) = problems(query)
+    assert told.startswith("q1: filters: no document has the field 'colour'")
+
+
+def test_each_problem_names_its_query(problems):
+    first, second = labelled({"path": "x"}), question(2, expected=[{"path": "y"}])
+    assert [
+        one.split(":")[0] for one in problems(first, question(3, expected=[], kind=None), second)
+    ] == [
+        "q1",
+        "q2",
+    ]
+
+
+def test_filters_allow_the_documents_they_match_and_none_allows_all(database):
+    def allowed(**fields):
+        return allowed_by_filters(database, "notes", GoldenQuery(id="q", query="x", **fields))
+
+    assert allowed() is None
+    assert allowed(filters=["tag=ops"]) == {"keys.md"}
+    assert allowed(filters={"path": ["bread.txt", "keys.md"]}) == {"keys.md", "bread.txt"}
+    assert allowed(filters=["tag=nothing"]) == frozenset()
+    assert allowed(filters=["path~elsewhere"]) == frozenset()
+
+
+def test_a_text_asked_twice_with_the_same_filters_is_told_however_it_is_written():
+    def asked(*queries):
+        return doubled_queries(
+            GoldenSet(
+                "set",
+                tuple(
+                    GoldenQuery(id=f"q{n}", query=text, filters=filters)
+                    for n, (text, filters) in enumerate(queries)
+                ),
+            )
+        )
+
+    assert asked(("Why", None), (" why ", None), ("how", None)) == ["why"]
+    assert asked(("why", ["tag=a"]), ("WHY", ["tag=a"])) == ["why"]
+    assert asked(("why", ["tag=a"]), ("why", ["tag=b"]), ("why", None)) == []

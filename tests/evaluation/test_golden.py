@@ -1,0 +1,330 @@
+"""Golden files: what is read, what is refused and where, and the set that is shipped."""
+
+import json
+import pydoc_data.topics
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from catalog.core.errors import GoldenSetError
+from catalog.evaluation.golden import (
+    DIFFICULTIES,
+    KINDS,
+    Expected,
+    GoldenQuery,
+    GoldenSet,
+    Span,
+    parse_golden,
+    read_golden,
+)
+
+SHIPPED = Path(__file__).parents[2] / "golden_queries" / "python-docs.jsonl"
+
+
+def line(**fields):
+    return json.dumps({"id": "q1", "query": "why", **fields})
+
+
+def problem(**fields):
+    """The only thing wrong with a query of these fields."""
+    queries, problems = parse_golden([line(**fields)])
+    assert queries == []
+    (one,) = problems
+    return one.reason
+
+
+# one query
+
+
+def test_a_query_is_read_with_everything_it_says():
+    (query,), problems = parse_golden(
+        [
+            line(
+                difficulty="hard",
+                kind="filtered",
+                expected=[{"path": "a.md", "grade": 3, "span": "the words"}, {"path": "b.md"}],
+                filters={"tag": "ops"},
+                note="in passing",
+            )
+        ]
+    )
+    assert problems == []
+    assert (query.id, query.query, query.difficulty, query.kind) == (
+        "q1",
+        "why",
+        "hard",
+        "filtered",
+    )
+    assert query.expected == (
+        Expected(path="a.md", grade=3, span=Span(text="the words")),
+        Expected(path="b.md", grade=1),
+    )
+    assert (query.filters, query.note) == ({"tag": "ops"}, "in passing")
+
+
+def test_only_grades_above_zero_are_answers():
+    (query,), _ = parse_golden(
+        [line(expected=[{"path": "a", "grade": 2}, {"path": "b", "grade": 0}])]
+    )
+    assert query.relevant == {"a": 2}
+    assert query.is_answerable
+    assert not GoldenQuery(id="q", query="x", expected=(Expected(path="b", grade=0),)).is_answerable
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("the words", {"text": "the words"}),
+        ([3, 9], {"start": 3, "end": 9}),
+    ],
+)
+def test_the_short_forms_of_a_span_mean_the_long_ones(short, long):
+    assert Span.model_validate(short) == Span.model_validate(long)
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        {},
+        "",
+        [9, 3],
+        [1, 2, 3],
+        {"start": 3},
+        {"line_end": 3},
+        {"line_start": 0, "line_end": 3},
+        {"line_start": 5, "line_end": 4},
+        {"time_start": 9.0, "time_end": 8.5},
+        {"time_start": -1, "time_end": 8},
+        {"words": "x"},
+    ],
+)
+def test_a_span_that_is_no_place_is_refused(span):
+    assert "expected.0.span" in problem(expected=[{"path": "a", "span": span}])
+
+
+@pytest.mark.parametrize(
+    "span", [{"line_start": 4, "line_end": 4}, {"time_start": 0, "time_end": 0}]
+)
+def test_a_span_may_be_one_line_or_moment(span):
+    assert Span.model_validate(span).model_dump(exclude_none=True) == span
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"query": " \t"}, "blank"),
+        ({"query": ""}, "query"),
+        ({"query": 7}, "query"),
+        ({"query": "\ud800"}, "query"),
+        ({"id": ""}, "id"),
+        ({"id": "two words"}, "id"),
+        ({"id": "q1\n"}, "id"),
+        ({"id": "a\x1cb"}, "id"),  # parts the columns of a TREC run, though no blank to a regex
+        ({"difficulty": "brutal"}, "difficulty"),
+        ({"kind": "odd"}, "kind"),
+        ({"answer": "x"}, "answer"),
+        ({"expected": [{"path": ""}]}, "expected.0.path"),
+        ({"expected": [{"path": "a", "grade": -1}]}, "expected.0.grade"),
+        ({"expected": [{"path": "a", "grade": 11}]}, "expected.0.grade"),
+        ({"expected": [{"path": "a", "grade": 1.5}]}, "expected.0.grade"),
+        ({"expected": [{"path": "a"}, {"path": "b"}, {"path": "a"}]}, "'a' is judged twice"),
+        ({"kind": "unanswerable", "expected": [{"path": "a"}]}, "unanswerable"),
+        ({"kind": "exact", "expected": [{"path": "a", "grade": 0}]}, "unanswerable"),
+        ({"kind": "semantic"}, "label one"),
+        ({"kind": "filtered", "expected": [{"path": "a"}]}, "needs filters"),
+        ({"filters": ["color"]}, "filters: "),
+        ({"filters": {"page": {"<>": 3}}}, "filters: "),
+    ],
+)
+def test_a_query_that_contradicts_itself_is_refused_saying_how(fields, reason):
+    assert reason in problem(**fields)
+
+
+def test_a_query_need_not_be_classed_or_labelled():
+    (query,), problems = parse_golden([line()])
+    assert problems == []
+    assert (query.difficulty, query.kind, query.expected) == (None, None, ())
+
+
+# files
+
+
+def test_every_bad_line_is_named_by_its_number_in_the_file(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text("\n".join([line(), "", "{not json", line(id="q2"), line(id="q1"), "[]"]))
+    with pytest.raises(GoldenSetError) as raised:
+        read_golden(path)
+    told = str(raised.value).splitlines()
+    assert told[0] == f"{path} has 3 bad lines:"
+    assert [one.split(":")[0].strip() for one in told[1:]] == ["line 3", "line 5", "line 6"]
+    assert told[2].endswith("id 'q1' stands in line 1")
+
+
+def test_a_file_full_of_bad_lines_names_twenty_and_counts_the_rest(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text("x\n" * 23)
+    with pytest.raises(GoldenSetError) as raised:
+        read_golden(path)
+    assert "line 20:" in str(raised.value)
+    assert "line 21:" not in str(raised.value)
+    assert str(raised.value).endswith("and 3 more")
+
+
+@pytest.mark.parametrize(
+    "bad", ["[" * 100_000, '{"id": "q1", "query": "x", "n": ' + "1" * 5000 + "}"]
+)
+def test_a_line_too_deep_or_long_for_the_reader_is_a_problem_like_others(bad):
+    queries, problems = parse_golden([line(), bad])
+    assert [one.id for one in queries] == ["q1"]
+    assert [one.line for one in problems] == [2]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+near_queries = st.fixed_dictionaries(
+    {"id": st.text(max_size=5), "query": st.text(max_size=5)},
+    optional={
+        "expected": json_values | st.lists(st.fixed_dictionaries({"path": st.text(max_size=3)})),
+        "filters": json_values,
+        "kind": st.sampled_from(KINDS) | json_values,
+    },
+)
+
+
+@given(st.lists(st.text() | json_values.map(json.dumps) | near_queries.map(json.dumps), max_size=4))
+def test_any_line_is_a_query_or_a_problem(lines):
+    queries, problems = parse_golden(lines)
+    asked = [one for one in lines if one.strip()]
+    repeated = [one for one in problems if "stands in line" in one.reason]
+    assert len(queries) + len(problems) - len(repeated) == len(asked)
+
+
+@given(near_queries)
+def test_a_query_that_is_accepted_can_be_written_and_read_again(fields):
+    queries, _ = parse_golden([json.dumps(fields)])
+    for query in queries:
+        again, problems = parse_golden([query.model_dump_json(exclude_defaults=True)])
+        assert (again, problems) == ([query], [])
+
+
+def test_a_file_of_windows_with_a_mark_and_odd_separators_is_read(tmp_path):
+    path = tmp_path / "odd.jsonl"
+    text = json.dumps({"id": "q1", "query": "one\u2028line"}, ensure_ascii=False)
+    path.write_bytes(b"\xef\xbb\xbf" + f"{text}\r\n\r\n{line(id='q2')}\r\n".encode())
+    found = read_golden(path)
+    assert [(one.id, one.query) for one in found] == [("q1", "one\u2028line"), ("q2", "why")]
+    assert found.name == "odd"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "holds no query"), (b"\n \n", "holds no query"), (b"\xff\xfe", "not UTF-8")],
+)
+def test_a_file_without_queries_or_of_other_bytes_is_refused(tmp_path, content, reason):
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(GoldenSetError, match=reason):
+        read_golden(path)
+
+
+def test_a_file_that_cannot_be_opened_is_refused_by_name(tmp_path):
+    for path in (tmp_path / "absent.jsonl", tmp_path):
+        with pytest.raises(GoldenSetError, match=f"cannot read {path}"):
+            read_golden(path)
+
+
+# sets
+
+
+def test_a_set_parts_the_answerable_from_the_rest_whatever_their_kind_is_called():
+    answered = GoldenQuery(id="a", query="x", expected=(Expected(path="p"),))
+    graded_zero = GoldenQuery(id="b", query="x", expected=(Expected(path="p", grade=0),))
+    unlabelled = GoldenQuery(id="c", query="x")
+    found = GoldenSet("set", (graded_zero, answered, unlabelled))
+    assert len(found) == 3
+    assert found.answerable == (answered,)
+    assert found.unanswerable == (graded_zero, unlabelled)
+
+
+def test_the_digest_changes_with_every_query_label_and_filter_and_with_nothing_else():
+    def digest(name="set", **fields):
+        given_ = {"id": "q", "query": "x", "expected": [{"path": "a", "grade": 2}]} | fields
+        return GoldenSet(name, (GoldenQuery.model_validate(given_),)).digest
+
+    changes = [
+        {},
+        {"query": "y"},
+        {"expected": [{"path": "a", "grade": 1}]},
+        {"expected": [{"path": "b", "grade": 2}]},
+        {"filters": ["tag=ops"]},
+    ]
+    assert len({digest(**one) for one in changes}) == len(changes)
+    assert digest(name="renamed") == digest()
+
+
+def test_queries_cannot_be_changed():
+    with pytest.raises(ValidationError):
+        GoldenQuery(id="q", query="x").query = "y"
+
+
+# the shipped set
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return read_golden(SHIPPED)
+
+
+def test_the_shipped_set_is_large_enough_and_of_every_difficulty_and_kind(shipped):
+    assert len(shipped) >= 200
+    assert len(shipped.unanswerable) >= 30
+    assert {one.difficulty for one in shipped} == set(DIFFICULTIES)
+    assert {one.kind for one in shipped} == set(KINDS)
+    assert {one.kind for one in shipped.unanswerable} == {"unanswerable"}
+
+
+def test_the_shipped_set_asks_nothing_twice(shipped):
+    assert len({one.id for one in shipped}) == len(shipped)
+    assert len({(one.query.casefold(), str(one.filters)) for one in shipped}) == len(shipped)
+
+
+def headings(topics):
+    """Names of topics, and lines that are underlined or stand first, casefolded."""
+    yield from (name.casefold() for name in topics)
+    for text in topics.values():
+        lines = text.splitlines()
+        yield lines[0].strip().casefold()
+        for title, under in pairwise(lines):
+            if len(under) >= 3 and set(under) <= set("*=-~^#") and len(set(under)) == 1:
+                yield title.strip().casefold()
+
+
+of_this_python = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11),
+    reason="the shipped labels are of the topics of Python 3.11; this one's differ",
+)
+
+
+@of_this_python
+def test_no_query_of_the_shipped_set_is_a_heading_of_its_corpus(shipped):
+    known = set(headings(pydoc_data.topics.topics))
+    assert {'the "assert" statement', "boolean operations"} <= known
+    assert [one.id for one in shipped if one.query.strip().casefold() in known] == []
+
+
+@of_this_python
+def test_every_label_of_the_shipped_set_stands_in_the_topics_of_python(shipped):
+    topics = {f"{name}.rst": text for name, text in pydoc_data.topics.topics.items()}
+    labels = [(query.id, one) for query in shipped for one in query.expected]
+    assert [(id_, one.path) for id_, one in labels if one.path not in topics] == []
+    spans = [(id_, one.path, one.span.text) for id_, one in labels if one.span is not None]
+    assert len(spans) >= 200
+    assert [span for span in spans if span[2] is None or span[2] not in topics[span[1]]] == []

@@ -1,0 +1,224 @@
+"""Grading what pipelines found, and keeping it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.core.answers import Answer, Passage
+from catalog.core.errors import GoldenSetError
+from catalog.evaluation.golden import Expected, GoldenQuery, read_golden
+from catalog.evaluation.labelling import (
+    ask_grades,
+    load_or_new,
+    next_id,
+    pooled,
+    save,
+    with_grades,
+)
+
+
+def answer(*paths):
+    return Answer(tuple(Passage(path) for path in paths))
+
+
+def names(pool):
+    return [one.path for one in pool]
+
+
+def typed(*answers):
+    """Says these one after the other, and what was asked."""
+    left, asked = list(answers), []
+
+    def ask(passage, number, of):
+        asked.append((passage.path, number, of))
+        return left.pop(0)
+
+    return ask, asked
+
+
+def query(*grades, **fields):
+    expected = tuple(Expected(path=path, grade=grade) for path, grade in grades)
+    return GoldenQuery(**{"id": "q1", "query": "why", "expected": expected, **fields})
+
+
+# the pool
+
+
+def test_the_pipelines_lists_are_taken_in_turn():
+    # first of each: a, x; second: b, a (seen); third: c, y
+    pool = pooled([answer("a", "b", "c"), answer("x", "a", "y")], judged=())
+    assert names(pool) == ["a", "x", "b", "c", "y"]
+
+
+def test_a_document_stands_where_its_best_passage_stands_and_shows_it():
+    found = Answer(
+        (Passage("a", text="first"), Passage("b"), Passage("a", text="last"), Passage("b"))
+    )
+    pool = pooled([found], judged=())
+    assert names(pool) == ["a", "b"]
+    assert pool[0].text == "first"
+
+
+def test_judged_documents_are_left_out_and_make_room_for_others():
+    pool = pooled([answer(*"abcdef")], judged=["a", "c"], limit=3)
+    assert names(pool) == ["b", "d", "e"]
+
+
+def test_nothing_found_is_nothing_to_judge():
+    assert pooled([], judged=()) == []
+    assert pooled([answer(), answer()], judged=()) == []
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4),
+    st.sets(st.sampled_from("abcdefgh")),
+    st.integers(1, 10),
+)
+def test_a_pool_holds_each_unjudged_document_once_and_every_lists_own_first(lists, judged, limit):
+    pool = names(pooled([answer(*one) for one in lists], judged, limit))
+    found = {path for one in lists for path in one} - judged
+    assert len(pool) == len(set(pool)) == min(limit, len(found))
+    assert set(pool) <= found
+    firsts = {one[0] for one in lists if one} - judged
+    assert set(pool[: len(firsts)]) == firsts or len(pool) < len(firsts)
+
+
+# the grades
+
+
+def test_grades_are_asked_one_by_one_with_how_many_there_are():
+    ask, asked = typed("3", " 0 ", "1")
+    grades = ask_grades([Passage("a"), Passage("b"), Passage("c")], ask)
+    assert [(one.path, grade) for one, grade in grades] == [("a", 3), ("b", 0), ("c", 1)]
+    assert asked == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
+
+
+def test_an_empty_answer_passes_over_and_q_ends_the_query_keeping_what_was_graded():
+    ask, asked = typed("", "2", "Q")
+    grades = ask_grades([Passage("a"), Passage("b"), Passage("c"), Passage("d")], ask)
+    assert [(one.path, grade) for one, grade in grades] == [("b", 2)]
+    assert [path for path, _, _ in asked] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("nonsense", ["4", "-1", "yes", "1.5", "33"])
+def test_what_is_no_grade_is_asked_again(nonsense):
+    ask, asked = typed(nonsense, nonsense, "2")
+    assert [grade for _, grade in ask_grades([Passage("a")], ask)] == [2]
+    assert asked == [("a", 1, 1)] * 3
+
+
+# the query with its grades
+
+
+def test_grades_are_added_to_those_there_are():
+    before = query(("a", 2), difficulty="hard", kind="exact", filters=["tag=ops"], note="mine")
+    after = with_grades(before, [(Passage("b"), 0), (Passage("c"), 3)])
+    assert after == query(
+        ("a", 2),
+        ("b", 0),
+        ("c", 3),
+        difficulty="hard",
+        kind="exact",
+        filters=["tag=ops"],
+        note="mine",
+    )
+
+
+def test_the_span_of_an_older_label_is_kept():
+    before = GoldenQuery.model_validate(
+        {"id": "q1", "query": "why", "expected": [{"path": "a", "span": "words"}]}
+    )
+    assert with_grades(before, [(Passage("b"), 1)]).expected[0] == before.expected[0]
+
+
+def test_a_query_whose_documents_all_graded_zero_is_unanswerable_until_one_answers():
+    unanswerable = with_grades(query(), [(Passage("a"), 0)])
+    assert unanswerable.kind == "unanswerable"
+    answered = with_grades(unanswerable, [(Passage("b"), 1)])
+    assert (answered.kind, answered.relevant) == (None, {"b": 1})
+
+
+def test_a_query_of_which_nothing_was_judged_is_not_called_unanswerable():
+    assert with_grades(query(), []).kind is None
+
+
+def test_a_query_of_no_kind_that_is_answered_gets_none():
+    assert with_grades(query(), [(Passage("a"), 1)]).kind is None
+    assert with_grades(query(("a", 1)), [(Passage("b"), 0)]).kind is None
+
+
+# the file
+
+
+def test_what_was_saved_is_read_again(tmp_path):
+    path = tmp_path / "made" / "set.jsonl"
+    queries = [
+        query(("größe.md", 3), ("b", 1), difficulty="easy", kind="semantic"),
+        query(("b", 0), id="q2", query="one\u2028line", kind="unanswerable", note="no"),
+        query(id="q3"),
+    ]
+    save(path, queries)
+    assert load_or_new(path) == queries
+    assert list(read_golden(path)) == queries
+    assert "größe.md" in path.read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_not_there_holds_no_queries(tmp_path):
+    assert load_or_new(tmp_path / "absent.jsonl") == []
+
+
+def test_a_file_with_a_bad_line_is_not_overwritten_but_named(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_text('{"id": "q1", "query": "x"}\n{"id": "q2"}\n')
+    with pytest.raises(GoldenSetError, match=r"set\.jsonl line 2: query: .*golden check"):
+        load_or_new(path)
+
+
+def test_a_file_that_cannot_be_read_as_text_is_refused_by_name(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(GoldenSetError, match=r"set\.jsonl"):
+        load_or_new(path)
+    with pytest.raises(GoldenSetError, match="cannot read"):
+        load_or_new(tmp_path)
+
+
+def test_a_save_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path, monkeypatch):
+    path = tmp_path / "set.jsonl"
+    save(path, [query()])
+    before = path.read_bytes()
+
+    def full(self, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(GoldenSetError, match="No space left"):
+        save(path, [query(), query(id="q2")])
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GoldenSetError, match="cannot write"):
+        save(tmp_path / "file" / "set.jsonl", [query()])
+
+
+def test_saved_lines_hold_nothing_that_is_not_said(tmp_path):
+    save(tmp_path / "set.jsonl", [query(("a", 2))])
+    (line,) = (tmp_path / "set.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "id": "q1",
+        "query": "why",
+        "expected": [{"path": "a", "grade": 2}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("taken", "free"),
+    [([], "q001"), (["q001"], "q002"), (["q002"], "q003"), (["mine", "q003", "q004"], "q005")],
+)
+def test_a_new_id_is_one_that_nobody_has(taken, free):
+    assert next_id([query(id=one) for one in taken]) == free

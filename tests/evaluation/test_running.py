@@ -1,0 +1,242 @@
+"""Asking backends in turn: who is asked what and when, what is timed, what becomes of trouble."""
+
+import pytest
+
+from catalog.core.answers import Answer, Passage
+from catalog.core.errors import InputError
+from catalog.evaluation.backends import RecordedBackend
+from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.running import run_backends
+from evaluation.stubs import TableBackend, golden, question, ticking
+
+THREE = golden(question(1), question(2), question(3))
+
+
+class Listening:
+    """A backend that tells a shared log of every call; ``answers`` are given in turn."""
+
+    def __init__(self, name, log, answers=None):
+        self.name, self.log = name, log
+        self.answers = iter(answers) if answers is not None else None
+        self.identity = {"pipeline": name}
+
+    def prepare(self, dataset, progress):
+        self.log.append((self.name, "prepare", dataset))
+
+    def search(self, query, *, dataset, top_k):
+        self.log.append((self.name, query.id, top_k))
+        found = next(self.answers) if self.answers is not None else ["right.md"]
+        if isinstance(found, BaseException):
+            raise found
+        return Answer(tuple(map(Passage, found)))
+
+    def close(self):
+        self.log.append((self.name, "close"))
+
+
+class Watch:
+    def __init__(self):
+        self.told = []
+
+    def start(self, total):
+        self.told.append(total)
+
+    def advance(self, amount, label):
+        self.told[-1] -= amount
+        assert label
+
+
+def test_each_query_is_put_to_all_before_the_next_and_who_is_first_alternates():
+    log = []
+    run_backends(
+        [Listening("old", log), Listening("new", log)], THREE, dataset="books", top_k=50, repeats=1
+    )
+    assert log[:4] == [
+        ("old", "prepare", "books"),
+        ("old", "q1", 50),  # loads what is left to load
+        ("new", "prepare", "books"),
+        ("new", "q1", 50),
+    ]
+    deep = [
+        ("old", "q1", 50),
+        ("new", "q1", 50),
+        ("new", "q2", 50),
+        ("old", "q2", 50),
+        ("old", "q3", 50),
+        ("new", "q3", 50),
+    ]
+    timed = [(name, query, 10) for name, query, _ in deep]
+    assert log[4:] == [*deep, *timed]
+
+
+def test_a_run_shallower_than_a_person_looks_is_timed_at_its_own_depth():
+    log = []
+    run_backends([Listening("old", log)], golden(question(1)), dataset="d", top_k=3, repeats=2)
+    assert [entry[2] for entry in log[1:]] == [3, 3, 3, 3]
+
+
+def test_repeats_are_how_often_every_query_is_timed():
+    for repeats in (0, 1, 3):
+        log = []
+        (run,) = run_backends([Listening("old", log)], THREE, dataset="d", repeats=repeats)
+        assert len(log) == 1 + 1 + 3 * (1 + repeats)
+        assert {len(one.ms) for one in run.asked.values()} == {repeats}
+
+
+def test_milliseconds_are_the_clocks_of_the_timed_passes_alone():
+    # The clock is read before and after each of 1 + 3 searches: loading, deep, timed, timed.
+    ticks = iter([0.0, 9.0, 10.0, 17.0, 20.0, 20.25, 30.0, 30.5])
+    backend = TableBackend("old", {"q1": ["right.md"]})
+    backend.stages = {"fuse": 1.5}
+    queries = golden(question(1))
+    (run,) = run_backends([backend], queries, dataset="d", clock=lambda: next(ticks))
+    assert run.asked["q1"].ms == (250.0, 500.0)
+    assert run.asked["q1"].stages_ms == ({"fuse": 1.5}, {"fuse": 1.5})
+    assert next(ticks, None) is None
+
+
+def test_the_deep_answer_is_the_one_that_metrics_are_of():
+    documents = [f"{n}.md" for n in range(40)]
+    backend = TableBackend("old", {"q1": documents})
+    (run,) = run_backends([backend], golden(question(1)), dataset="books", top_k=30, repeats=1)
+    assert run.documents("q1") == tuple(documents[:30])
+    assert (run.name, run.dataset, run.top_k) == ("old", "books", 30)
+    assert run.identity == {"pipeline": "old"}
+
+
+def test_an_exception_is_that_querys_error_and_the_others_go_on():
+    table = {"q1": ["a"], "q2": TimeoutError("no answer in 5 s"), "q3": ["b"]}
+    old, new = run_backends(
+        [TableBackend("old", table), TableBackend("new", {"q2": ["c"]})], THREE, dataset="d"
+    )
+    assert old.errors == {"q2": "TimeoutError: no answer in 5 s"}
+    assert [old.documents(query) for query in ("q1", "q2", "q3")] == [("a",), (), ("b",)]
+    assert old.asked["q2"].answer is None
+    assert old.asked["q2"].ms == ()
+    assert old.asked["q2"].stable is None
+    assert new.errors == {}
+    assert new.documents("q2") == ("c",)
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_one_failure_among_the_repetitions_is_a_failed_query(failing):
+    # searches: 0 loads, 1 is deep, 2 and 3 are timed
+    answers = [["right.md"]] * 4
+    answers[failing] = RuntimeError("sometimes")
+    backend = Listening("old", [], answers)
+    (run,) = run_backends([backend], golden(question(1)), dataset="d", clock=ticking())
+    assert run.errors == {"q1": "RuntimeError: sometimes"}
+    assert run.documents("q1") == ()
+    assert len(run.asked["q1"].ms) == (2 if failing == 1 else 1)
+
+
+def test_a_failure_while_loading_is_no_failure_of_the_query():
+    backend = Listening("old", [], [RuntimeError("cold"), ["right.md"], ["right.md"]])
+    (run,) = run_backends([backend], golden(question(1)), dataset="d", repeats=1)
+    assert run.errors == {}
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_ends_the_run(stop):
+    backend = Listening("old", [], [["right.md"], stop()])
+    with pytest.raises(stop):
+        run_backends([backend], golden(question(1)), dataset="d")
+
+
+def test_a_backend_that_cannot_prepare_ends_the_run():
+    class Broken(Listening):
+        def prepare(self, dataset, progress):
+            raise InputError("no index")
+
+    with pytest.raises(InputError, match="no index"):
+        run_backends([Broken("old", [])], THREE, dataset="d")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "stable"),
+    [(["a", "b"], ["a", "b"], True), (["a", "b"], ["b", "a"], False), (["a"], [], False)],
+)
+def test_an_answer_is_stable_if_the_repetitions_rank_alike(first, second, stable):
+    backend = Listening("old", [], [["z"], ["z"], first, second])
+    (run,) = run_backends([backend], golden(question(1)), dataset="d", repeats=2)
+    assert run.asked["q1"].stable is stable
+
+
+def test_one_repetition_cannot_tell_whether_answers_are_stable():
+    (run,) = run_backends([Listening("old", [])], THREE, dataset="d", repeats=1)
+    assert {one.stable for one in run.asked.values()} == {None}
+
+
+class Counted(RecordedBackend):
+    """A recorded run that counts how often it is asked."""
+
+    asked = 0
+
+    def search(self, query, *, dataset, top_k):
+        type(self).asked += 1
+        return super().search(query, dataset=dataset, top_k=top_k)
+
+
+def test_recorded_runs_take_no_time_and_are_asked_no_second_time():
+    Counted.asked = 0
+    recorded = Counted("theirs", {one.id: ["right.md"] for one in THREE}, {})
+    log = []
+    theirs, ours = run_backends(
+        [recorded, Listening("ours", log)], THREE, dataset="d", repeats=2, clock=ticking(0.004)
+    )
+    assert Counted.asked == 1 + 3
+    assert {(one.ms, one.stages_ms, one.stable) for one in theirs.asked.values()} == {
+        ((), (), None)
+    }
+    assert theirs.documents("q2") == ("right.md",)
+    assert [one.ms for one in ours.asked.values()] == [pytest.approx((4.0, 4.0))] * 3
+
+
+def test_a_recorded_run_of_another_set_is_refused_before_anything_is_asked():
+    log = []
+    other = RecordedBackend("theirs", {"x1": ["a"], "x2": ["a"], "q1": ["a"]}, {})
+    with pytest.raises(InputError, match=r"theirs answers 1 of 3 queries \(not q2, q3"):
+        run_backends([Listening("ours", log), other], THREE, dataset="d")
+    assert log == []
+
+
+def test_a_run_file_of_too_few_queries_is_refused():
+    half = RecordedBackend("theirs", {"q1": ["a"]}, {})
+    with pytest.raises(InputError, match="another set"):
+        run_backends([half], THREE, dataset="d")
+
+
+def test_a_run_file_without_lines_for_queries_that_found_nothing_is_taken():
+    queries = golden(*THREE, question(4, kind="unanswerable", expected=[]))
+    theirs = RecordedBackend("theirs", {"q1": ["a"], "q3": ["a"]}, {})
+    (run,) = run_backends([theirs], queries, dataset="d")
+    assert run.documents("q2") == ()
+    assert run.errors == {}
+
+
+def test_a_run_of_more_queries_than_the_sets_is_taken():
+    theirs = RecordedBackend("theirs", {f"q{n}": ["a"] for n in range(1, 50)}, {})
+    (run,) = run_backends([theirs], THREE, dataset="d")
+    assert set(run.asked) == {"q1", "q2", "q3"}
+
+
+def test_progress_is_told_and_comes_to_its_end():
+    watch = Watch()
+    backends = [TableBackend("old", {}), TableBackend("new", {})]
+    run_backends(backends, THREE, dataset="d", repeats=2, progress=watch)
+    assert watch.told == [0]  # 3 queries, 3 passes: announced 9, and 9 done
+    watch = Watch()
+    watch.advance = lambda amount, label: None
+    run_backends(backends, THREE, dataset="d", repeats=2, progress=watch)
+    assert watch.told == [9]
+
+
+@pytest.mark.parametrize("numbers", [{"top_k": 0}, {"top_k": -1}, {"repeats": -1}])
+def test_numbers_out_of_range_are_refused(numbers):
+    with pytest.raises(InputError, match="top_k must be at least 1"):
+        run_backends([TableBackend("old", {})], THREE, dataset="d", **numbers)
+
+
+def test_a_set_without_a_query_is_refused():
+    with pytest.raises(InputError, match="nothing-test holds no query"):
+        run_backends([TableBackend("old", {})], GoldenSet("nothing-test", ()), dataset="d")
