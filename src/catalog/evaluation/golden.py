@@ -145,8 +145,8 @@ class GoldenSet:
 
     @property
     def digest(self) -> str:
-        """A hash of every query and label, hexadecimal."""
-        lines = "\n".join(query.model_dump_json() for query in self.queries)
+        """A hash of every query and label, whatever their order; hexadecimal."""
+        lines = "\n".join(sorted(query.model_dump_json() for query in self.queries))
         return hashlib.sha256(lines.encode()).hexdigest()
 
 

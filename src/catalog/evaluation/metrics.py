@@ -73,7 +73,7 @@ class RunScores:
 
     name: str
     per_query: Mapping[str, Mapping[str, float]]
-    latency: Timing
+    latency: Timing | None
     stages: Mapping[str, Timing]
     distinct_documents: float
     empty_rate: float
@@ -119,11 +119,11 @@ def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
     )
 
 
-def timing(milliseconds: Iterable[float]) -> Timing:
-    """Median and 95th percentile (linear interpolation); 0 when there is nothing."""
+def timing(milliseconds: Iterable[float]) -> Timing | None:
+    """Median and 95th percentile (linear interpolation); ``None`` when nothing was timed."""
     values = list(milliseconds)
     if not values:
-        return Timing(0.0, 0.0)
+        return None
     p50, p95 = np.percentile(values, (50, 95))
     return Timing(float(p50), float(p95))
 
@@ -165,7 +165,8 @@ def _stage_timings(run: BackendRun) -> dict[str, Timing]:
         for stages in one.stages_ms:
             for stage, ms in stages.items():
                 by_stage.setdefault(stage, []).append(ms)
-    return {stage: timing(values) for stage, values in by_stage.items()}
+    timings = {stage: timing(values) for stage, values in by_stage.items()}
+    return {stage: times for stage, times in timings.items() if times is not None}
 
 
 def _violations(run: BackendRun, golden: GoldenSet, allowed: Allowed) -> int:

@@ -39,11 +39,14 @@ def run_key(
     The backend's identity (settings, model, code), every document's content and how it was cut,
     the queries with their labels, and the depth.
     """
+    corpus = corpus_digest(database, dataset)
+    return _digest([dict(identity), dataset, corpus, golden.digest, top_k])
+
+
+def corpus_digest(database: Database, dataset: str) -> str:
+    """A hash of every document's content and of how it was cut and embedded, hexadecimal."""
     with database.read() as connection:
-        corpus = corpus_state(connection, dataset)
-    parts = [dict(identity), dataset, corpus, golden.digest, top_k]
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return _digest(corpus_state(connection, dataset))
 
 
 def record_run(
@@ -61,6 +64,7 @@ def record_run(
         created_at=now,
         dataset=run.dataset,
         golden=golden.name,
+        labels=golden.digest,
         backend=run.name,
         queries=len(golden),
         top_k=run.top_k,
@@ -121,16 +125,16 @@ class RunDifference:
 
 def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
     """Compare two records; raises :class:`InputError` if their queries differ."""
+    if before.labels != after.labels:
+        raise InputError(
+            f"{before.id} and {after.id} are of different queries or labels "
+            f"({before.golden}, {after.golden}): nothing to compare"
+        )
     tests = {}
     for metric, values in before.scores.items():
         others = after.scores.get(metric)
         if others is None:
             continue
-        if values.keys() != others.keys():
-            raise InputError(
-                f"{before.id} and {after.id} are of different queries "
-                f"({before.golden}, {after.golden}): nothing to compare"
-            )
         if values:
             tests[metric] = judge(list(values.values()), [others[query] for query in values])
     old, new = dict(leaves(before.identity)), dict(leaves(after.identity))
@@ -141,3 +145,8 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
     }
     adjusted = holm({metric: test.p for metric, test in tests.items()}) if tests else {}
     return RunDifference(before, after, changed, tests, adjusted)
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

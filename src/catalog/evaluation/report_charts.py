@@ -206,6 +206,7 @@ def _histogram(
 ) -> Histogram:
     width = 100 / _BINS
     times = timing(values)
+    assert times is not None
     half, most = milliseconds(times.p50), milliseconds(times.p95)
     return Histogram(
         name=name,

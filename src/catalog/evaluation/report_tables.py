@@ -114,7 +114,7 @@ def figures_of(comparison: PipelineComparison) -> Iterable[Figure]:
         ("A right one is in the first five", "Success@5"),
     ):
         yield Figure(label, share(before.means[name]), share(after.means[name]))
-    totals = _total(comparison.baseline, before), _total(comparison.candidate, after)
+    totals = _timing(before.latency), _timing(after.latency)
     yield Figure("Median time to answer", totals[0][0], totals[1][0])
 
 
@@ -189,7 +189,7 @@ def stages_of(comparison: PipelineComparison) -> Iterable[Stage]:
     )
     if not any(times_of(run) for run, _ in pairs):
         return
-    one, two = (_total(run, scores) for run, scores in pairs)
+    one, two = (_timing(scores.latency) for _, scores in pairs)
     yield Stage("whole answer", one, two)
     before, after = (scores.stages for _, scores in pairs)
     for name in dict.fromkeys([*before, *after]):
@@ -264,10 +264,6 @@ def _line(name: str, test: PairedTest, axis: Axis, sure: bool) -> ScoreLine:
 
 def _relation(p: str) -> str:
     return p if p.startswith("<") else f"= {p}"
-
-
-def _total(run: BackendRun, scores: RunScores) -> tuple[str, str]:
-    return _timing(scores.latency if times_of(run) else None)
 
 
 def _timing(times: Timing | None) -> tuple[str, str]:

@@ -25,13 +25,12 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
         yield f"! {warning}"
     before, after = comparison.baseline_scores, comparison.candidate_scores
     yield ""
-    yield _row(
-        "metric", before.name, after.name, "difference", "95 % interval", "p (Holm)", "w/t/l"
-    )
+    heads = _heads(before.name, after.name)
+    yield _row("metric", *heads, "difference", "95 % interval", "p (Holm)", "w/t/l")
     for row in comparison.metrics:
         yield _test_row(row.metric, row.test, f"{row.adjusted_p:.3f}")
     yield ""
-    yield _row(PRIMARY, before.name, after.name, "difference", "95 % interval", "n", "")
+    yield _row(PRIMARY, *heads, "difference", "95 % interval", "n", "")
     for stratum in comparison.strata:
         yield _test_row(stratum.name, stratum.test, str(stratum.test.n), stratum.outcome)
     yield ""
@@ -90,7 +89,7 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
         cells = "".join(f"{means.get(name, 0):10.3f}" for name in TABLE[1:])
         yield (
             f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
-            f"{interval.high:.3f}]{cells}{run.summary['latency']['p95']:9.1f}"
+            f"{interval.high:.3f}]{cells}{_p95(run):>9}"
         )
     for other, test in against_last(runs):
         yield (
@@ -209,7 +208,8 @@ def diff_dict(difference: RunDifference) -> dict[str, Any]:
 
 
 def _other_lines(scores: RunScores) -> Iterator[str]:
-    told = [f"p50 {scores.latency.p50:.1f} ms, p95 {scores.latency.p95:.1f} ms"]
+    latency = scores.latency
+    told = [f"p50 {latency.p50:.1f} ms, p95 {latency.p95:.1f} ms" if latency else "not timed"]
     if scores.failed:
         told.append(f"failed on {scores.failed}")
     told.append(f"{scores.distinct_documents:.1f} documents among 10 passages")
@@ -259,6 +259,16 @@ def _stratum_dict(one: Stratum) -> dict[str, Any]:
 def _mean_interval(run: EvalRun) -> Interval:
     values = list(run.scores[PRIMARY].values())
     return bootstrap_interval(values) if values else Interval(0.0, 0.0)
+
+
+def _heads(before: str, after: str) -> tuple[str, str]:
+    """The names, or what they are here where one is too long for its column."""
+    return (before, after) if max(len(before), len(after)) <= 9 else ("baseline", "candidate")
+
+
+def _p95(run: EvalRun) -> str:
+    latency = run.summary["latency"]
+    return "–" if latency is None else f"{latency['p95']:.1f}"
 
 
 def _flat(tree: Mapping[str, Any], skip: Sequence[str] = ()) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 LEG_THREADS = 8
+_OF_THE_STORE = ("qdrant_url", "qdrant_api_key")  # engines are shared between views
 
 
 class Workspace:
@@ -53,7 +54,7 @@ class Workspace:
         Raises :class:`ConfigError` for a setting that would need a rebuild.
         """
         for name in changes:
-            if needs_rebuild(f"rag_v2.{name}"):
+            if needs_rebuild(f"rag_v2.{name}") or name in _OF_THE_STORE:
                 raise ConfigError(
                     f"{name} shapes the index: change it and rebuild, in another home"
                 )

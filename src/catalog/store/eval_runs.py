@@ -19,7 +19,8 @@ class EvalRun:
     """One search measured on one golden set.
 
     ``key`` is equal for runs that must give equal lists: same configuration, corpus, queries,
-    depth and code. ``scores`` is metric → query id → score; ``lists`` query id → paths.
+    depth and code. ``labels`` is a hash of the golden set. ``scores`` is metric → query id →
+    score; ``lists`` query id → paths.
     """
 
     id: str
@@ -27,6 +28,7 @@ class EvalRun:
     created_at: float
     dataset: str
     golden: str
+    labels: str
     backend: str
     queries: int
     top_k: int

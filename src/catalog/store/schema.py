@@ -182,6 +182,7 @@ eval_runs = Table(
     Column("created_at", Float, nullable=False),
     Column("dataset", String, nullable=False),  # no foreign key: a run outlives what it measured
     Column("golden", String, nullable=False),
+    Column("labels", String, nullable=False),  # hash of the queries with their labels
     Column("backend", String, nullable=False),
     Column("queries", Integer, nullable=False),
     Column("top_k", Integer, nullable=False),

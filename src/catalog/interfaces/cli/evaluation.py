@@ -163,13 +163,16 @@ def _ask(
     top_k: int,
     repeats: int,
 ) -> list[BackendRun]:
+    from catalog.core.errors import StoreBusyError
     from catalog.evaluation.backends import Backends
+    from catalog.evaluation.records import corpus_digest
     from catalog.evaluation.running import run_backends
     from catalog.interfaces.cli.progress import TerminalProgress
 
     workspace.require_dataset(dataset)
+    corpus = corpus_digest(workspace.database, dataset)
     with Backends(workspace) as backends, TerminalProgress() as progress:
-        return run_backends(
+        runs = run_backends(
             [backends.load(spec) for spec in specs],
             queries,
             dataset=dataset,
@@ -177,6 +180,9 @@ def _ask(
             repeats=repeats,
             progress=progress,
         )
+    if corpus_digest(workspace.database, dataset) != corpus:
+        raise StoreBusyError(f"{dataset!r} changed while it was asked: measure again after updates")
+    return runs
 
 
 def _measured(
@@ -200,6 +206,8 @@ def _measured(
         with Backends(workspace) as backends:
             for spec in specs:
                 identity = backends.load(spec).identity
+                if "pipeline" not in identity:  # another's search may change unseen
+                    continue
                 earlier = recorded(workspace.database, identity, queries, dataset, top_k)
                 if earlier is not None:
                     complain(f"{spec}: reusing run {earlier.id}")
