@@ -1,6 +1,7 @@
 """Reading what a search of any make returned."""
 
 import itertools
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -190,7 +191,7 @@ def test_what_is_no_sequence_of_hits_is_refused_by_its_type(value):
         read(value)
 
 
-@pytest.mark.parametrize("hit", [{"score": 1.0}, 7, ["a.md", 1.0], None])
+@pytest.mark.parametrize("hit", [{"score": 1.0}, 7, ["a.md", "b.md"], None])
 def test_a_hit_without_a_path_is_refused_naming_what_was_looked_for(hit):
     with pytest.raises(BackendError, match=r"no path.*source_doc_id"):
         read([hit])
@@ -200,3 +201,13 @@ def test_a_hit_without_a_path_is_refused_naming_what_was_looked_for(hit):
 def test_an_empty_path_is_refused(hit):
     with pytest.raises(BackendError, match="empty path"):
         read([hit])
+
+
+def test_a_pair_out_of_json_and_a_path_object_are_read():
+    assert read([["a.md", 2]]).passages[0].score == 2.0
+    assert read([Path("guides/a.md")]).documents == ("guides/a.md",)
+
+
+def test_a_set_is_refused_because_it_has_no_order():
+    with pytest.raises(BackendError, match="sequence of hits"):
+        read({"a.md", "b.md"})

@@ -167,3 +167,20 @@ def test_what_the_search_itself_raises_is_not_hidden():
 
     with pytest.raises(TimeoutError, match="slow"):
         asked(search)
+
+
+def test_a_search_may_change_the_filters_it_is_given_without_harm():
+    def careless(query, filters=None):
+        filters.clear()
+        return []
+
+    filters = ["path~guides"]
+    PluggedSearch("careless", careless).ask("q", dataset="d", top_k=3, filters=filters)
+    assert filters == ["path~guides"]
+
+
+def test_an_asynchronous_search_is_refused_when_it_is_loaded(tmp_path, monkeypatch):
+    (tmp_path / "later_search.py").write_text("async def search(query):\n    return []\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BackendError, match="asynchronous"):
+        PluggedSearch("later_search")

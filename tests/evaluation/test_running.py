@@ -136,11 +136,16 @@ def test_a_failure_while_loading_is_no_failure_of_the_query():
     assert run.errors == {}
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_ends_the_run(stop):
-    backend = Listening("old", [], [["right.md"], stop()])
-    with pytest.raises(stop):
+def test_an_interruption_ends_the_run():
+    backend = Listening("old", [], [["right.md"], KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt):
         run_backends([backend], golden(question(1)), dataset="d")
+
+
+def test_a_search_that_exits_has_failed_on_that_query_and_ends_nothing():
+    backend = Listening("old", [], [["right.md"], SystemExit(0), ["right.md"]])
+    run = run_backends([backend], golden(question(1), question(2)), dataset="d", repeats=0)[0]
+    assert run.errors == {"q1": "SystemExit: 0"}
 
 
 def test_a_backend_that_cannot_prepare_ends_the_run():

@@ -146,3 +146,9 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path):
 
 def test_an_empty_file_holds_no_lists(tmp_path):
     assert read_run(written(tmp_path, "\n")) == {}
+
+
+def test_equal_scores_are_ordered_by_the_rank_column_not_by_the_line(tmp_path):
+    path = tmp_path / "tied.run"
+    path.write_text("q1 Q0 third.md 3 0 tag\nq1 Q0 first.md 1 0 tag\nq1 Q0 second.md 2 0 tag\n")
+    assert [name for name, _ in read_run(path)["q1"]] == ["first.md", "second.md", "third.md"]

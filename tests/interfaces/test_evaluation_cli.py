@@ -477,6 +477,43 @@ def test_a_dataset_that_changes_while_it_is_asked_is_not_measured(
     assert recorded(catalog) == []
 
 
+def test_a_recorded_run_keeps_its_failures_and_is_not_compared_with_other_queries(
+    catalog, golden, template
+):
+    catalog("eval", "--golden", golden, "--backend", "own_zoo:broken")
+    run = f"run:{recorded(catalog)[0]['id']}"
+    base = ["compare", "--golden", golden, "--baseline", "lexical", "--candidate", run]
+    code, out, _ = catalog(*base)
+    assert code == 0
+    assert "failed on 1 of 30 queries" in out
+    assert "OSError" in out
+    code, _, err = catalog(*base, "--fail-if", "p95_ms > 0")
+    assert (code, "was not timed" in err) == (1, True)
+    golden.write_text(golden.read_text().replace('"grade": 3', '"grade": 2', 1))
+    code, _, err = catalog(*base)
+    assert (code, "measure again" in err) == (1, True)
+
+
+def test_a_shallow_recorded_run_is_not_compared_deeper(catalog, golden):
+    catalog("eval", "--golden", golden, "--mode", "lexical", "--top-k", "5")
+    run = f"run:{recorded(catalog)[0]['id']}"
+    base = ["compare", "--golden", golden, "--baseline", "lexical", "--candidate", run]
+    code, _, err = catalog(*base)
+    assert (code, "use --top-k 5" in err) == (1, True)
+    code, out, _ = catalog(*base, "--top-k", "5")
+    assert (code, "Only 5 passages were asked for" in out) == (0, True)
+
+
+def test_beir_does_not_touch_a_dataset_made_of_something_else(catalog, tmp_path):
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "yak"}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "yak"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t1\n")
+    code, _, err = catalog("eval", "--beir", folder, "--dataset", "zoo")
+    assert (code, "give another --dataset" in err) == (1, True)
+
+
 # runs
 
 

@@ -196,7 +196,7 @@ def test_an_interruption_keeps_what_was_saved_and_says_so(catalog, file, type_in
     type_in(QUERY, "3", "0", "0", "the moon", "2", interruption)
     code, _, err = catalog("label", "--golden", file)
     assert code == 130
-    assert "what was finished is stored" in err
+    assert "what was stored is kept" in err
     assert "Traceback" not in err
     assert [one["query"] for one in kept(file)] == [QUERY]
     assert list(file.parent.glob(".set*")) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from catalog.core.errors import BackendError
 from catalog.core.results import Explanation
 
 _PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
+_NO_RANKING = (str, bytes, Mapping, set, frozenset)
 _TEXT_KEYS = ("text", "snippet", "content", "body")
 
 
@@ -60,17 +62,21 @@ def as_answer(value: object, dataset: str, top_k: int) -> Answer:
         if found is not None and not callable(found):
             listed = found
             break
-    if not isinstance(listed, Iterable) or isinstance(listed, str | bytes | Mapping):
+    if not isinstance(listed, Iterable) or isinstance(listed, _NO_RANKING):
         raise BackendError(f"a search must return a sequence of hits, not {_named(value)}")
     passages = tuple(_passage(one, dataset) for one in islice(listed, top_k))
     return Answer(passages, _stages(value), _doubt(value))
 
 
 def _passage(hit: object, dataset: str) -> Passage:
-    if isinstance(hit, str):
-        return Passage(_path(hit, dataset))
+    if isinstance(hit, str | PurePath):
+        return Passage(_path(str(hit), dataset))
     if isinstance(hit, tuple) and len(hit) == 2 and isinstance(hit[0], str):
         return Passage(_path(hit[0], dataset), _number(hit[1]))
+    if isinstance(hit, list):  # what JSON makes of such a pair
+        match hit:
+            case [str(path), int() | float() as score]:
+                return Passage(_path(path, dataset), float(score))
     path = _first(hit, _PATH_KEYS)
     if path is None:
         raise BackendError(f"a hit has no path: {_named(hit)}; expected one of {_PATH_KEYS}")

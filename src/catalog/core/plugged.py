@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ class PluggedSearch:
         self.function = _loaded(spec) if function is None else function
         self._takes = _parameters(self.function)
 
+    def not_taken(self, names: Collection[str]) -> list[str]:
+        """Those of the names that the callable would not be given."""
+        return [name for name in names if not {name, "**"} & self._takes]
+
     def ask(self, query: str, *, dataset: str, top_k: int, **offered: object) -> Answer:
         """Its answer, in our form; it gets what it takes by keyword of what is offered.
 
@@ -37,7 +42,7 @@ class PluggedSearch:
         depth = next((name for name in DEPTH_NAMES if name in self._takes), "top_k")
         offers: Mapping[str, object] = {"dataset": dataset, depth: top_k, **offered}
         given = {
-            name: value
+            name: deepcopy(value) if name == "filters" else value  # theirs to change
             for name, value in offers.items()
             if value is not None and (name in self._takes or "**" in self._takes)
         }
@@ -55,7 +60,7 @@ def _loaded(spec: str) -> Callable[..., object]:
             found = getattr(found, name)
         if inspect.isclass(found):
             found = found()
-    except Exception as error:  # somebody else's code may raise anything
+    except (Exception, SystemExit) as error:  # somebody else's code may raise anything
         raise BackendError(
             f"no search {spec!r} ({type(error).__name__}: {error}); "
             "give package.module or package.module:function"
@@ -63,6 +68,8 @@ def _loaded(spec: str) -> Callable[..., object]:
     called = found if callable(found) else getattr(found, "search", None)
     if not callable(called):
         raise BackendError(f"{spec!r} cannot be called and has no search method")
+    if inspect.iscoroutinefunction(called):
+        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
     return called  # type: ignore[no-any-return]
 
 

@@ -109,7 +109,8 @@ class Comparison(_Frozen):
 
     ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to
     1; two empty answers overlap by 1). ``only_v1`` and ``only_v2`` are paths in rank order.
-    ``error`` says why there is nothing of the baseline, if it failed.
+    ``note`` says what of the question the baseline could not be told, ``error`` why there is
+    nothing of it, if it failed.
     """
 
     baseline: str
@@ -118,6 +119,7 @@ class Comparison(_Frozen):
     only_v2: tuple[str, ...]
     rank_changes: tuple[RankChange, ...]
     latency_ms: Latency
+    note: str = ""
     error: str = ""
 
 

@@ -20,19 +20,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from catalog.core.answers import Answer, as_answer
-from catalog.core.errors import BackendError, StageFailedError
+from catalog.core.errors import BackendError, InputError, StageFailedError
 from catalog.core.plugged import PluggedSearch
 from catalog.core.results import Mode
 from catalog.core.settings import Settings
-from catalog.evaluation.golden import GoldenQuery
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.records import require_run
 from catalog.evaluation.trec import read_run
 from catalog.ingest.report import Progress
 
 if TYPE_CHECKING:
     from catalog.search_v2.workspace import Workspace
+    from catalog.store.eval_runs import EvalRun
 
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
 _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
@@ -154,7 +156,10 @@ class PluggedBackend:
         """The name and a hash of the module's file; of other code it knows nothing."""
         module = sys.modules.get(getattr(self._search.function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
-        code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+        try:
+            code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+        except OSError:  # in an archive, or gone
+            code = None
         return {"callable": self.name, "code": code}
 
     def prepare(self, dataset: str, progress: Progress) -> None:
@@ -172,15 +177,21 @@ class RecordedBackend:
     """The lists of an earlier run or of a search that is not here; they take no time."""
 
     def __init__(
-        self, name: str, lists: Mapping[str, Sequence[object]], identity: dict[str, Any]
+        self,
+        name: str,
+        lists: Mapping[str, Sequence[object]],
+        identity: dict[str, Any],
+        record: EvalRun | None = None,
     ) -> None:
         self.name, self._lists, self._identity = name, lists, identity
+        self._record = record
+        self._errors: Mapping[str, str] = record.summary.get("errors", {}) if record else {}
 
     @classmethod
     def from_file(cls, path: Path) -> RecordedBackend:
         """A TREC run file's."""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return cls(path.stem, read_run(path), {"file": digest})
+        return cls(unquote(path.stem), read_run(path), {"file": digest})
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -190,13 +201,39 @@ class RecordedBackend:
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Nothing to do."""
 
-    @property
-    def query_ids(self) -> frozenset[str]:
-        """The queries the run answers."""
-        return frozenset(self._lists)
+    def require(self, golden: GoldenSet, dataset: str, top_k: int) -> None:
+        """Raise :class:`InputError` unless the lists are of these queries, and this deep."""
+        record = self._record
+        if record is not None and (record.labels, record.dataset) != (golden.digest, dataset):
+            raise InputError(
+                f"run {record.id} was made with {record.golden} on {record.dataset}, whose queries "
+                "or labels are not these: measure again"
+            )
+        if record is not None and record.top_k < top_k:
+            raise InputError(f"run {record.id} is {record.top_k} deep: use --top-k {record.top_k}")
+        ids = [query.id for query in golden]
+        absent = self._absent(golden)
+        # A run file has no line for a query on which nothing was found.
+        if len(absent) > len(ids) / 2 or (absent and set(self._lists).difference(ids)):
+            raise InputError(
+                f"run {self.name} answers {len(ids) - len(absent)} of {len(ids)} queries "
+                f"(not {', '.join(absent[:3])} …): it was made with another set"
+            )
+
+    def notes(self, golden: GoldenSet) -> tuple[str, ...]:
+        """What is missing from the lists."""
+        absent = self._absent(golden)
+        if not absent:
+            return ()
+        return (f"{self.name} has no list for {len(absent)} queries, which count as empty",)
+
+    def _absent(self, golden: GoldenSet) -> list[str]:
+        return [query.id for query in golden.answerable if query.id not in self._lists]
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
-        """The recorded list."""
+        """The recorded list, or the recorded failure."""
+        if query.id in self._errors:
+            raise BackendError(f"failed when it was recorded: {self._errors[query.id]}")
         return as_answer(self._lists.get(query.id, ()), dataset, top_k)
 
     def close(self) -> None:
@@ -243,7 +280,7 @@ class Backends:
             return V1Backend(self._workspace.settings)
         if spec.startswith("run:"):
             run = require_run(self._workspace.database, changes)
-            return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id})
+            return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)
         if Path(spec).is_file():
             return RecordedBackend.from_file(Path(spec))
         return PluggedBackend(spec)

@@ -20,6 +20,8 @@ from catalog.evaluation.significance import (
 
 ALPHA = 0.05
 LEAST_SEEN = 0.5  # share of queries with a judged document near the top, below which all is blind
+FEW_JUDGED = 0.25  # share of the first 10 documents
+DEPTH_OF_METRICS = 100
 SUCCESSES = ("Success@1", "Success@3", "Success@5")
 
 Outcome = Literal["better", "worse", "no difference", "too few to tell"]
@@ -96,6 +98,10 @@ def compare_runs(
     for run in (baseline, candidate):
         if set(run.asked) != {query.id for query in golden}:
             raise InputError(f"{run.name} was asked other queries than the golden set's")
+    for run in (baseline, candidate):
+        if len(run.errors) == len(golden):
+            reason = next(iter(run.errors.values()))
+            raise BlindComparisonError(f"{run.name} failed on every query: {reason}")
     before, after = (score_run(run, golden, allowed) for run in (baseline, candidate))
     _require_sight((before, after), golden)
     rows = _metric_rows(before, after)
@@ -230,7 +236,18 @@ def _warnings(
                 f"{run.name} failed on {len(run.errors)} of {len(golden)} queries, which score 0; "
                 f"first {query}: {reason}"
             )
+    for run, scores in ((baseline_run, baseline), (candidate_run, candidate)):
+        yield from run.notes
+        if not any(scores.per_query[PRIMARY].values()):
+            yield _no_match(run, golden)
+    if candidate_run.top_k < DEPTH_OF_METRICS:
+        yield f"Only {candidate_run.top_k} passages were asked for: deeper metrics see no more"
     judged = baseline.means["Judged@10"], candidate.means["Judged@10"]
+    if max(judged) < FEW_JUDGED:
+        yield (
+            f"Only {judged[0]:.0%} ({baseline.name}) and {judged[1]:.0%} ({candidate.name}) of the "
+            "first 10 documents are judged; the others count as wrong, which blurs differences"
+        )
     if abs(judged[0] - judged[1]) > 0.1:
         less = baseline if judged[0] < judged[1] else candidate
         yield (
@@ -241,4 +258,18 @@ def _warnings(
         if one.stability is not None and one.stability < 1:
             yield f"{one.name} answered {1 - one.stability:.0%} of the queries differently again"
         if one.scope_violations:
-            yield f"{one.name} showed {one.scope_violations} passages that filters forbid"
+            filtered = sum(query.filters is not None for query in golden)
+            yield (
+                f"{one.name} showed {one.scope_violations} passages that filters forbid; "
+                f"the {filtered} filtered queries count in the verdict"
+            )
+
+
+def _no_match(run: BackendRun, golden: GoldenSet) -> str:
+    """A search that never finds a labelled document is most often one that names them otherwise."""
+    shown = next((run.documents(q.id)[0] for q in golden.answerable if run.documents(q.id)), None)
+    named = next(iter(golden.answerable[0].relevant))
+    return (
+        f"{run.name} found no labelled document for any query; it names documents like "
+        f"{shown!r}, the labels like {named!r}"
+    )

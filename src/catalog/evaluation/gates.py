@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.core.errors import InputError
+from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.metrics import QUALITY, RunScores
 
@@ -40,8 +40,11 @@ class Gate:
         return _differences(comparison)[self.metric]
 
     def trips(self, comparison: PipelineComparison) -> bool:
-        """Whether the comparison fails on it."""
-        return _OPERATORS[self.compare](self.difference(comparison), self.limit)
+        """Whether the comparison fails on it; raises :class:`BlindComparisonError` if untimed."""
+        difference = self.difference(comparison)
+        if math.isnan(difference):
+            raise BlindComparisonError(f"--fail-if {self.text!r}: one of the two was not timed")
+        return _OPERATORS[self.compare](difference, self.limit)
 
 
 def parse_gate(text: str) -> Gate:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import InputError, RunNotFoundError
 from catalog.core.settings import leaves
+from catalog.core.text import storable
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.significance import PairedTest, holm, judge
 from catalog.store import Database
@@ -58,6 +59,7 @@ def record_run(
     now: float,
 ) -> EvalRun:
     """Write a run down, ``now`` being the time in seconds; the record."""
+    errors = {query: storable(reason) for query, reason in run.errors.items()}
     record = EvalRun(
         id=new_run_id(),
         key=run_key(database, run.identity, golden, run.dataset, run.top_k),
@@ -70,7 +72,7 @@ def record_run(
         top_k=run.top_k,
         identity=dict(run.identity),
         scores=scores.per_query,
-        summary=summary_of(scores),
+        summary=summary_of(scores) | {"errors": errors},
         lists={query: list(run.documents(query)) for query in run.asked},
     )
     with database.write() as connection:

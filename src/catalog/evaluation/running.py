@@ -35,13 +35,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class BackendRun:
-    """What one backend answered, by query id, and what it is."""
+    """What one backend answered, by query id, and what it is.
+
+    ``notes`` are what a reader of its scores must know.
+    """
 
     name: str
     identity: Mapping[str, object]
     dataset: str
     top_k: int
     asked: Mapping[str, Asked]
+    notes: tuple[str, ...] = ()
 
     @property
     def errors(self) -> dict[str, str]:
@@ -76,7 +80,9 @@ def run_backends(
         raise InputError(f"{golden.name} holds no query")
     progress = progress or Silent()
     for backend in backends:
-        _require_same_queries(backend, golden)
+        if isinstance(backend, RecordedBackend):
+            backend.require(golden, dataset, top_k)
+    identities = [backend.identity for backend in backends]
     for backend in backends:
         backend.prepare(dataset, progress)
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
@@ -94,12 +100,13 @@ def run_backends(
     return [
         BackendRun(
             name=backend.name,
-            identity=backend.identity,
+            identity=identity,
             dataset=dataset,
             top_k=top_k,
             asked={query: _settled(*attempts) for query, attempts in answers.items()},
+            notes=backend.notes(golden) if isinstance(backend, RecordedBackend) else (),
         )
-        for backend, answers in zip(backends, asked, strict=True)
+        for backend, identity, answers in zip(backends, identities, asked, strict=True)
     ]
 
 
@@ -117,7 +124,7 @@ def _attempt(
     answer, error = None, ""
     try:
         answer = backend.search(query, dataset=dataset, top_k=top_k)
-    except Exception as failure:  # noqa: BLE001 - recorded as this query's failure
+    except (Exception, SystemExit) as failure:  # noqa: BLE001 - this query's failure, recorded
         error = f"{type(failure).__name__}: {failure}"
     return _Attempt(answer, (clock() - started) * 1000, error)
 
@@ -133,18 +140,3 @@ def _settled(deep: _Attempt, *timed: _Attempt) -> Asked:
         error=error,
         stable=len(lists) == 1 if len(timed) > 1 and not error else None,
     )
-
-
-def _require_same_queries(backend: SearchBackend, golden: GoldenSet) -> None:
-    if not isinstance(backend, RecordedBackend):
-        return
-    ids = [query.id for query in golden]
-    absent = [query for query in ids if query not in backend.query_ids]
-    if len(absent) <= len(golden.unanswerable):
-        return
-    # A run file has no line for a query on which nothing was found.
-    if len(absent) > len(golden) / 2 or backend.query_ids.difference(ids):
-        raise InputError(
-            f"run {backend.name} answers {len(golden) - len(absent)} of {len(golden)} queries "
-            f"(not {', '.join(absent[:3])} …): it was made with another set"
-        )

@@ -26,9 +26,11 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
     before, after = comparison.baseline_scores, comparison.candidate_scores
     yield ""
     heads = _heads(before.name, after.name)
-    yield _row("metric", *heads, "difference", "95 % interval", "p (Holm)", "w/t/l")
+    yield _row("metric", *heads, "difference", "95 % interval", "p / Holm", "w/t/l")
     for row in comparison.metrics:
-        yield _test_row(row.metric, row.test, f"{row.adjusted_p:.3f}")
+        counts = row.mcnemar
+        told = "" if counts is None else f"  McNemar {counts.gained}:{counts.lost} p {counts.p:.3f}"
+        yield _test_row(row.metric, row.test, f"{row.test.p:.3f}/{row.adjusted_p:.3f}") + told
     yield ""
     yield _row(PRIMARY, *heads, "difference", "95 % interval", "n", "")
     for stratum in comparison.strata:
@@ -86,7 +88,10 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
     for run in runs:
         means = run.summary["metrics"]
         interval = _mean_interval(run)
-        cells = "".join(f"{means.get(name, 0):10.3f}" for name in TABLE[1:])
+        if PRIMARY not in means:
+            yield f"{run.backend[:24]:24}  no answerable query to measure it on"
+            continue
+        cells = "".join(f"{means[name]:10.3f}" for name in TABLE[1:])
         yield (
             f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
             f"{interval.high:.3f}]{cells}{_p95(run):>9}"
@@ -227,7 +232,7 @@ def _other_lines(scores: RunScores) -> Iterator[str]:
 def _row(
     name: str, before: str, after: str, difference: str, interval: str, p: str, rest: str
 ) -> str:
-    return f"{name:14}{before[:9]:>10}{after[:9]:>10}{difference:>12}{interval:>20}{p:>10}  {rest}"
+    return f"{name:14}{before[:9]:>10}{after[:9]:>10}{difference:>12}{interval:>20}{p:>13}  {rest}"
 
 
 def _test_row(name: str, test: PairedTest, last: str, rest: str = "") -> str:

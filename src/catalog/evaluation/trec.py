@@ -43,20 +43,24 @@ def _write(path: Path, lists: Mapping[str, Sequence[str]], tag: str) -> None:
 
 
 def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
-    """Documents with their scores by query id, by falling score as trec_eval reads it.
+    """Documents with their scores by query id, by falling score, ties by the rank column.
 
-    Ties keep the file's order. Raises :class:`GoldenSetError` naming a line that is not TREC's.
+    Raises :class:`GoldenSetError` naming a line that is not TREC's.
     """
-    lists: dict[str, dict[str, float]] = {}
+    lists: dict[str, dict[str, tuple[float, int]]] = {}
     for number, line in enumerate(_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         parts = line.split()
         score = _score(parts)
-        if score is None:
+        if score is None or not parts[3].lstrip("-").isdecimal():
             raise GoldenSetError(f"{path} line {number} is not 'query Q0 document rank score tag'")
-        lists.setdefault(parts[0], {}).setdefault(unquote(parts[2]), score)
-    return {query: sorted(found.items(), key=lambda hit: -hit[1]) for query, found in lists.items()}
+        place = (-score, int(parts[3]))
+        lists.setdefault(parts[0], {}).setdefault(unquote(parts[2]), place)
+    return {
+        query: [(name, -found[name][0]) for name in sorted(found, key=found.__getitem__)]
+        for query, found in lists.items()
+    }
 
 
 def _encoded(name: str) -> str:

@@ -31,9 +31,16 @@ class Baseline:
         return dataset in self._warm
 
     def ask(
-        self, query: str, *, dataset: str, top_k: int, mode: str, filters: object
-    ) -> tuple[Answer, float]:
-        """Its answer and the milliseconds that took, once it is warm; raises what it raises.
+        self,
+        query: str,
+        *,
+        dataset: str,
+        top_k: int,
+        mode: str,
+        filters: object,
+        doc_ids: list[str] | None,
+    ) -> tuple[Answer, float, str]:
+        """Its answer, the milliseconds that took, and what it could not be asked; raises as it.
 
         The first question of a dataset is asked twice and the second timed: the first may build
         an index or load a model.
@@ -48,15 +55,25 @@ class Baseline:
                 top_k=top_k,
                 mode=mode,
                 filters=filters,
+                doc_ids=doc_ids,
                 settings=self._settings,
             )
             ms = (time.perf_counter() - started) * 1000
         self._warm.add(dataset)
-        return answer, ms
+        narrowed = {"filters": filters, "doc_ids": doc_ids}
+        asked = [name for name, value in narrowed.items() if value is not None]
+        ignored = " and ".join(search.not_taken(asked))
+        return answer, ms, f"asked without {ignored}, which it does not take" if ignored else ""
 
 
 def compared(
-    name: str, v1: Sequence[str], v2: Sequence[str], *, v1_ms: float, v2_ms: float
+    name: str,
+    v1: Sequence[str],
+    v2: Sequence[str],
+    *,
+    v1_ms: float,
+    v2_ms: float,
+    note: str = "",
 ) -> Comparison:
     """Two ranked lists of paths, side by side; a path counts where it stands first."""
     first, second = list(dict.fromkeys(v1)), list(dict.fromkeys(v2))
@@ -74,6 +91,7 @@ def compared(
             if path in ranks and ranks[path] != rank
         ),
         latency_ms=Latency(v1=round(v1_ms, 3), v2=round(v2_ms, 3)),
+        note=note,
     )
 
 

@@ -73,6 +73,8 @@ class SearchServiceV2:
             rerank=rag.rerank_enabled if rerank is None else rerank,
             expand=rag.expansion_enabled if expand is None else expand,
         )
+        if doc_ids is not None and not isinstance(doc_ids, str):
+            doc_ids = list(doc_ids)  # it may be read twice
         if compare_with_v1 and not self._baseline.is_warm(dataset):
             self.retrieve("warm up", dataset=dataset, mode=mode)  # the baseline is timed warm, too
         started = time.perf_counter()
@@ -96,7 +98,7 @@ class SearchServiceV2:
         comparison = None
         if compare_with_v1:
             paths = [result.path for result in results]
-            comparison = self._compare(request, query, filters, paths, elapsed_ms, stages)
+            comparison = self._compare(request, query, filters, doc_ids, paths, elapsed_ms, stages)
         return SearchResults(
             results,
             query=query,
@@ -127,6 +129,7 @@ class SearchServiceV2:
         request: SearchRequest,
         query: str,
         filters: object,
+        doc_ids: Iterable[str] | None,
         paths: Sequence[str],
         v2_ms: float,
         stages: Stages,
@@ -134,20 +137,22 @@ class SearchServiceV2:
         """The same question to the baseline; its failure is a failed stage, not a failed query."""
         name, started = self._baseline.name, time.perf_counter()
         try:
-            answer, v1_ms = self._baseline.ask(
+            answer, v1_ms, note = self._baseline.ask(
                 query,
                 dataset=request.restriction.dataset,
                 top_k=request.top_k,
                 mode=request.mode,
                 filters=filters,
+                doc_ids=None if doc_ids is None else list(doc_ids),
             )
         except Exception as error:  # noqa: BLE001 - another's code; recorded as its failure
             stages.failed("compare", (time.perf_counter() - started) * 1000, error)
             failure = f"{type(error).__name__}: {error}"
             return not_compared(name, paths, v2_ms=v2_ms, error=failure)
-        stages.ran("compare", v1_ms, f"{name}: {len(answer.passages)} passages")
+        found = f"{name}: {len(answer.passages)} passages"
+        stages.ran("compare", v1_ms, "; ".join(filter(None, (found, note))))
         v1_paths = [passage.path for passage in answer.passages]
-        return compared(name, v1_paths, paths, v1_ms=v1_ms, v2_ms=v2_ms)
+        return compared(name, v1_paths, paths, v1_ms=v1_ms, v2_ms=v2_ms, note=note)
 
     def close(self) -> None:
         """Release the workspace."""

@@ -24,7 +24,7 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
-            complain("interrupted; what was finished is stored, run the same command to continue")
+            complain("interrupted; what was stored is kept, run the same command to continue")
         raise
     except BrokenPipeError:
         sys.stderr.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,6 +62,7 @@ def compare(
     preset: PresetOption = None,
 ) -> None:
     """Put labelled queries to two searches: which is better, how surely, where, at what cost."""
+    from catalog.core.errors import InputError
     from catalog.evaluation.comparison import compare_runs
     from catalog.evaluation.gates import parse_gate
     from catalog.evaluation.golden import read_golden
@@ -67,6 +70,8 @@ def compare(
     from catalog.evaluation.summary import comparison_dict, comparison_lines
 
     gates = [parse_gate(text) for text in fail_if or ()]
+    if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
+        raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
     queries = read_golden(golden)
     with open_workspace(context, home, preset) as workspace:
         name = only_dataset(workspace, dataset)
@@ -76,15 +81,15 @@ def compare(
             asked, (compared.baseline_scores, compared.candidate_scores), strict=True
         ):
             _keep(workspace, run, scores, queries, runs)
-    if report is not None:
-        write_report(compared, report, created=datetime.now(UTC))
+    if not json:
+        for line in comparison_lines(compared):
+            say(line)
     tripped = [gate.text for gate in gates if gate.trips(compared)]
     if json:
         print_json(comparison_dict(compared) | {"failed_gates": tripped})
-    else:
-        for line in comparison_lines(compared):
-            say(line)
-        if report is not None:
+    if report is not None:
+        write_report(compared, report, created=datetime.now(UTC))
+        if not json:
             say(f"Report: {report}")
     if tripped:
         complain(f"failed: {'; '.join(tripped)}")
@@ -171,7 +176,11 @@ def _ask(
 
     workspace.require_dataset(dataset)
     corpus = corpus_digest(workspace.database, dataset)
-    with Backends(workspace) as backends, TerminalProgress() as progress:
+    with (
+        Backends(workspace) as backends,
+        TerminalProgress() as progress,
+        redirect_stdout(sys.stderr),  # what a search prints is not our answer
+    ):
         runs = run_backends(
             [backends.load(spec) for spec in specs],
             queries,
@@ -246,11 +255,18 @@ def _allowed(workspace: Workspace, dataset: str) -> Allowed:
 
 
 def _index(workspace: Workspace, folder: Path, dataset: str) -> None:
+    from catalog.core.errors import InputError
     from catalog.evaluation.beir import CORPUS
     from catalog.interfaces.cli.progress import TerminalProgress
     from catalog.search_v2.indexing import Indexer
+    from catalog.store.passages import all_datasets
 
+    corpus = (folder / CORPUS).resolve()
+    with workspace.database.read() as connection:
+        known = {one.name: one.root for one in all_datasets(connection)}
+    if known.get(dataset) and Path(known[dataset]) != corpus:
+        raise InputError(f"dataset {dataset!r} is of {known[dataset]}: give another --dataset")
     with TerminalProgress() as progress:
-        done = Indexer(workspace).build(folder / CORPUS, dataset, progress=progress)
+        done = Indexer(workspace).build(corpus, dataset, progress=progress)
     for failure in done.failed[:5]:
         complain(f"not indexed: {failure.path}: {failure.reason}")

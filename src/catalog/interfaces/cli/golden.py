@@ -76,7 +76,7 @@ def label(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Grade what the pipelines find, 0 to 3, and keep it as golden queries; saved as you go."""
+    """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query."""
     from catalog.evaluation.golden import DIFFICULTIES, KINDS
     from catalog.evaluation.labelling import ask_grades, load_or_new, pooled, save, with_grades
 
