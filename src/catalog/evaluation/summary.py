@@ -29,8 +29,8 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
     yield _row("metric", *heads, "difference", "95 % interval", "p / Holm", "w/t/l")
     for row in comparison.metrics:
         counts = row.mcnemar
-        told = "" if counts is None else f"  McNemar {counts.gained}:{counts.lost} p {counts.p:.3f}"
-        yield _test_row(row.metric, row.test, f"{row.test.p:.3f}/{row.adjusted_p:.3f}") + told
+        told = "" if counts is None else f"  McNemar {counts.gained}:{counts.lost} {_p(counts.p)}"
+        yield _test_row(row.metric, row.test, f"{_p(row.test.p)}/{_p(row.adjusted_p)}") + told
     yield ""
     yield _row(PRIMARY, *heads, "difference", "95 % interval", "n", "")
     for stratum in comparison.strata:
@@ -194,7 +194,7 @@ def diff_lines(difference: RunDifference) -> Iterator[str]:
         yield f"  {name}: {_short(old)} → {_short(new)}"
     yield _row("metric", "before", "after", "difference", "95 % interval", "p (Holm)", "w/t/l")
     for metric, test in difference.tests.items():
-        yield _test_row(metric, test, f"{difference.adjusted[metric]:.3f}")
+        yield _test_row(metric, test, _p(difference.adjusted[metric]))
 
 
 def diff_dict(difference: RunDifference) -> dict[str, Any]:
@@ -264,6 +264,10 @@ def _stratum_dict(one: Stratum) -> dict[str, Any]:
 def _mean_interval(run: EvalRun) -> Interval:
     values = list(run.scores[PRIMARY].values())
     return bootstrap_interval(values) if values else Interval(0.0, 0.0)
+
+
+def _p(p: float) -> str:
+    return "<.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _heads(before: str, after: str) -> tuple[str, str]:
