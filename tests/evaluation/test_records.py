@@ -293,7 +293,7 @@ def test_equal_runs_are_said_to_be_equal_and_other_corpora_to_be_other(database)
     )
     put(database, "books", "wrong.md", "changed")
     after = keep(database, a_run())
-    assert "same configuration and code; the corpus, the labels or the depth changed" in list(
+    assert "same configuration and code; the corpus or the depth changed" in list(
         diff_lines(diff_runs(before, after))
     )
 

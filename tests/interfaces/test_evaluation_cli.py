@@ -452,6 +452,25 @@ def test_another_search_is_always_asked_because_it_may_change_unseen(catalog, go
     assert "reusing" not in err
 
 
+def test_a_run_with_failures_is_not_reused(catalog, golden, monkeypatch):
+    base = ["eval", "--golden", golden, "--mode", "lexical", "--reuse"]
+    with monkeypatch.context() as patched:
+        patched.setattr(V2Backend, "search", lambda *_, **__: 1 / 0)
+        catalog(*base)
+    _, out, err = catalog(*base)
+    assert "reusing" not in err
+    assert "failed" not in out
+
+
+def test_what_a_search_prints_does_not_spoil_the_json(catalog, golden, tmp_path):
+    with (tmp_path / "work" / "own_zoo.py").open("a") as file:
+        file.write("def loud(query, k):\n    print('hello')\n    return first(query, k)\n")
+    base = ["eval", "--golden", golden, "--backend", "own_zoo:loud", "--json"]
+    _, out, err = catalog(*base)
+    assert json.loads(out)["runs"][0]["backend"] == "own_zoo:loud"
+    assert "hello" in err
+
+
 def test_only_what_changed_is_asked_again(catalog, golden, asked):
     catalog("eval", "--golden", golden, "--mode", "vector")
     asked.clear()

@@ -71,6 +71,28 @@ def test_a_baseline_that_fails_is_reported_and_the_answer_stands(service, plugge
         service.search("rotate keys", dataset="notes", compare_with_v1=True, strict=True)
 
 
+def test_what_of_the_question_the_baseline_cannot_be_told_is_said(service, plugged):
+    plugged.find = lambda query: ["bread.txt"]
+    asked = {"doc_ids": iter(["keys.md"]), "filters": "tag=ops"}
+    answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **asked)
+    assert {hit.path for hit in answer} == {"keys.md"}
+    assert answer.comparison.note == "asked without filters and doc_ids, which it does not take"
+    told = []
+    service = SearchServiceV2(service.workspace)
+    plugged.find = lambda query, doc_ids, filters: told.append((doc_ids, filters)) or []
+    answer = service.search(
+        "rotate keys", dataset="notes", compare_with_v1=True, doc_ids=["keys.md"], filters="tag=ops"
+    )
+    assert told[-1] == (["keys.md"], "tag=ops")
+    assert answer.comparison.note == ""
+
+
+def test_a_baseline_that_exits_has_failed_and_ends_nothing(service, plugged):
+    plugged.find = lambda query: sys.exit(3)
+    answer = service.search("rotate keys", dataset="notes", compare_with_v1=True)
+    assert answer.comparison.error == "SystemExit: 3"
+
+
 def test_a_baseline_that_does_not_exist_is_reported(service):
     answer = service.search("rotate keys", dataset="notes", compare_with_v1=True)
     assert "old_search:find" in answer.comparison.error

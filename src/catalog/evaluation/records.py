@@ -104,10 +104,11 @@ def recorded(
     dataset: str,
     top_k: int,
 ) -> EvalRun | None:
-    """An earlier run of exactly this, if there is one."""
+    """An earlier run of exactly this in which no query failed, if there is one."""
     key = run_key(database, identity, golden, dataset, top_k)
     with database.read() as connection:
-        return latest_run(connection, key)
+        run = latest_run(connection, key)
+    return None if run is None or run.summary["failed"] else run
 
 
 @dataclass(frozen=True)
@@ -132,12 +133,12 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
             f"{before.id} and {after.id} are of different queries or labels "
             f"({before.golden}, {after.golden}): nothing to compare"
         )
+    from catalog.evaluation.metrics import QUALITY  # which imports this module's callers
+
     tests = {}
-    for metric, values in before.scores.items():
-        others = after.scores.get(metric)
-        if others is None:
-            continue
-        if values:
+    for metric in QUALITY:
+        values, others = before.scores.get(metric), after.scores.get(metric)
+        if values and others:
             tests[metric] = judge(list(values.values()), [others[query] for query in values])
     old, new = dict(leaves(before.identity)), dict(leaves(after.identity))
     changed = {

@@ -189,7 +189,7 @@ def diff_lines(difference: RunDifference) -> Iterator[str]:
     if before.key == after.key:
         yield "same configuration, corpus, queries and code"
     elif not difference.changed:
-        yield "same configuration and code; the corpus, the labels or the depth changed"
+        yield "same configuration and code; the corpus or the depth changed"
     for name, (old, new) in difference.changed.items():
         yield f"  {name}: {_short(old)} → {_short(new)}"
     yield _row("metric", "before", "after", "difference", "95 % interval", "p (Holm)", "w/t/l")

@@ -145,7 +145,7 @@ class SearchServiceV2:
                 filters=filters,
                 doc_ids=None if doc_ids is None else list(doc_ids),
             )
-        except Exception as error:  # noqa: BLE001 - another's code; recorded as its failure
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - another's; recorded as its failure
             stages.failed("compare", (time.perf_counter() - started) * 1000, error)
             failure = f"{type(error).__name__}: {error}"
             return not_compared(name, paths, v2_ms=v2_ms, error=failure)

@@ -46,7 +46,7 @@ class Stages:
         """The step was left out, for the reason given."""
         self._add(name, "skipped", 0.0, note)
 
-    def failed(self, name: str, ms: float, error: Exception) -> None:
+    def failed(self, name: str, ms: float, error: BaseException) -> None:
         """The step failed and the search goes on without it (an error under ``strict``)."""
         self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
         if self._strict:
