@@ -34,7 +34,8 @@ def explanation(bonus=0.0):
         weight=0.5,
         contribution=0.008,
     )
-    return Explanation(fusion="rrf", contributions=(part,), bonus=bonus, score=0.008 + bonus)
+    score = 0.008 + bonus
+    return Explanation(fusion="rrf", contributions=(part,), bonus=bonus, fused=score, score=score)
 
 
 def test_a_document_stands_where_its_first_passage_stands():

@@ -341,7 +341,7 @@ def test_a_store_of_the_first_schema_is_migrated_and_loses_nothing(tmp_path):
     migrated = Database.at(tmp_path)
     with migrated.read() as connection:
         assert (
-            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == "0002"
+            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == "0003"
         )
         kept = connection.exec_driver_sql("SELECT name, root, generation FROM datasets").one()
         assert tuple(kept) == ("old", "/x", 3)

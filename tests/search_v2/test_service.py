@@ -10,9 +10,9 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from catalog.core.errors import (
+    ConfigError,
     FilterError,
     InputError,
-    NotAvailableYetError,
     QueryError,
     StageFailedError,
     UnknownDatasetError,
@@ -22,8 +22,8 @@ from catalog.core.errors import (
 )
 from catalog.core.results import MODES
 from catalog.search_v2.engine import QueryEngineBuilderV2
+from catalog.search_v2.factory import HybridRetrieverFactoryV2
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.hits import Hit
 from fakes import WordEncoder, open_workspace
@@ -110,15 +110,6 @@ def test_any_text_is_safe_as_document_name_filter_value_and_dataset(service, tex
         service.search("keys", dataset=text)
 
 
-def test_a_stage_that_settings_switch_on_but_no_release_has_is_refused(tmp_path, notes):
-    with open_workspace(tmp_path / "home", rerank_enabled=True) as workspace:
-        Indexer(workspace).build(notes, "notes")
-        service = SearchServiceV2(workspace)
-        with pytest.raises(NotAvailableYetError, match="rerank"):
-            service.search("keys", dataset="notes")
-        assert len(service.search("keys", dataset="notes", rerank=False)) > 0
-
-
 def test_a_file_can_be_asked_for_by_its_own_time(service, workspace, notes):
     os.utime(notes / "bread.txt", (1_600_000_000, 1_600_000_000))  # 2020-09-13
     Indexer(workspace).build(notes, "notes", reread=True)
@@ -149,8 +140,7 @@ def test_a_phrase_must_stand_in_a_lexical_hit(service):
         ({"filters": "color=red"}, UnknownFieldError),
         ({"filters": {"tags": {"~~": 1}}}, UnknownOperatorError),
         ({"query": "  "}, QueryError),
-        ({"rerank": True}, NotAvailableYetError),
-        ({"expand": True}, NotAvailableYetError),
+        ({"expand": True}, ConfigError),
     ],
 )
 def test_a_bad_call_gets_a_typed_error(service, call, error):
@@ -260,10 +250,14 @@ def test_the_same_question_gives_the_same_answer(service):
 
 def test_the_json_form_holds_what_the_contract_names(service):
     found = service.search("keys", dataset="notes", explain=True).to_dict()
-    assert set(found) == {"query", "dataset", "mode", "results", "stages", "elapsed_ms"}
+    assert set(found) == {
+        "query", "dataset", "mode", "results", "stages", "elapsed_ms", "confidence",
+        "low_confidence",
+    }  # fmt: skip
     assert set(found["results"][0]) == {
         "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
-        "modality", "locator", "start_offset", "end_offset", "text", "snippet", "explain",
+        "modality", "locator", "start_offset", "end_offset", "text", "snippet", "snippet_lines",
+        "matches", "citation", "relevance", "explain",
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
         "page", "line_start", "line_end", "time_start", "time_end",

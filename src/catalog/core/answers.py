@@ -149,6 +149,12 @@ def _explained(value: object) -> tuple[str, ...]:
     ]
     if explain.bonus:
         lines.append(f"{explain.bonus:.6f}  top-rank bonus")
+    if explain.rerank is not None:
+        rerank = explain.rerank
+        raw = "not scored" if rerank.raw_score is None else f"score {rerank.raw_score:.4f}"
+        lines.append(f"{explain.fused:.6f}  fused, which made rank {rerank.rank}; blended:")
+        lines.append(f"{rerank.fused_part:.6f}  of that ({rerank.blend})")
+        lines.append(f"{rerank.rerank_part:.6f}  of {rerank.model}, {raw}")
     return tuple(lines)
 
 

@@ -17,8 +17,7 @@ CatalogError
 │   ├── GoldenSetError           golden queries or judgements cannot be used: see the lines named
 │   ├── BackendError             a search to be compared cannot be loaded or answers nonsense
 │   ├── BlindComparisonError     the queries could not show a difference: judge more, or others
-│   ├── RunNotFoundError         no evaluation run of that id: see ``catalog runs list``
-│   └── NotAvailableYetError     accepted by the signature, not built yet: leave it out
+│   └── RunNotFoundError         no evaluation run of that id: see ``catalog runs list``
 ├── ReadError                    one file cannot be read: it is skipped and reported, the rest go on
 │   └── EmptyDocumentError       the file holds no text: what was indexed of it before goes
 ├── StoreError                   the database cannot do it
@@ -27,6 +26,10 @@ CatalogError
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
 │   └── EmbeddingMismatchError   the store holds another model's vectors: rebuild, or use that model
 ├── EmbeddingError               the model failed on a text, or answered nonsense
+├── RerankError                  the reranker failed or answered nonsense: the fused order stands
+├── LLMError                     a language model failed or answered nonsense: the search goes on
+│   ├── LLMTimeoutError          it did not answer in time: allow more, or take a smaller model
+│   └── LLMBusyError             earlier calls of it still hang: try again when one has ended
 ├── EngineError                  an index engine failed: the truth is intact, rebuild the index
 │   └── EngineLockedError        another process holds the index: use the exact engine meanwhile
 ├── StageFailedError             ``strict=True`` and a stage was skipped over or failed
@@ -120,10 +123,6 @@ class RunNotFoundError(InputError):
     """No evaluation run has that id: ``catalog runs list`` shows those there are."""
 
 
-class NotAvailableYetError(InputError):
-    """The signature accepts it, this release does not do it: leave the argument out."""
-
-
 class ReadError(CatalogError):
     """One file cannot be read: it is skipped and reported, the rest go on."""
 
@@ -154,6 +153,22 @@ class EmbeddingMismatchError(StoreError):
 
 class EmbeddingError(CatalogError):
     """The embedding model failed on a text, or answered with nonsense."""
+
+
+class RerankError(CatalogError):
+    """The reranker failed or answered nonsense: the fused order stands."""
+
+
+class LLMError(CatalogError):
+    """A language model failed or answered nonsense: the search goes on without it."""
+
+
+class LLMTimeoutError(LLMError):
+    """The language model did not answer in time: allow more, or take a smaller model."""
+
+
+class LLMBusyError(LLMError):
+    """Earlier calls of the language model still hang: try again when one has ended."""
 
 
 class EngineError(CatalogError):

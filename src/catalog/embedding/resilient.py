@@ -78,8 +78,11 @@ class ResilientEmbedding(BaseEmbedding):
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
         """The query's vector, shape ``(dim,)``; raises :class:`EmbeddingError`."""
+        return self.embed_alone(self.query_prefix + query)
+
+    def embed_alone(self, text: str) -> npt.NDArray[np.float32]:
+        """One short text as it is, on the encoder that queries use; raises as above."""
         encoder = self._query_encoder
-        text = self.query_prefix + query
         return _all(embed_resiliently(encoder.encode, [text], dim=encoder.dim, batch_size=1))[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from catalog.search_v2.workspace import Workspace
     from catalog.store.eval_runs import EvalRun
 
+_SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
 _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
     "catalog.search_v2": "v2",
@@ -82,7 +83,8 @@ class V2Backend:
         return {
             "pipeline": "v2",
             "mode": self._mode,
-            "rag_v2": settings.rag_v2.model_dump(mode="json", exclude={"qdrant_api_key"}),
+            "rag_v2": settings.rag_v2.model_dump(mode="json", exclude=_SECRETS),
+            "llm": settings.llm.model_dump(mode="json", exclude=_SECRETS),
             "embedding": self._service.workspace.wanted_model.fingerprint,
             "code": code_digest(),
         }
@@ -243,7 +245,7 @@ class RecordedBackend:
 class Backends:
     """Loads backends over one store; those of v2 share its model and indexes. Use ``with``.
 
-    v2's query cache is off: a query asked again would seem faster than it is.
+    v2's caches are off: a query asked again would seem faster than it is.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -274,7 +276,8 @@ class Backends:
     def _backend(self, spec: str) -> SearchBackend:
         base, _, changes = spec.partition(":")
         if base in V2_MODES:
-            settings = {**_changes(spec, changes), "query_cache_size": 0}
+            no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}
+            settings = {**_changes(spec, changes), **no_cache}
             return V2Backend(spec, self._workspace.view(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._workspace.settings)

@@ -42,7 +42,7 @@ from catalog.ingest.transforms import (
     ChunkPersistenceTransform,
     ChunkSplitter,
 )
-from catalog.store import Database, embedding_cache, manifest
+from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.documents import ensure_dataset, note_source, remove
 from catalog.store.manifest import Entry, State
 
@@ -348,6 +348,7 @@ class _Run:
             manifest.forget(connection, self.dataset, files)
             if self.removed or self.updated:
                 embedding_cache.purge_unused(connection)
+                llm_cache.purge(connection, before=0.0)  # of any age: only searches know a lifetime
 
     def _notes(self) -> tuple[str, ...]:
         splitters = [step for step in self.cut if isinstance(step, ChunkSplitter)]

@@ -18,14 +18,20 @@ from catalog.search_v2.service import SearchServiceV2
 
 
 class CatalogRetriever(BaseRetriever):
-    """The whole v2 query path as one LlamaIndex retriever; plan and legs are made per query."""
+    """The v2 query path as one LlamaIndex retriever; plan and legs are made per query.
 
-    def __init__(self, service: SearchServiceV2, dataset: str, **search: Any) -> None:
-        self._service, self._dataset, self._search = service, dataset, search
+    ``whole=False`` ends after selection, for those who chain the later stages themselves.
+    """
+
+    def __init__(
+        self, service: SearchServiceV2, dataset: str, *, whole: bool = True, **search: Any
+    ) -> None:
+        self._ask = service.retrieve if whole else service.candidates
+        self._dataset, self._search = dataset, search
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._service.retrieve(query_bundle.query_str, dataset=self._dataset, **self._search)
+        return self._ask(query_bundle.query_str, dataset=self._dataset, **self._search)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
@@ -47,14 +53,16 @@ class QueryEngineBuilderV2:
     ) -> RetrieverQueryEngine:
         """A query engine over one dataset; ``search`` takes what ``retrieve`` takes.
 
-        Without an ``llm`` it answers with the passages themselves (``source_nodes``) and asks
-        no model.
+        Its postprocessors are the service's own (reranking, relevance, the cuts), so that it
+        answers from the passages ``retrieve`` gives, and then those added here. Without an
+        ``llm`` it answers with the passages themselves (``source_nodes``) and asks no model.
         """
         asked = llm or MockLLM()  # given explicitly: LlamaIndex would look for OpenAI otherwise
         synthesizer = NoText(llm=asked) if llm is None else CompactAndRefine(llm=asked)
+        own = self._service.postprocessors(**search)
         return RetrieverQueryEngine.from_args(
-            CatalogRetriever(self._service, dataset_name, **search),
+            CatalogRetriever(self._service, dataset_name, whole=False, **search),
             llm=asked,
             response_synthesizer=synthesizer,
-            node_postprocessors=list(postprocessors),
+            node_postprocessors=[*own, *postprocessors],
         )

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from catalog.core.models import Chunk
-from catalog.core.results import Contribution, Explanation, ResultLocator, SearchResult
+from catalog.core.results import (
+    Contribution,
+    Explanation,
+    Reranked,
+    ResultLocator,
+    SearchResult,
+)
+from catalog.search_v2.citations import citation
 from catalog.search_v2.fusion import Fused
-
-_WORD = re.compile(r"\w+")
-_LINE = re.compile(r"[^\r\n]+")
-
-
-def snippet(text: str, query: str, max_chars: int) -> str:
-    """The run of whole lines, at most ``max_chars`` long, that holds most of the query's words.
-
-    Ties go to the earliest; a single longer line is cut around its first match.
-    """
-    if len(text) <= max_chars:
-        return text.strip()
-    words = {word.casefold() for word in _WORD.findall(query) if len(word) > 2}
-    lines = [(m.start(), m.end(), _found(m.group(), words)) for m in _LINE.finditer(text)]
-    best, best_found = (0, 0), -1
-    for first, (start, _end, _) in enumerate(lines):
-        found: set[str] = set()
-        for _start, end, in_line in lines[first:]:
-            if end - start > max_chars:
-                break
-            found |= in_line
-            if len(found) > best_found:
-                best, best_found = (start, end), len(found)
-    if best_found <= 0:
-        return _cut(text, words, max_chars)
-    start, end = best
-    reach = max((e for s, e, _ in lines if s >= start and e - start <= max_chars), default=end)
-    return text[start:reach].strip()
+from catalog.search_v2.snippets import snippet_of
 
 
 def to_result(
@@ -46,12 +24,18 @@ def to_result(
     fusion: str,
     snippet_chars: int,
     explain: bool,
+    score: float | None = None,
+    rerank: Reranked | None = None,
+    relevance: float | None = None,
 ) -> SearchResult:
-    """The public form of one passage."""
+    """The public form of one passage; its ``score`` is the fused one unless another is given."""
+    final = fused.score if score is None else score
     locator = chunk.locator
+    snippet = snippet_of(chunk, query, snippet_chars)
+    has_lines = snippet.line_start is not None
     fields = {
         "rank": rank,
-        "score": fused.score,
+        "score": final,
         "path": chunk.path,
         "source_doc_id": chunk.source_doc_id,
         "docid": chunk.docid,
@@ -69,15 +53,21 @@ def to_result(
         "start_offset": chunk.start_offset,
         "end_offset": chunk.end_offset,
         "text": chunk.text,
-        "snippet": snippet(chunk.text, query, snippet_chars),
+        "snippet": snippet.text,
+        "snippet_lines": (snippet.line_start, snippet.line_end) if has_lines else None,
+        "matches": snippet.matches,
+        "citation": citation(chunk),
+        "relevance": relevance,
     }
     if explain:
-        fields["explain"] = explanation(fused, fusion)
+        fields["explain"] = explanation(fused, fusion, score=final, rerank=rerank)
     return SearchResult.model_validate(fields)
 
 
-def explanation(fused: Fused, fusion: str) -> Explanation:
-    """The fusion record in public words; its parts sum to the score, to the digit."""
+def explanation(
+    fused: Fused, fusion: str, *, score: float | None = None, rerank: Reranked | None = None
+) -> Explanation:
+    """The record in public words; its parts sum to the fused score and to the score, exactly."""
     return Explanation(
         fusion=fusion,
         contributions=tuple(
@@ -94,16 +84,7 @@ def explanation(fused: Fused, fusion: str) -> Explanation:
             for share in fused.shares
         ),
         bonus=fused.bonus,
-        score=fused.score,
+        fused=fused.score,
+        rerank=rerank,
+        score=fused.score if score is None else score,
     )
-
-
-def _found(line: str, words: set[str]) -> set[str]:
-    return words & {word.casefold() for word in _WORD.findall(line)}
-
-
-def _cut(text: str, words: set[str], max_chars: int) -> str:
-    matches = (m.start() for m in _WORD.finditer(text) if m.group().casefold() in words)
-    first = next(matches, 0)
-    start = max(0, first - max_chars // 3)
-    return text[start : start + max_chars].strip()

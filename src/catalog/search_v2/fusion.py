@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from catalog.core.query import Origin
+
 Leg = Literal["lexical", "vector"]
-Origin = Literal["original", "expansion"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.errors import EngineLockedError
+from catalog.core.errors import CatalogError, EngineError, EngineLockedError
+from catalog.core.query import SubQuery
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.workspace import Workspace
 from catalog.store import Database
+from catalog.store.embedding_cache import Side
 from catalog.store.hits import Hit
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.passages import load_chunks
@@ -52,12 +55,19 @@ class VectorRetriever(BaseRetriever):
 
     When another process holds the index, ``exact`` searches the stored vectors instead: the
     same answer, slower, and the note says so. A ``QueryBundle`` that brings an embedding is
-    searched with that.
+    searched with that. ``side="document"`` embeds the text as a passage: a hypothetical answer.
     """
 
-    def __init__(self, workspace: Workspace, restriction: Restriction, top_k: int) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        restriction: Restriction,
+        top_k: int,
+        *,
+        side: Side = "query",
+    ) -> None:
         self._workspace = workspace
-        self._restriction, self.top_k = restriction, top_k
+        self._restriction, self.top_k, self._side = restriction, top_k, side
         super().__init__()
 
     def leg(self, query: str, embedding: Sequence[float] | None = None) -> LegHits:
@@ -67,7 +77,7 @@ class VectorRetriever(BaseRetriever):
         if embedding is not None:
             vector, cached = np.asarray(embedding, dtype=np.float32), True
         else:
-            vector, cached = self._workspace.query_vectors.embed(query)
+            vector, cached = self._workspace.query_vectors.embed(query, self._side)
         note = "query embedding cached" if cached else ""
         dataset = self._restriction.dataset
         engine = self._workspace.vector(dataset)
@@ -83,6 +93,52 @@ class VectorRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = self.leg(query_bundle.query_str, query_bundle.embedding)
         return _joined(self._workspace.database, self._restriction.dataset, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a leg had to say to one sub-query, or why it failed, and the milliseconds."""
+
+    asked: Asked
+    ms: float
+    found: LegHits | CatalogError
+
+    @property
+    def hits(self) -> Sequence[Hit]:
+        """Its hits; none of a leg that failed."""
+        return self.found.hits if isinstance(self.found, LegHits) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One sub-query and the leg that is asked it.
+
+    ``is_own`` sub-queries are the retrieved query itself, with the embedding it may bring.
+    """
+
+    part: SubQuery
+    leg: LexicalRetriever | VectorRetriever
+    is_own: bool = False
+
+    def text(self, query: QueryBundle) -> str:
+        """What the leg is asked."""
+        return query.query_str if self.is_own else self.part.text
+
+    def answer(self, query: QueryBundle) -> Answer:
+        """Ask; an exception of any kind is the answer then, not raised."""
+        started = time.perf_counter()
+        found: LegHits | CatalogError
+        try:
+            if isinstance(self.leg, LexicalRetriever):
+                found = self.leg.leg(self.text(query))
+            else:
+                found = self.leg.leg(self.text(query), query.embedding if self.is_own else None)
+        except CatalogError as error:
+            found = error
+        except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
+            found = EngineError(f"{type(error).__name__}: {error}")
+            found.__cause__ = error
+        return Answer(self, (time.perf_counter() - started) * 1000, found)
 
 
 def _joined(database: Database, dataset: str, found: LegHits) -> list[NodeWithScore]:

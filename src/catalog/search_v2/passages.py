@@ -6,6 +6,7 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNode
 from pydantic import PrivateAttr
 
 from catalog.core.models import Chunk
+from catalog.core.results import Reranked
 from catalog.search_v2.fusion import Fused
 
 
@@ -43,9 +44,11 @@ class PassageNode(TextNode):
 
 
 class ScoredPassage(NodeWithScore):
-    """A :class:`PassageNode` with its fused score and how that came about."""
+    """A :class:`PassageNode` with its score and how that came about."""
 
     _fused: Fused = PrivateAttr()
+    _reranked: Reranked | None = PrivateAttr(default=None)
+    _relevance: float | None = PrivateAttr(default=None)
 
     @classmethod
     def of(cls, node: PassageNode, fused: Fused) -> ScoredPassage:
@@ -54,13 +57,39 @@ class ScoredPassage(NodeWithScore):
         scored._fused = fused
         return scored
 
+    def reranked_as(self, score: float, record: Reranked) -> ScoredPassage:
+        """The same passage under the score a reranker led to."""
+        scored = ScoredPassage.of(self._node, self._fused)
+        scored.score, scored._reranked, scored._relevance = score, record, self._relevance
+        return scored
+
+    def judged(self, relevance: float) -> ScoredPassage:
+        """The same passage with its relevance, 0 to 1."""
+        scored = ScoredPassage.of(self._node, self._fused)
+        scored.score, scored._reranked, scored._relevance = self.score, self._reranked, relevance
+        return scored
+
+    @property
+    def _node(self) -> PassageNode:
+        assert isinstance(self.node, PassageNode)
+        return self.node
+
     @property
     def passage(self) -> Chunk:
         """The stored chunk."""
-        assert isinstance(self.node, PassageNode)
-        return self.node.chunk
+        return self._node.chunk
 
     @property
     def fused(self) -> Fused:
-        """Shares and bonus that add up to the score."""
+        """Shares and bonus that add up to the fused score."""
         return self._fused
+
+    @property
+    def reranked(self) -> Reranked | None:
+        """What a reranker made of the fused score, if one was asked."""
+        return self._reranked
+
+    @property
+    def relevance(self) -> float | None:
+        """The estimated probability that the passage answers; ``None`` if not calibrated."""
+        return self._relevance

@@ -34,16 +34,20 @@ class QueryVectors:
         self.hits = 0
         self.misses = 0
 
-    def embed(self, query: str) -> tuple[Vector, bool]:
-        """The query's vector, shape ``(dim,)``, and whether it came from the cache."""
-        text = self._model.query_prefix + query
-        key = embedding_cache.embed_key(self._model.encoder.fingerprint, "query", text)
+    def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
+        """The query's vector, shape ``(dim,)``, and whether it came from the cache.
+
+        ``side="document"`` embeds it as a passage would be: for hypothetical documents.
+        """
+        model = self._model
+        text = (model.query_prefix if side == "query" else model.document_prefix) + query
+        key = embedding_cache.embed_key(model.encoder.fingerprint, side, text)
         found = self._recall(key)
         if found is not None:
             self.hits += 1
             return found, True
         self.misses += 1
-        vector = self._model.embed_query(query)
+        vector = model.embed_alone(text)
         self._remember(key, vector)
         self._keep(key, vector)
         return vector, False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms.mock import MockLLM
@@ -14,33 +14,33 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.errors import CatalogError, EngineError
-from catalog.core.query import ParsedQuery, parse_query
-from catalog.core.results import Mode
+from catalog.core.errors import CatalogError
 from catalog.search_v2.adaptive import adaptive
 from catalog.search_v2.fusion import Fused, Leg, RankedList, relative_score, rrf, single
-from catalog.search_v2.legs import LegHits, LexicalRetriever, VectorRetriever
+from catalog.search_v2.legs import Answer, Asked, LegHits, LexicalRetriever
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
 from catalog.store.passages import live_chunk_ids, load_chunks
-from catalog.store.restriction import Restriction
 
-Answer = tuple[float, LegHits | CatalogError]  # milliseconds, and what the leg had to say
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
+Ask = Callable[[Sequence[Asked], QueryBundle], list[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class Settled:
+    """Fused passages of one state of the store."""
+
     nodes: list[ScoredPassage]
     candidates: int
+    lists: int
     is_whole: bool  # no document changed between being hit and being read
     ms: float
 
 
 class HybridRetrieverV2(QueryFusionRetriever):
-    """Both legs at once, fused as the settings say; a drop-in ``QueryFusionRetriever``.
+    """Every sub-query at once, fused as the settings say; a drop-in ``QueryFusionRetriever``.
 
     The stock class ignores weights, merges equal texts, counts ranks from 0, wants an LLM and
     runs synchronous retrievers one after the other: of it only the type is used. A failing leg
@@ -51,7 +51,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def __init__(
         self,
         workspace: Workspace,
-        legs: Sequence[LexicalRetriever | VectorRetriever],
+        asked: Sequence[Asked],
         *,
         dataset: str,
         top_k: int,
@@ -61,78 +61,70 @@ class HybridRetrieverV2(QueryFusionRetriever):
         self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
         self.similarity_top_k, self.mode = top_k, FUSION_MODES.RECIPROCAL_RANK
         self.use_async = False
-        self._retrievers, self._llm = list(legs), MockLLM()
-        self._retriever_weights = [1.0 / len(legs)] * len(legs)
+        self._retrievers, self._llm = [one.leg for one in asked], MockLLM()
+        self._retriever_weights = [1.0 / len(asked)] * len(asked)
         BaseRetriever.__init__(self)
         self._workspace, self._dataset = workspace, dataset
         self._settings = workspace.settings.rag_v2
-        self._legs = tuple(legs)
+        self._asked = tuple(asked)
+        self._lists = len(asked)
         self.stages = stages or Stages()
         self.exhausted = False
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         for _ in range(ATTEMPTS):
-            answers = self._ask_all(query_bundle)
-            settled = self._settle(query_bundle.query_str, answers)
+            answers = self._all_answers(query_bundle, self._beside)
+            settled = self._settle(query_bundle, answers)
             if settled.is_whole:
                 return self._told(answers, settled)
         return self._retrieve_held(query_bundle)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        for _ in range(ATTEMPTS):
-            asked = [asyncio.to_thread(self._ask, leg, query_bundle) for leg in self._legs]
-            answers = await asyncio.gather(*asked)
-            settled = await asyncio.to_thread(self._settle, query_bundle.query_str, answers)
-            if settled.is_whole:
-                return self._told(answers, settled)
-        return await asyncio.to_thread(self._retrieve_held, query_bundle)
+        return await asyncio.to_thread(self._retrieve, query_bundle)
 
     def _retrieve_held(self, query: QueryBundle) -> list[NodeWithScore]:
         """Leg after leg on one state of the store: slower, but no writer can come between."""
         for _ in range(HELD_ATTEMPTS):
             with self._workspace.database.snapshot():
-                answers = [self._ask(leg, query) for leg in self._legs]
-                settled = self._settle(query.query_str, answers)
+                answers = self._all_answers(query, self._in_turn)
+                settled = self._settle(query, answers)
             if settled.is_whole:
                 break
         return self._told(answers, settled)
 
-    def _ask_all(self, query: QueryBundle) -> list[Answer]:
-        *others, last = self._legs
+    def _all_answers(self, query: QueryBundle, ask: Ask) -> list[Answer]:
+        answers = ask(self._asked, query)
+        return [*answers, *self._further(query, answers, ask)]
+
+    def _further(self, query: QueryBundle, answers: Sequence[Answer], ask: Ask) -> list[Answer]:
+        """What else to ask, seeing the first answers; nothing here."""
+        del query, answers, ask
+        return []
+
+    def _in_turn(self, asked: Sequence[Asked], query: QueryBundle) -> list[Answer]:
+        return [one.answer(query) for one in asked]
+
+    def _beside(self, asked: Sequence[Asked], query: QueryBundle) -> list[Answer]:
+        *others, last = asked
         jobs = [
-            self._workspace.threads.submit(contextvars.copy_context().run, self._ask, leg, query)
-            for leg in others
+            self._workspace.threads.submit(contextvars.copy_context().run, one.answer, query)
+            for one in others
         ]
-        in_this_thread = self._ask(last, query)
+        in_this_thread = last.answer(query)
         return [*(job.result() for job in jobs), in_this_thread]
 
-    def _ask(self, leg: LexicalRetriever | VectorRetriever, query: QueryBundle) -> Answer:
-        started = time.perf_counter()
-        answer: LegHits | CatalogError
-        try:
-            if isinstance(leg, LexicalRetriever):
-                answer = leg.leg(query.query_str)
-            else:
-                answer = leg.leg(query.query_str, query.embedding)
-        except CatalogError as error:
-            answer = error
-        except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
-            answer = EngineError(f"{type(error).__name__}: {error}")
-            answer.__cause__ = error
-        return (time.perf_counter() - started) * 1000, answer
-
-    def _settle(self, query: str, answers: Sequence[Answer]) -> _Settled:
+    def _settle(self, query: QueryBundle, answers: Sequence[Answer]) -> Settled:
         """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
         started = time.perf_counter()
-        found = [
-            (_kind(leg), answer)
-            for leg, (_, answer) in zip(self._legs, answers, strict=True)
-            if isinstance(answer, LegHits)
-        ]
-        seqs = {hit.seq for _, answer in found for hit in answer.hits}
+        seqs = {hit.seq for answer in answers for hit in answer.hits}
         with self._workspace.database.read() as connection:
             ids = live_chunk_ids(connection, self._dataset, seqs)
-            fused = self._combined([self._ranked(kind, query, one, ids) for kind, one in found])
+            lists = [
+                self._ranked(query, answer, answer.found, ids)
+                for answer in answers
+                if isinstance(answer.found, LegHits)
+            ]
+            fused = self._combined(lists, len(answers))
             kept = fused[: self.similarity_top_k]
             seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
             chunks = load_chunks(connection, self._dataset, [seq_of[one.chunk_id] for one in kept])
@@ -140,25 +132,28 @@ class HybridRetrieverV2(QueryFusionRetriever):
             ScoredPassage.of(PassageNode.of(chunks[seq_of[one.chunk_id]]), one) for one in kept
         ]
         ms = (time.perf_counter() - started) * 1000
-        return _Settled(nodes, len(fused), is_whole=len(ids) == len(seqs), ms=ms)
+        return Settled(nodes, len(fused), len(answers), is_whole=len(ids) == len(seqs), ms=ms)
 
-    def _told(self, answers: Sequence[Answer], settled: _Settled) -> list[NodeWithScore]:
+    def _told(self, answers: Sequence[Answer], settled: Settled) -> list[NodeWithScore]:
         """Report every stage, and the nodes; raises the first error when every leg failed."""
-        errors = []
+        self._lists = settled.lists
         self.exhausted = settled.candidates <= self.similarity_top_k
-        for leg, (ms, answer) in zip(self._legs, answers, strict=True):
-            if isinstance(answer, CatalogError):
-                errors.append(answer)
-                self.stages.failed(_kind(leg), ms, answer)
+        for answer in answers:
+            if isinstance(answer.found, CatalogError):
                 continue
-            if answer.fallback:
-                self.stages.fell_back(_kind(leg), answer.fallback)
-            counted = f"{answer.engine}: {len(answer.hits)} hits"
-            self.stages.ran(_kind(leg), ms, "; ".join(filter(None, (counted, answer.note))))
-            self.exhausted = self.exhausted and len(answer.hits) < leg.top_k
-        if len(errors) == len(self._legs):
+            self.exhausted = self.exhausted and len(answer.hits) < answer.asked.leg.top_k
+        first = [one for one in answers if one.asked.part.origin == "original"]
+        for answer in first:
+            self._tell(answer)
+        further = [one for one in answers if one.asked.part.origin == "expansion"]
+        if further:
+            self._tell_further(further)
+        errors = [one.found for one in answers if isinstance(one.found, CatalogError)]
+        if len(errors) == len(answers):
             raise errors[0]
         note = f"{self.fusion}: {settled.candidates} candidates"
+        if settled.lists > 2:
+            note = f"{note} of {settled.lists} lists"
         if not settled.is_whole:
             changing = "documents kept changing; hits that vanished are left out"
             self.stages.fell_back("fuse", changing)
@@ -166,22 +161,44 @@ class HybridRetrieverV2(QueryFusionRetriever):
         self.stages.ran("fuse", settled.ms, note)
         return list(settled.nodes)
 
-    def _ranked(self, kind: Leg, query: str, answer: LegHits, ids: dict[int, str]) -> RankedList:
-        live = [(ids[hit.seq], hit.score) for hit in answer.hits if hit.seq in ids]
-        factor = (
-            self._settings.lexical_weight if kind == "lexical" else self._settings.vector_weight
-        )
+    def _tell(self, answer: Answer) -> None:
+        name, found = _leg(answer), answer.found
+        if isinstance(found, CatalogError):
+            self.stages.failed(name, answer.ms, found)
+            return
+        if found.fallback:
+            self.stages.fell_back(name, found.fallback)
+        counted = f"{found.engine}: {len(found.hits)} hits"
+        self.stages.ran(name, answer.ms, "; ".join(filter(None, (counted, found.note))))
+
+    def _tell_further(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            if isinstance(answer.found, CatalogError):
+                self.stages.failed(f"{_leg(answer)} expanded", answer.ms, answer.found)
+        done = [answer for answer in answers if isinstance(answer.found, LegHits)]
+        counts = [f"{sum(_leg(one) == leg for one in done)} {leg}" for leg in ("lexical", "vector")]
+        hits = sum(len(one.hits) for one in done)
+        slowest = max((one.ms for one in done), default=0.0)
+        self.stages.ran("expanded legs", slowest, f"{', '.join(counts)}: {hits} hits")
+
+    def _ranked(
+        self, query: QueryBundle, answer: Answer, found: LegHits, ids: dict[int, str]
+    ) -> RankedList:
+        live = [(ids[hit.seq], hit.score) for hit in found.hits if hit.seq in ids]
+        rag, part, leg = self._settings, answer.asked.part, _leg(answer)
+        factor = rag.lexical_weight if leg == "lexical" else rag.vector_weight
+        weight = rag.original_weight if part.origin == "original" else rag.expansion_weight
         return RankedList(
-            leg=kind,
-            engine=answer.engine,
-            query=query,
-            origin="original",
-            weight=factor * self._settings.original_weight,
+            leg=leg,
+            engine=found.engine,
+            query=answer.asked.text(query),
+            origin=part.origin,
+            weight=factor * weight,
             hits=tuple(sorted(live, key=lambda hit: (-hit[1], hit[0]))),
         )
 
-    def _combined(self, lists: Sequence[RankedList]) -> list[Fused]:
-        if len(self._legs) == 1:
+    def _combined(self, lists: Sequence[RankedList], asked: int) -> list[Fused]:
+        if asked == 1:
             return single(lists[0]) if lists else []
         if self._settings.fusion_mode == "adaptive":
             return adaptive(lists)
@@ -196,53 +213,9 @@ class HybridRetrieverV2(QueryFusionRetriever):
 
     @property
     def fusion(self) -> str:
-        """How the legs become one list, as explanations name it."""
-        return "none" if len(self._legs) == 1 else self._settings.fusion_mode
+        """How the lists became one, as explanations name it."""
+        return "none" if self._lists == 1 else self._settings.fusion_mode
 
 
-def _kind(leg: LexicalRetriever | VectorRetriever) -> Leg:
-    return "lexical" if isinstance(leg, LexicalRetriever) else "vector"
-
-
-class HybridRetrieverFactoryV2:
-    """Builds the retriever of one query from the workspace's engines and settings."""
-
-    def __init__(self, workspace: Workspace, *, stages: Stages | None = None) -> None:
-        self._workspace = workspace
-        self._stages = stages
-
-    def build(
-        self,
-        query: str | ParsedQuery,
-        dataset_name: str,
-        k_lex: int | None = None,
-        k_dense: int | None = None,
-        k_fused: int | None = None,
-        *,
-        within: Restriction | None = None,
-        mode: Mode = "hybrid",
-    ) -> HybridRetrieverV2:
-        """A ``QueryFusionRetriever`` over the legs the mode asks for; depths default to settings.
-
-        The query's phrases bind the lexical leg and its exclusions both; what is then asked of
-        the retriever should be the parsed query's ``text``.
-        """
-        rag = self._workspace.settings.rag_v2
-        if isinstance(query, str):
-            query = parse_query(query, max_chars=rag.max_query_chars)
-        allowed = replace(within or Restriction(dataset_name), without=query.exclusions)
-        legs: list[LexicalRetriever | VectorRetriever] = []
-        if mode in ("lexical", "hybrid"):
-            engine = self._workspace.lexical(dataset_name)
-            holding = replace(allowed, containing=query.phrases)
-            k = k_lex or rag.fts_top_k
-            legs.append(LexicalRetriever(self._workspace.database, engine, holding, k))
-        if mode in ("vector", "hybrid"):
-            legs.append(VectorRetriever(self._workspace, allowed, k_dense or rag.vector_top_k))
-        return HybridRetrieverV2(
-            self._workspace,
-            legs,
-            dataset=dataset_name,
-            top_k=k_fused or rag.fusion_top_k,
-            stages=self._stages,
-        )
+def _leg(answer: Answer) -> Leg:
+    return "lexical" if isinstance(answer.asked.leg, LexicalRetriever) else "vector"

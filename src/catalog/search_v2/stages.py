@@ -14,7 +14,7 @@ class Stages:
     """Collects stage reports; with ``strict`` a failure or fallback becomes an error at once."""
 
     def __init__(self, *, strict: bool = False) -> None:
-        self._strict = strict
+        self.strict = strict
         self._reports: list[StageReport] = []
 
     @property
@@ -24,7 +24,7 @@ class Stages:
 
     def fork(self) -> Stages:
         """An empty account of the same strictness, for work that may be done over."""
-        return Stages(strict=self._strict)
+        return Stages(strict=self.strict)
 
     def join(self, other: Stages) -> None:
         """Take over what the fork reported."""
@@ -49,12 +49,12 @@ class Stages:
     def failed(self, name: str, ms: float, error: BaseException) -> None:
         """The step failed and the search goes on without it (an error under ``strict``)."""
         self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
-        if self._strict:
+        if self.strict:
             raise StageFailedError(f"stage {name} failed: {error}") from error
 
     def fell_back(self, name: str, note: str) -> None:
         """The step did its work another way than set (an error under ``strict``)."""
-        if self._strict:
+        if self.strict:
             raise StageFailedError(f"stage {name} fell back: {note}")
 
     def _add(self, name: str, status: str, ms: float, note: str) -> None:

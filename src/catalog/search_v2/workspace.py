@@ -19,24 +19,40 @@ from catalog.store.passages import all_datasets, require_dataset
 from catalog.store.vectors import get_vector_engine
 
 if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
+    from catalog.core.results import Mode
     from catalog.embedding.resilient import ResilientEmbedding
+    from catalog.search_v2.expansion.expander import Expander
+    from catalog.search_v2.model_cache import ModelCache
     from catalog.search_v2.query_vectors import QueryVectors
+    from catalog.search_v2.relevance import Calibration, Signals
+    from catalog.search_v2.rerank.base import Reranker
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
 
 
 LEG_THREADS = 8
+_OF_THE_RERANKER = (
+    "rerank_provider",
+    "rerank_model",
+    "rerank_max_tokens",
+    "rerank_url",
+    "rerank_api_key",
+)
 _OF_THE_STORE = ("qdrant_url", "qdrant_api_key")  # engines are shared between views
 
 
 class Workspace:
     """Opens the store at once and everything else when first needed; close it, or use ``with``."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, llm: LLM | None = None) -> None:
         self.settings = settings
+        self._llm = llm
         self.database = (
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
+        self._calibrations: dict[Signals, Calibration | None] = {}
         self._lexical: dict[tuple[str, str], LexicalEngine] = {}
         self._vector: dict[tuple[str, str], VectorEngine] = {}
         self._lock = Lock()
@@ -67,7 +83,12 @@ class Workspace:
         if settings.rag_v2.embed_prefix_query != self.settings.rag_v2.embed_prefix_query:
             prefix = query_prefix(settings.embedding, settings.rag_v2)
             other.__dict__["model"] = self.model.model_copy(update={"query_prefix": prefix})
-        other.__dict__.pop("query_vectors", None)
+        for name in ("query_vectors", "expander", "rerank_cache"):
+            other.__dict__.pop(name, None)
+        if any(name in changes for name in _OF_THE_RERANKER):
+            other.__dict__.pop("reranker", None)
+        elif settings.rag_v2.rerank_enabled:
+            other.__dict__["reranker"] = self.reranker  # one model for all views
         return other
 
     @cached_property
@@ -83,6 +104,61 @@ class Workspace:
         from catalog.search_v2.query_vectors import QueryVectors
 
         return QueryVectors(self.model, self.database, self.settings.rag_v2.query_cache_size)
+
+    @cached_property
+    def llm(self) -> LLM:
+        """The language model given or configured; raises :class:`ConfigError` without one."""
+        from catalog.llm import get_llm
+
+        found = self._llm or get_llm(self.settings.llm)
+        if found is None:
+            raise ConfigError(
+                "this needs a language model: set IDX_LLM__PROVIDER, or leave expand off"
+            )
+        return found
+
+    @cached_property
+    def expander(self) -> Expander:
+        """Other words for queries, through the cache; raises as :attr:`llm` does."""
+        from catalog.search_v2.expansion.expander import Expander
+        from catalog.search_v2.expansion.transform import get_source
+        from catalog.search_v2.model_cache import ModelCache
+
+        rag = self.settings.rag_v2
+        cache = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
+        return Expander(get_source(rag.expansion_source, self.llm), cache, rag)
+
+    @cached_property
+    def reranker(self) -> Reranker:
+        """The configured reranker; its model loads at its first use."""
+        from catalog.search_v2.rerank import get_reranker
+
+        rag, embedding = self.settings.rag_v2, self.settings.embedding
+        llm = self.llm if rag.rerank_provider == "llm" else None
+        return get_reranker(
+            rag,
+            llm=llm,
+            llm_seconds=self.settings.llm.timeout_seconds,
+            threads=embedding.threads,
+            offline=embedding.offline,
+        )
+
+    @cached_property
+    def rerank_cache(self) -> ModelCache:
+        """Scores of the reranker, by query and text."""
+        from catalog.search_v2.model_cache import ModelCache
+
+        lifetime = self.settings.rag_v2.cache_ttl_seconds
+        return ModelCache(self.database, kind="rerank", lifetime=lifetime)
+
+    def calibration(self, mode: Mode, *, reranked: bool) -> Calibration | None:
+        """What turns the scores of such searches into relevance, if anything was fitted."""
+        from catalog.search_v2.relevance import Signals, calibration_for
+
+        signals = Signals.of(self, mode, reranked=reranked)
+        if signals not in self._calibrations:
+            self._calibrations[signals] = calibration_for(self, signals)
+        return self._calibrations[signals]
 
     @cached_property
     def threads(self) -> ThreadPoolExecutor:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.store import schema
+from catalog.store.meta import read_meta, set_meta
 from catalog.store.migrate import migrate
 
 BUSY_TIMEOUT_MS = 30_000
@@ -93,7 +94,12 @@ class Database:
     def meta(self, key: str) -> str | None:
         """One value of the store's own settings, such as its embedding fingerprint."""
         with self.read() as connection:
-            return connection.scalar(select(schema.meta.c.value).where(schema.meta.c.key == key))
+            return read_meta(connection, key)
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Set such a value; raises as :meth:`write` does."""
+        with self.write() as connection:
+            set_meta(connection, key, value)
 
 
 def _sqlite_engine(url: URL) -> Engine:

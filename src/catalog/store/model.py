@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import delete, update
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.database import Database
-from catalog.store.schema import chunk_windows, datasets, embeddings, meta, outbox
+from catalog.store.meta import read_meta, set_meta
+from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
 
 _KEY = "embedding"
 
@@ -34,7 +35,7 @@ def require_model(database: Database, wanted: StoredModel) -> None:
     found = stored_model(database)
     if found is None:
         with database.write() as connection:
-            _set(connection, _KEY, json.dumps(asdict(wanted)), replace=False)
+            set_meta(connection, _KEY, json.dumps(asdict(wanted)), replace=False)
         found = stored_model(database)
     if found is not None and found.fingerprint != wanted.fingerprint:
         raise EmbeddingMismatchError(
@@ -47,18 +48,10 @@ def require_model(database: Database, wanted: StoredModel) -> None:
 def adopt_model(database: Database, wanted: StoredModel) -> None:
     """Bind the store to another model: every old vector goes, texts and lexical index stay."""
     with database.write() as connection:
-        found = connection.scalar(select(meta.c.value).where(meta.c.key == _KEY))
+        found = read_meta(connection, _KEY)
         if found is not None and json.loads(found)["fingerprint"] == wanted.fingerprint:
             return
         for table in (chunk_windows, embeddings, outbox):
             connection.execute(delete(table))
         connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
-        _set(connection, _KEY, json.dumps(asdict(wanted)), replace=True)
-
-
-def _set(connection: Connection, key: str, value: str, *, replace: bool) -> None:
-    present = connection.scalar(select(meta.c.key).where(meta.c.key == key)) is not None
-    if present and replace:
-        connection.execute(update(meta).where(meta.c.key == key).values(value=value))
-    elif not present:
-        connection.execute(insert(meta).values(key=key, value=value))
+        set_meta(connection, _KEY, json.dumps(asdict(wanted)), replace=True)

@@ -7,6 +7,7 @@ datasets ─< documents ─ revisions (the live text)
 manifest   what was read, and how that went     outbox   points to upsert or delete
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
+llm_cache  what language models and rerankers answered; scores go with their passage's text
 """
 
 from __future__ import annotations
@@ -191,4 +192,18 @@ eval_runs = Table(
     Column("summary", Text, nullable=False),  # JSON object: means, rates, latency
     Column("lists", LargeBinary, nullable=False),  # the run, compressed JSON
     Index("eval_runs_key", "key"),
+)
+
+llm_cache = Table(
+    "llm_cache",
+    metadata,
+    Column("key", String, primary_key=True),  # hexadecimal
+    Column("kind", String, nullable=False),  # expansion or rerank
+    Column("model", Text, nullable=False),  # which model and version of the prompt
+    Column("value", Text, nullable=False),  # JSON
+    Column("text_hash", String),  # as chunks.text_hash: the passage scored; rerank only
+    Column("created_at", Float, nullable=False),
+    Column("hits", Integer, nullable=False, default=0),
+    Index("llm_cache_kind", "kind", "created_at"),
+    Index("llm_cache_text", "text_hash"),
 )

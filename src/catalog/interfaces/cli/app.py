@@ -8,6 +8,7 @@ import typer
 
 from catalog import __version__
 from catalog.interfaces.cli import (
+    cache,
     config,
     documents,
     evaluation,
@@ -37,6 +38,7 @@ app.command("compare")(evaluation.compare)
 app.command("eval")(evaluation.evaluate)
 app.add_typer(golden.app, name="golden")
 app.add_typer(runs.app, name="runs")
+app.add_typer(cache.app, name="cache")
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import unicodedata
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from catalog.core.results import SearchResult, SearchResults
+from catalog.interfaces.cli.explain import explanation_lines, stage_lines
+from catalog.search_v2.citations import header, parts
 
 _KEPT = frozenset("\n\t")
+_BREAK = re.compile(r"\r\n|\n|\r")
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
 def complain(message: str) -> None:
@@ -37,52 +42,63 @@ def safe(text: str) -> str:
     )
 
 
-def place_of(result: SearchResult) -> str:
-    """``path:12-20``, or page and time where those exist."""
-    where = result.locator
-    lines = f":{where.line_start}-{where.line_end}" if where.line_start is not None else ""
-    page = f" page {where.page}" if where.page is not None else ""
-    return f"{result.path}{lines}{page}"
-
-
 def print_results(answer: SearchResults, *, explain: bool) -> None:
-    """Passages for a person to read, then one line on how the search went."""
+    """Passages for a person to read, and on standard error how the search went.
+
+    Matches are bold on a terminal, unless the environment has ``NO_COLOR``.
+    """
+    bold = _styles(sys.stdout)
+    if answer.low_confidence:
+        best = "" if answer.confidence is None else f" (best {_per_cent(answer.confidence)})"
+        say(f"low confidence: nothing here answers surely{best}")
+        say()
     for result in answer:
-        trail = " > ".join(result.heading_path) or result.title
-        say(f"[{result.rank}] {place_of(result)}  #{result.docid}  {result.score:.4f}")
-        say(f"    {trail}")
-        for line in result.snippet.splitlines():
-            say(f"    | {line}")
+        relevance = result.relevance
+        sure = "" if relevance is None else f"  relevance {_per_cent(relevance)}"
+        say(f"[{result.rank}] {header(result)}  score {result.score:.4f}{sure}  #{result.docid}")
+        say(f"    {' > '.join(result.heading_path) or result.title}")
+        for line in _shown(result, bold):
+            print(f"    | {line}")
         if explain and result.explain is not None:
-            for line in explanation_lines(result):
-                say(f"      {line}")
+            for line in explanation_lines(result.explain):
+                say(f"    {line}")
         say()
     if len(answer) == 0:
         say(f"No passage of {answer.dataset!r} answers {answer.query!r}.")
-    print(_account(answer), file=sys.stderr)
+    told = [_account(answer, explain=explain), *(stage_lines(answer.stages) if explain else ())]
+    for line in told:
+        print(safe(line), file=sys.stderr)
     for stage in answer.stages:
         if stage.status == "failed":
             complain(f"stage {stage.name} failed: {stage.note}")
 
 
-def explanation_lines(result: SearchResult) -> Iterable[str]:
-    """The parts of the score, adding up to it."""
-    explain = result.explain
-    assert explain is not None
-    yield f"score {explain.score:.6f} = ({explain.fusion})"
-    for part in explain.contributions:
-        yield (
-            f"  + {part.contribution:.6f}  {part.leg} ({part.engine}) rank {part.rank}, "
-            f"score {part.raw_score:.4f}, weight {part.weight:g}"
-        )
-    if explain.bonus:
-        yield f"  + {explain.bonus:.6f}  top-rank bonus"
+def _shown(result: SearchResult, bold: bool) -> list[str]:
+    """The snippet's lines, safe; the matches bold if asked for."""
+    before, after = (_BOLD, _PLAIN) if bold else ("", "")
+    pieces = [
+        f"{before}{clean}{after}" if matched else clean
+        for part, matched in parts(result.snippet, result.matches)
+        for clean in [safe(_BREAK.sub("\n", part))]
+    ]
+    return "".join(pieces).split("\n")
 
 
-def _account(answer: SearchResults) -> str:
-    parts = [
+def _styles(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _account(answer: SearchResults, *, explain: bool) -> str:
+    found = f"{len(answer)} passages in {answer.elapsed_ms:.1f} ms"
+    if explain:
+        return f"{found}:"
+    ran = [
         f"{stage.name} {stage.ms:.1f} ms" + (f" ({stage.note})" if stage.note else "")
         for stage in answer.stages
         if stage.status == "ran" and (stage.note or stage.name not in ("normalise", "shape"))
     ]
-    return safe(f"{len(answer)} passages in {answer.elapsed_ms:.1f} ms: {', '.join(parts)}")
+    return f"{found}: {', '.join(ran)}"

@@ -1,4 +1,4 @@
-"""Selection stages, as LlamaIndex postprocessors that work on any retriever's nodes."""
+"""A cap on the passages of one document."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections import Counter
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field
+
+from catalog.search_v2.postprocessors.nodes import document_of
 
 
 class MaxChunksPerDocument(BaseNodePostprocessor):
@@ -17,6 +19,11 @@ class MaxChunksPerDocument(BaseNodePostprocessor):
 
     limit: int = Field(3, ge=0)
 
+    @classmethod
+    def class_name(cls) -> str:
+        """The name LlamaIndex stores it under."""
+        return "MaxChunksPerDocument"
+
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -26,14 +33,8 @@ class MaxChunksPerDocument(BaseNodePostprocessor):
         seen: Counter[str] = Counter()
         kept: list[NodeWithScore] = []
         for node in nodes:
-            document = _document_of(node)
+            document = document_of(node)
             seen[document] += 1
             if seen[document] <= self.limit:
                 kept.append(node)
         return kept
-
-
-def _document_of(node: NodeWithScore) -> str:
-    """The document a node was cut from; a node that names none stands for itself."""
-    named = node.node.metadata.get("source_doc_id") or node.node.ref_doc_id
-    return str(named or node.node.node_id)

@@ -1,0 +1,80 @@
+"""Calls that may hang, such as a language model's, under a time limit."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+from typing import Generic, TypeVar
+
+from catalog.core.errors import LLMBusyError, LLMTimeoutError
+
+ResultT = TypeVar("ResultT")
+
+
+class BoundedCalls:
+    """Runs functions in threads of their own, and leaves behind those that take too long.
+
+    A call left behind goes on until its function ends, its result unused; while ``limit`` of
+    them do, no further call starts. They never hold up the end of the process. Safe to share
+    between threads.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._abandoned = 0
+        self._lock = Lock()
+
+    @property
+    def abandoned(self) -> int:
+        """How many calls left behind still run."""
+        return self._abandoned
+
+    def call(self, function: Callable[[], ResultT], seconds: float) -> ResultT:
+        """What ``function()`` returns or raises, if it does so within ``seconds``.
+
+        It sees the caller's context variables. Raises :class:`LLMTimeoutError` when it takes
+        longer, and :class:`LLMBusyError` at once while too many earlier calls hang.
+        """
+        with self._lock:
+            if self._abandoned >= self._limit:
+                raise LLMBusyError(f"{self._abandoned} earlier calls have not ended yet")
+        run = _Run(function)
+        context = contextvars.copy_context()
+        worker = Thread(target=context.run, args=(self._run, run), name="bounded-call", daemon=True)
+        worker.start()
+        try:
+            run.ended.wait(seconds)
+        finally:
+            with self._lock:
+                run.is_abandoned = not run.ended.is_set()
+                self._abandoned += run.is_abandoned
+        if run.is_abandoned:
+            raise LLMTimeoutError(f"no answer within {seconds:g} s")
+        return run.outcome()
+
+    def _run(self, run: _Run[ResultT]) -> None:
+        run.work()
+        with self._lock:
+            run.ended.set()
+            self._abandoned -= run.is_abandoned
+
+
+class _Run(Generic[ResultT]):
+    def __init__(self, function: Callable[[], ResultT]) -> None:
+        self._function = function
+        self._result: list[ResultT] = []
+        self._error: BaseException | None = None
+        self.ended = Event()
+        self.is_abandoned = False
+
+    def work(self) -> None:
+        try:
+            self._result.append(self._function())
+        except BaseException as error:  # noqa: BLE001 - raised again by outcome()
+            self._error = error
+
+    def outcome(self) -> ResultT:
+        if self._error is not None:
+            raise self._error
+        return self._result[0]

@@ -1,0 +1,80 @@
+"""Language models: ``get_llm()`` gives the configured one as a LlamaIndex ``LLM``."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import ConfigError, MissingExtraError
+from catalog.core.settings import LLMSettings, get_settings
+
+if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
+__all__ = ["get_llm"]
+
+
+def get_llm(settings: LLMSettings | None = None) -> LLM | None:
+    """The configured model, or ``None`` for provider ``none``; cheap, a local one loads later.
+
+    Raises :class:`ConfigError` for a provider that is none or lacks its settings, and
+    :class:`MissingExtraError` when its package is absent.
+    """
+    chosen = settings or get_settings().llm
+    if chosen.provider == "none":
+        return None
+    if chosen.provider == "openai":
+        return _openai_like(chosen)
+    if chosen.provider == "llama_cpp":
+        from catalog.llm.local import LocalLLM
+
+        return LocalLLM(
+            chosen.model,
+            threads=chosen.threads,
+            max_tokens=chosen.max_tokens,
+            timeout_seconds=chosen.timeout_seconds,
+        )
+    return _plugged(chosen.provider)
+
+
+def _openai_like(settings: LLMSettings) -> LLM:
+    if not settings.url or not settings.model:
+        raise ConfigError("provider openai needs IDX_LLM__URL and IDX_LLM__MODEL")
+    try:
+        from llama_index.llms.openai_like import OpenAILike
+    except ImportError as error:
+        raise MissingExtraError("a language model on a server", "llm") from error
+    made: LLM = OpenAILike(
+        model=settings.model,
+        api_base=settings.url,
+        api_key=settings.api_key or "none",  # unset, a key for another server would be sent
+        is_chat_model=True,
+        temperature=0.0,
+        max_tokens=settings.max_tokens,
+        timeout=settings.timeout_seconds,
+        max_retries=0,  # a query that waits is better off without
+    )
+    return made
+
+
+def _plugged(spec: str) -> LLM:
+    from llama_index.core.llms import LLM
+
+    from catalog.core.dotted import named_object
+
+    if ":" not in spec:
+        raise ConfigError(
+            f"no language model provider {spec!r}; "
+            "providers: none, openai, llama_cpp, module:function"
+        )
+    try:
+        found = named_object(spec, "")
+        if not isinstance(found, LLM) and not inspect.iscoroutinefunction(found):
+            found = found()
+    except (Exception, SystemExit) as error:  # somebody else's code may raise anything
+        raise ConfigError(
+            f"no language model {spec!r} ({type(error).__name__}: {error})"
+        ) from error
+    if not isinstance(found, LLM):
+        raise ConfigError(f"{spec!r} gives a {type(found).__name__}, not a LlamaIndex LLM")
+    return found

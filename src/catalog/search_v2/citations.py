@@ -1,0 +1,102 @@
+"""Saying in one line where a passage stands: for a person, for a language model, for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from catalog.core.models import Chunk
+from catalog.core.results import SearchResult
+
+_TIMED = frozenset(["video_transcript", "video_frame", "audio_transcript"])
+_BRACKETS = str.maketrans("[]", "()")
+_JOINERS = "\u200c\u200d"  # of emoji, and of scripts that need them
+
+
+def citation(passage: SearchResult | Chunk) -> str:
+    """``[source: Title, page 3]``, or ``t=12:34``, or ``lines 120-131``, or the title only.
+
+    The lines are the whole passage's. Of a recording the time comes before the page (of a slide),
+    of anything else the page before the time. A title that is blank gives way to the path; square
+    brackets in it become round ones, so that the citation is one line and closes once.
+    """
+    name = _one_line(passage.title) or _one_line(passage.path)
+    return f"[source: {', '.join(filter(None, (name.translate(_BRACKETS), _place(passage))))}]"
+
+
+def chunk_citation(chunk_id: str) -> str:
+    """``[chunk: id]``."""
+    return f"[chunk: {chunk_id}]"
+
+
+def header(result: SearchResult) -> str:
+    """``@@ notes/keys.md:120-131 @@``: the path and the snippet's lines.
+
+    Where it has none, ``@@ talk.vtt 12:34-13:05 @@``, ``@@ book.pdf page 3 @@``, or the path.
+    """
+    path, where = _one_line(result.path), result.locator
+    if result.snippet_lines is not None:
+        return f"@@ {path}:{_range(*map(str, result.snippet_lines))} @@"
+    if where.time_start is not None and _times_first(result):
+        end = where.time_start if where.time_end is None else where.time_end
+        return f"@@ {path} {_range(clock(where.time_start), clock(end))} @@"
+    return f"@@ {path} page {where.page} @@" if where.page is not None else f"@@ {path} @@"
+
+
+def marked(
+    snippet: str, matches: Sequence[tuple[int, int]], before: str = "**", after: str = "**"
+) -> str:
+    """The snippet with every match between ``before`` and ``after``."""
+    return "".join(
+        f"{before}{part}{after}" if matched else part for part, matched in parts(snippet, matches)
+    )
+
+
+def parts(snippet: str, matches: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    """The snippet in consecutive parts, each with whether it is a match."""
+    at = 0
+    for start, end in matches:
+        yield snippet[at:start], False
+        yield snippet[start:end], True
+        at = end
+    yield snippet[at:], False
+
+
+def clock(seconds: float) -> str:
+    """``12:34``, beyond an hour ``1:02:03``; a part of a second is dropped."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def _place(passage: SearchResult | Chunk) -> str:
+    where = passage.locator
+    if where.time_start is not None and _times_first(passage):
+        return f"t={clock(where.time_start)}"
+    if where.page is not None:
+        return f"page {where.page}"
+    if where.line_start is None:
+        return ""
+    last = where.line_start if where.line_end is None else where.line_end
+    one = last == where.line_start
+    return f"{'line' if one else 'lines'} {_range(str(where.line_start), str(last))}"
+
+
+def _times_first(passage: SearchResult | Chunk) -> bool:
+    return passage.locator.page is None or passage.modality in _TIMED
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first}-{last}"
+
+
+def _one_line(name: str) -> str:
+    """Without control and formatting characters; white space of any kind is one blank."""
+    kept = (
+        char
+        for char in name
+        if char.isspace()
+        or char in _JOINERS
+        or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    )
+    return " ".join("".join(kept).split())

@@ -1,0 +1,91 @@
+"""Other words for a query, from a source that may be slow, silent or wrong, through the cache."""
+
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from catalog.core.bounded import BoundedCalls
+from catalog.core.errors import CatalogError, LLMError
+from catalog.search_v2.expansion.lines import ExpansionLine, kept_lines
+from catalog.search_v2.expansion.prompt import PROMPT
+from catalog.search_v2.model_cache import ModelCache
+from catalog.store.lexical.analysis import Analyzer
+from catalog.store.llm_cache import Entry, cache_key
+
+if TYPE_CHECKING:
+    from catalog.core.settings import RAGv2Settings
+    from catalog.search_v2.expansion.transform import ExpansionSource
+
+_ABANDONED = 2  # hanging calls before the source is left alone until one of them ends
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Lines worth asking, milliseconds, a note; ``error`` if the source failed."""
+
+    lines: tuple[ExpansionLine, ...]
+    ms: float
+    note: str
+    error: CatalogError | None = None
+
+
+class Expander:
+    """Asks one source, within its time, for lines of a query; safe between threads."""
+
+    def __init__(self, source: ExpansionSource, cache: ModelCache, rag: RAGv2Settings) -> None:
+        self._source, self._cache, self._rag = source, cache, rag
+        self._calls = BoundedCalls(_ABANDONED)
+        self._analyzer = Analyzer()
+
+    def expand(self, query: str) -> Expansion:
+        """The lines that survive the filters; never raises for what the source does."""
+        started = time.perf_counter()
+        key = cache_key("expansion", _normalised(query), self._source.fingerprint)
+        cached = self._cache.get([key]).get(key)
+        try:
+            lines = _decoded(cached) if cached is not None else self._asked(query)
+        except CatalogError as error:
+            return Expansion((), _since(started), "", error)
+        if cached is None and lines:
+            encoded = json.dumps([asdict(line) for line in lines])
+            self._cache.put({key: Entry(encoded, None)}, model=self._source.fingerprint)
+        kept, dropped = kept_lines(
+            lines,
+            query,
+            analyzer=self._analyzer,
+            lex_max=self._rag.expansion_lex_max,
+            vec_max=self._rag.expansion_vec_max,
+            hyde_max=self._rag.expansion_hyde_max,
+            prompt=PROMPT.get_template(),
+        )
+        said = [f"{self._source.name}{' (cached)' if cached is not None else ''}"]
+        said.append(", ".join(f"{line.kind}: {line.text}" for line in kept) or "no usable line")
+        if dropped:
+            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
+            said.append(f"dropped: {counts}")
+        return Expansion(tuple(kept), _since(started), "; ".join(said))
+
+    def _asked(self, query: str) -> list[ExpansionLine]:
+        seconds = self._rag.expansion_timeout_ms / 1000
+        try:
+            return self._calls.call(lambda: self._source.expand(query), seconds)
+        except CatalogError:
+            raise
+        except Exception as error:
+            raise LLMError(f"{self._source.name}: {type(error).__name__}: {error}") from error
+
+
+def _decoded(text: str) -> list[ExpansionLine]:
+    return [ExpansionLine(**line) for line in json.loads(text)]
+
+
+def _normalised(query: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", query).casefold().split())
+
+
+def _since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

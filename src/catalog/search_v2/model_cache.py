@@ -1,0 +1,102 @@
+"""Answers of language models and rerankers, kept in memory and in the store."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+
+from catalog.core.errors import StoreError
+from catalog.store import Database, llm_cache
+from catalog.store.llm_cache import Entry, Kept, Kind
+
+
+class ModelCache:
+    """Looks answers up in memory, then in the store; safe between threads.
+
+    ``lifetime`` in seconds counts from when an answer was saved, wherever it is found; 0 turns
+    the cache off. Memory holds the ``size`` last used. The store counts a hit only when an
+    answer was read from it, not from memory: a warm repeat touches no database. A store that is
+    busy or read-only is simply not written to.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        kind: Kind,
+        lifetime: int,
+        size: int = 50_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._kind = kind
+        self._lifetime = lifetime
+        self._size = size
+        self._clock = clock
+        self._memory: OrderedDict[str, Kept] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """The kept values by key, JSON; keys that are absent or expired are left out."""
+        if self._lifetime <= 0:
+            return {}
+        after = self._clock() - self._lifetime
+        found = self._recall(keys, after)
+        absent = [key for key in keys if key not in found]
+        if not absent:
+            return found
+        with self._database.read() as connection:
+            stored = llm_cache.load_dated(connection, absent, after=after)
+        if stored:
+            self._remember(stored)
+            self._count(stored)
+        return found | {key: kept.value for key, kept in stored.items()}
+
+    def put(self, entries: Mapping[str, Entry], *, model: str) -> None:
+        """Keep answers of ``model``, and drop from the store what has expired of this kind."""
+        if self._lifetime <= 0 or not entries:
+            return
+        now = self._clock()
+        self._remember({key: Kept(entry.value, now) for key, entry in entries.items()})
+        try:
+            with self._database.write(wait=False) as connection:
+                llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
+                llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
+        except StoreError:
+            return  # the next process will ask the model again, that is all
+
+    def clear_memory(self) -> None:
+        """Forget what is held in memory; the store keeps its entries."""
+        with self._lock:
+            self._memory.clear()
+
+    def _recall(self, keys: Sequence[str], after: float) -> dict[str, str]:
+        found: dict[str, str] = {}
+        with self._lock:
+            for key in keys:
+                kept = self._memory.get(key)
+                if kept is None:
+                    continue
+                if kept.created_at <= after:
+                    del self._memory[key]
+                    continue
+                self._memory.move_to_end(key)
+                found[key] = kept.value
+        return found
+
+    def _remember(self, entries: Mapping[str, Kept]) -> None:
+        with self._lock:
+            for key, kept in entries.items():
+                self._memory[key] = kept
+                self._memory.move_to_end(key)
+            while len(self._memory) > self._size:
+                self._memory.popitem(last=False)
+
+    def _count(self, keys: Mapping[str, Kept]) -> None:
+        try:
+            with self._database.write(wait=False) as connection:
+                llm_cache.count_hits(connection, keys)
+        except StoreError:
+            return  # counting is not worth an error or a wait

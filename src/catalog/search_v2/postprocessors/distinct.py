@@ -1,0 +1,26 @@
+"""Every text once, so that a passage filed twice does not fill an answer."""
+
+from __future__ import annotations
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from catalog.search_v2.postprocessors.nodes import text_of
+
+
+class DistinctText(BaseNodePostprocessor):
+    """Drops a node whose text equals an earlier node's, whitespace apart; case matters."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name LlamaIndex stores it under."""
+        return "DistinctText"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        del query_bundle
+        first: dict[str, NodeWithScore] = {}
+        for node in nodes:
+            first.setdefault(" ".join(text_of(node).split()), node)
+        return list(first.values())

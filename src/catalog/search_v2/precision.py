@@ -1,0 +1,150 @@
+"""From good candidates to the answer: the postprocessors that follow fusion, and their account."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from catalog.core.errors import CatalogError, ConfigError
+from catalog.core.results import Mode
+from catalog.core.settings import RAGv2Settings
+from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.postprocessors import (
+    DistinctText,
+    KeepFirst,
+    KeywordChunkSelector,
+    MaxChunksPerDocument,
+    SimilarityThreshold,
+    TokenBudget,
+)
+from catalog.search_v2.relevance import Calibration, RelevanceEstimator
+from catalog.search_v2.rerank.stage import RerankPostprocessor
+from catalog.search_v2.stages import Stages
+from catalog.search_v2.workspace import Workspace
+
+
+def selectors(rag: RAGv2Settings) -> list[BaseNodePostprocessor]:
+    """What thins out the fused list, before anything reads it."""
+    chosen: list[BaseNodePostprocessor] = []
+    if rag.chunk_selection == "keyword":
+        chosen.append(KeywordChunkSelector())
+    if rag.distinct_text:
+        chosen.append(DistinctText())
+    return [*chosen, MaxChunksPerDocument(limit=rag.max_chunks_per_doc)]
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """The passages of the answer, and how sure it is; ``None`` where nothing is calibrated."""
+
+    passages: list[ScoredPassage]
+    confidence: float | None
+    low_confidence: bool | None
+
+
+class Precision:
+    """Reranking, relevance and the cuts of one search, as the settings say.
+
+    Raises :class:`ConfigError` when a threshold is set and no calibration fits the models.
+    """
+
+    def __init__(self, workspace: Workspace, *, rerank: bool, mode: Mode) -> None:
+        self._rag = workspace.settings.rag_v2
+        self._workspace = workspace
+        self._rerank = self._reranker() if rerank else None
+        self._calibration = workspace.calibration(mode, reranked=rerank)
+        if self._rag.similarity_threshold > 0 and self._calibration is None:
+            raise ConfigError(
+                "similarity_threshold needs a calibration, and there is none for these models: "
+                "'catalog golden calibrate' makes one, or set it to 0"
+            )
+
+    def wanted(self, top_k: int) -> int:
+        """How many candidates it can use."""
+        return max(top_k, self._rerank.candidates if self._rerank else 0)
+
+    def postprocessors(self, top_k: int) -> list[BaseNodePostprocessor]:
+        """The same stages for a LlamaIndex query engine, in order."""
+        chain: list[BaseNodePostprocessor] = []
+        if self._rerank is not None:
+            chain.append(self._rerank)
+        if self._calibration is not None:
+            chain.append(self._estimator(self._calibration))
+        return [*chain, *self._cuts(top_k)]
+
+    def refine(
+        self, candidates: Sequence[ScoredPassage], query: str, top_k: int, stages: Stages
+    ) -> Refined:
+        """The answer made of the candidates; a reranker that fails leaves their order."""
+        bundle = QueryBundle(query)
+        nodes: list[NodeWithScore] = list(candidates)
+        if self._rerank is not None and nodes:
+            nodes = self._reranked(self._rerank, nodes, query, stages)
+        confidence = None
+        if self._calibration is not None:
+            with stages.run("relevance") as notes:
+                nodes = RelevanceEstimator(
+                    self._calibration, self._rag.original_weight
+                ).postprocess_nodes(nodes, bundle)
+                judged = [node.relevance for node in _passages(nodes)[:top_k]]
+                confidence = max((one for one in judged if one is not None), default=0.0)
+                notes.append(f"best {confidence:.2f}")
+        for cut in self._cuts(top_k):
+            before, nodes = len(nodes), cut.postprocess_nodes(nodes, bundle)
+            if not isinstance(cut, KeepFirst):
+                stages.ran(_names[type(cut)], 0.0, f"{len(nodes)} of {before} kept")
+        low = None if confidence is None else confidence < self._rag.low_confidence_below
+        return Refined(_passages(nodes), confidence, low)
+
+    def _reranked(
+        self,
+        rerank: RerankPostprocessor,
+        nodes: list[NodeWithScore],
+        query: str,
+        stages: Stages,
+    ) -> list[NodeWithScore]:
+        started = time.perf_counter()
+        try:
+            done = rerank.rerank(nodes, query)
+        except CatalogError as error:
+            stages.failed("rerank", (time.perf_counter() - started) * 1000, error)
+            return nodes
+        stages.ran("rerank", (time.perf_counter() - started) * 1000, done.note)
+        return done.nodes
+
+    def _estimator(self, calibration: Calibration) -> RelevanceEstimator:
+        return RelevanceEstimator(calibration, self._rag.original_weight)
+
+    def _cuts(self, top_k: int) -> list[BaseNodePostprocessor]:
+        cuts: list[BaseNodePostprocessor] = []
+        if self._rag.similarity_threshold > 0:
+            cuts.append(SimilarityThreshold(minimum=self._rag.similarity_threshold))
+        cuts.append(KeepFirst(limit=top_k))
+        if self._rag.token_budget:
+            counter = self._workspace.model.encoder.counter
+            cuts.append(TokenBudget(limit=self._rag.token_budget, counter=counter))
+        return cuts
+
+    def _reranker(self) -> RerankPostprocessor:
+        rag = self._rag
+        return RerankPostprocessor(
+            self._workspace.reranker,
+            self._workspace.rerank_cache,
+            candidates=rag.rerank_candidates,
+            blend=rag.rerank_blend,
+            weight=rag.rerank_weight,
+            rrf_k=rag.rrf_k,
+            budget_ms=rag.rerank_budget_ms,
+            top_n=rag.rerank_top_n,
+        )
+
+
+_names: dict[type, str] = {SimilarityThreshold: "threshold", TokenBudget: "token budget"}
+
+
+def _passages(nodes: Sequence[NodeWithScore]) -> list[ScoredPassage]:
+    return [node for node in nodes if isinstance(node, ScoredPassage)]

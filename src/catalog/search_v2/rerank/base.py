@@ -1,0 +1,76 @@
+"""What every reranker offers, and what its answers must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from catalog.core.errors import RerankError
+
+
+class Reranker(Protocol):
+    """A model that reads query and passage together. Building one is cheap; it loads at first use.
+
+    One reranker may be asked from several threads at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model as explanations name it, such as ``ms-marco-MiniLM-L-12-v2``."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the exact weights, or the model and prompt: equal ones give equal scores.
+
+        Raises :class:`~catalog.core.errors.ModelUnavailableError`.
+        """
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """How many passages one call of :meth:`scores` should be given at most."""
+        ...
+
+    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """What is read beside the query, and whether any of the passage was cut.
+
+        That is ``head`` (such as title and headings) on a line of its own, and the run of the
+        passage that fits under it. See :mod:`catalog.search_v2.rerank.windows`.
+        """
+        ...
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """One finite raw score for each passage, in order; higher is better.
+
+        ``passages`` are as :meth:`fitted` gives them. Raises
+        :class:`~catalog.core.errors.RerankError` for a failure or an answer that cannot be used,
+        and :class:`~catalog.core.errors.ConfigError` when the model cannot be had at all.
+        """
+        ...
+
+    def relevance(self, score: float) -> float:
+        """A raw score as 0..1, in the same order."""
+        ...
+
+
+def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
+    """``scores`` as floats; raises :class:`RerankError` unless ``count`` of them, all finite."""
+    if len(scores) != count:
+        raise RerankError(f"{name} gave {len(scores)} scores for {count} passages")
+    try:
+        numbers = [float(score) for score in scores]
+    except (TypeError, ValueError) as error:
+        raise RerankError(f"{name} gave a score that is no number") from error
+    if not all(map(math.isfinite, numbers)):
+        raise RerankError(f"{name} gave a score that is not finite")
+    return numbers
+
+
+def sigmoid(logit: float) -> float:
+    """``1 / (1 + exp(-logit))``, for logits of any size."""
+    if logit >= 0:
+        return 1 / (1 + math.exp(-logit))
+    power = math.exp(logit)
+    return power / (1 + power)

@@ -1,0 +1,170 @@
+"""What language models and rerankers answered, by everything the answer depends on.
+
+A key covers the kind, the model with the version of its prompt, and the texts it was given. A
+reranker's entry also names the text of its passage and goes when no chunk has that text any
+more; every entry grows old.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import (
+    Connection,
+    LargeBinary,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from catalog.core.ids import sha256_hex
+from catalog.store.schema import chunks, llm_cache
+
+Kind = Literal["expansion", "rerank"]
+KINDS: tuple[Kind, ...] = ("expansion", "rerank")
+_BATCH = 500  # bound parameters in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One answer to keep: its JSON, and for a passage's score the SHA-1 of the chunk's text.
+
+    The JSON must hold no lone surrogate; ``json.dumps`` escapes them unless told otherwise.
+    """
+
+    value: str
+    text_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One kept answer: its JSON, and when it was saved (seconds since 1970)."""
+
+    value: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What is kept of one model: ``hits`` uses after the first, ``bytes`` of the values alone.
+
+    ``oldest`` and ``newest`` are in seconds since 1970.
+    """
+
+    kind: str
+    model: str
+    entries: int
+    hits: int
+    bytes: int
+    oldest: float
+    newest: float
+
+
+def cache_key(*parts: str) -> str:
+    """64 hex digits; no two lists of parts share one, however their texts would join."""
+    return sha256_hex(json.dumps(parts, ensure_ascii=False))
+
+
+def load(connection: Connection, keys: Iterable[str], *, after: float) -> dict[str, str]:
+    """The values created after that time, by key."""
+    found = load_dated(connection, keys, after=after)
+    return {key: kept.value for key, kept in found.items()}
+
+
+def load_dated(connection: Connection, keys: Iterable[str], *, after: float) -> dict[str, Kept]:
+    """As :func:`load`, with the time each was created."""
+    columns = select(llm_cache.c.key, llm_cache.c.value, llm_cache.c.created_at)
+    found: dict[str, Kept] = {}
+    for batch in _batches(keys):
+        where = (llm_cache.c.key.in_(batch), llm_cache.c.created_at > after)
+        for key, value, created_at in connection.execute(columns.where(*where)):
+            found[key] = Kept(value, created_at)
+    return found
+
+
+def save(
+    connection: Connection, entries: Mapping[str, Entry], *, kind: Kind, model: str, now: float
+) -> None:
+    """Keep answers; what a key held before is replaced and its hits start anew."""
+    for batch in _batches(entries):
+        connection.execute(delete(llm_cache).where(llm_cache.c.key.in_(batch)))
+    rows = [
+        {
+            "key": key,
+            "kind": kind,
+            "model": model,
+            "value": entry.value,
+            "text_hash": entry.text_hash,
+            "created_at": now,
+            "hits": 0,
+        }
+        for key, entry in entries.items()
+    ]
+    if rows:
+        connection.execute(insert(llm_cache), rows)
+
+
+def count_hits(connection: Connection, keys: Iterable[str]) -> None:
+    """Note that these entries were used once more."""
+    changed = {"hits": llm_cache.c.hits + 1}
+    for batch in _batches(keys):
+        connection.execute(update(llm_cache).where(llm_cache.c.key.in_(batch)).values(changed))
+
+
+def purge(connection: Connection, *, before: float) -> int:
+    """Drop what has expired and every score of a text that no chunk has any more.
+
+    Expired is what :func:`load` with ``after=before`` would not answer. Returns the number
+    dropped.
+    """
+    expired = sum(drop_expired(connection, kind, before=before) for kind in KINDS)
+    live = select(chunks.c.text_hash)
+    named = (llm_cache.c.kind == "rerank", llm_cache.c.text_hash.is_not(None))
+    unused = delete(llm_cache).where(*named, llm_cache.c.text_hash.not_in(live))
+    return expired + connection.execute(unused).rowcount
+
+
+def drop_expired(connection: Connection, kind: Kind, *, before: float) -> int:
+    """Drop the expired entries of one kind, found by an index; the number dropped."""
+    old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
+    return connection.execute(delete(llm_cache).where(*old)).rowcount
+
+
+def clear(connection: Connection, kind: Kind | None = None) -> int:
+    """Drop all entries, or all of one kind; the number dropped."""
+    everything = delete(llm_cache)
+    chosen = everything if kind is None else everything.where(llm_cache.c.kind == kind)
+    return connection.execute(chosen).rowcount
+
+
+def stats(connection: Connection) -> list[CacheStats]:
+    """What is kept, expired or not, by kind and model in alphabetical order."""
+    kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
+    size = func.sum(
+        func.length(cast(llm_cache.c.value, LargeBinary))
+    )  # a text's length counts characters
+    query = (
+        select(
+            kind,
+            model,
+            func.count(),
+            func.sum(llm_cache.c.hits),
+            size,
+            func.min(created),
+            func.max(created),
+        )
+        .group_by(kind, model)
+        .order_by(kind, model)
+    )
+    return [CacheStats(*row) for row in connection.execute(query)]
+
+
+def _batches(keys: Iterable[str]) -> Iterable[Sequence[str]]:
+    distinct = list(dict.fromkeys(keys))
+    return (distinct[start : start + _BATCH] for start in range(0, len(distinct), _BATCH))

@@ -1,0 +1,105 @@
+"""Calls under a time limit."""
+
+import contextvars
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from catalog.core.bounded import BoundedCalls
+from catalog.core.errors import LLMBusyError, LLMError, LLMTimeoutError
+
+NEVER = 0.01  # seconds that a blocked call certainly lasts
+
+
+@pytest.fixture
+def gate():
+    """Blocks calls until it is opened; opened at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def wait_until_none_runs(calls):
+    for _ in range(1000):
+        if calls.abandoned == 0:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the abandoned calls never ended")
+
+
+def test_a_call_in_time_gives_its_result():
+    assert BoundedCalls(1).call(lambda: [1, 2], 60) == [1, 2]
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), TimeoutError("its own"), SystemExit(3)])
+def test_what_the_function_raises_comes_out_as_it_is(error):
+    def fail():
+        raise error
+
+    calls = BoundedCalls(1)
+    with pytest.raises(type(error)) as raised:
+        calls.call(fail, 60)
+    assert raised.value is error
+    assert calls.abandoned == 0
+
+
+def test_a_call_that_takes_too_long_is_left_behind(gate):
+    calls = BoundedCalls(1)
+    with pytest.raises(LLMTimeoutError, match=r"0\.01 s") as raised:
+        calls.call(gate.wait, NEVER)
+    assert isinstance(raised.value, LLMError)
+    assert calls.abandoned == 1
+
+
+def test_nothing_starts_while_too_many_calls_hang(gate):
+    calls, started = BoundedCalls(2), []
+    for _ in range(2):
+        with pytest.raises(LLMTimeoutError):
+            calls.call(gate.wait, NEVER)
+    with pytest.raises(LLMBusyError):
+        calls.call(lambda: started.append(1), 60)
+    assert started == []
+
+
+def test_calls_start_again_when_a_hanging_one_has_ended(gate):
+    calls = BoundedCalls(1)
+    with pytest.raises(LLMTimeoutError):
+        calls.call(gate.wait, NEVER)
+    gate.set()
+    wait_until_none_runs(calls)
+    assert calls.call(lambda: "again", 60) == "again"
+
+
+def test_calls_left_behind_that_raise_are_counted_out_too(gate):
+    def fail():
+        gate.wait()
+        raise ValueError("too late")
+
+    calls = BoundedCalls(1)
+    with pytest.raises(LLMTimeoutError):
+        calls.call(fail, NEVER)
+    gate.set()
+    wait_until_none_runs(calls)
+    assert calls.abandoned == 0
+
+
+def test_the_function_sees_the_callers_context():
+    request = contextvars.ContextVar("request", default="none")
+    request.set("r-1")
+    assert BoundedCalls(1).call(request.get, 60) == "r-1"
+
+
+def test_a_hanging_call_does_not_hold_up_the_end_of_the_process():
+    code = (
+        "import time\n"
+        "from catalog.core.bounded import BoundedCalls\n"
+        "from catalog.core.errors import LLMTimeoutError\n"
+        "try:\n"
+        "    BoundedCalls(1).call(lambda: time.sleep(60), 0.2)\n"
+        "except LLMTimeoutError:\n"
+        "    print('went on')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], timeout=40, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "went on\n")

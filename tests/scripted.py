@@ -1,0 +1,66 @@
+"""Models that do as told: rerankers and sources of expansions for tests of what uses them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from catalog.search_v2.expansion.parsing import parse_lines
+from catalog.search_v2.expansion.text import ExpansionLine
+from catalog.search_v2.rerank.base import sigmoid
+
+
+class ScriptedReranker:
+    """Gives each text its score; one text at a time, so that budgets have something to cut."""
+
+    batch_size = 1
+    name = "scripted"
+
+    def __init__(
+        self,
+        scores: Mapping[str, float] | float,
+        *,
+        fingerprint: str = "1",
+        seconds: float = 0.0,
+        error: Exception | None = None,
+    ) -> None:
+        self.fingerprint = f"scripted-{fingerprint}"
+        self._scores, self._seconds, self._error = scores, seconds, error
+        self.asked: list[str] = []
+
+    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        del query
+        return (f"{head}\n{passage}" if head else passage), False
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        del query
+        if self._error is not None:
+            raise self._error
+        time.sleep(self._seconds)
+        self.asked += passages
+        if isinstance(self._scores, Mapping):
+            return [self._scores[passage] for passage in passages]
+        return [self._scores] * len(passages)
+
+    def relevance(self, score: float) -> float:
+        return sigmoid(score)
+
+
+class ScriptedSource:
+    """Answers every query with the same reply, after some seconds, or raises it."""
+
+    name = "scripted"
+
+    def __init__(
+        self, reply: str | Exception, *, seconds: float = 0.0, fingerprint: str = "1"
+    ) -> None:
+        self.fingerprint = f"scripted-{fingerprint}"
+        self._reply, self._seconds = reply, seconds
+        self.asked: list[str] = []
+
+    def expand(self, query: str) -> list[ExpansionLine]:
+        self.asked.append(query)
+        time.sleep(self._seconds)
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return parse_lines(self._reply)

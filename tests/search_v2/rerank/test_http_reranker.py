@@ -1,0 +1,214 @@
+"""A rerank server, played by a small one in a thread."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from catalog.core.errors import ConfigError, RerankError
+from catalog.core.settings import RAGv2Settings
+from catalog.search_v2.rerank import get_reranker
+from catalog.search_v2.rerank.http import HttpReranker
+
+GOOD = {
+    "results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.25}],
+    "meta": {},
+}
+
+
+class Server(HTTPServer):
+    """Answers every request alike and keeps what it was sent."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status, self.answer, self.headers = 200, json.dumps(GOOD), {}
+        self.requests = []
+        self.silent = threading.Event()  # set: answers come at once
+        self.silent.set()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/v2/rerank"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append((self.path, self.headers, json.loads(body)))
+        self.server.silent.wait(20)
+        self.send_response(self.server.status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        try:
+            self.wfile.write(self.server.answer.encode())
+        except OSError:
+            return  # the client has gone
+
+    def log_message(self, *_args):
+        return
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.silent.set()
+        running.shutdown()
+        thread.join()
+
+
+def reranker(server, **settings):
+    return HttpReranker(server.url, **{"model": "m", "api_key": "SECRET"} | settings)
+
+
+def test_scores_come_in_the_order_of_the_passages(server):
+    asked = reranker(server)
+    assert asked.scores("the query", ["one", "two"]) == [0.25, 0.9]
+    assert asked.relevance(0.25) == 0.25
+    ((path, headers, body),) = server.requests
+    assert path == "/v2/rerank"
+    assert headers["Authorization"] == "Bearer SECRET"
+    assert body == {"model": "m", "query": "the query", "documents": ["one", "two"], "top_n": 2}
+
+
+def test_without_a_key_none_is_sent(server):
+    reranker(server, api_key=None).scores("q", ["one", "two"])
+    assert server.requests[0][1]["Authorization"] is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"data": [{"index": 0, "relevance_score": 0.25}, {"index": 1, "relevance_score": 0.9}]},
+        [{"index": 1, "score": 0.9}, {"index": 0, "score": 0.25}],
+        {"results": [{"index": 0, "score": 0.25}, {"index": 1, "score": 0.9}]},
+    ],
+)
+def test_other_servers_forms_of_answer_are_read(server, answer):
+    server.answer = json.dumps(answer)
+    assert reranker(server).scores("q", ["one", "two"]) == [0.25, 0.9]
+
+
+def test_logits_become_relevance(server):
+    server.answer = json.dumps([{"index": 0, "score": -1.0}, {"index": 1, "score": 0.0}])
+    # 1 / (1 + e)
+    assert reranker(server).scores("q", ["one", "two"]) == pytest.approx([0.268941, 0.5], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("no JSON", "not in JSON"),
+        ("{}", "without a list"),
+        ('{"results": 3}', "without a list"),
+        ('{"results": [1, 2]}', "without a list"),
+        ('[{"index": 0, "score": 0.1}]', "each of 2 documents once"),
+        ('[{"index": 0, "score": 0.1}, {"index": 0, "score": 0.2}]', "once"),
+        ('[{"index": 0, "score": 0.1}, {"index": 2, "score": 0.2}]', "once"),
+        ('[{"index": 0, "score": 0.1}, {"score": 0.2}]', "once"),
+        ('[{"index": 0, "score": 0.1}, {"index": 1}]', "no number"),
+        ('[{"index": 0, "score": 0.1}, {"index": 1, "score": NaN}]', "not finite"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_an_error(server, answer, said):
+    server.answer = answer
+    with pytest.raises(RerankError, match=said) as raised:
+        reranker(server).scores("q", ["SENSITIVE", "two"])
+    assert f"127.0.0.1:{server.server_port}" in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_a_refusal_names_host_and_status_and_no_secret(server, status):
+    server.status, server.answer = status, '{"error": "SENSITIVE SECRET"}'
+    with pytest.raises(RerankError) as raised:
+        reranker(server).scores("q", ["SENSITIVE"])
+    said = str(raised.value)
+    assert f"127.0.0.1:{server.server_port} answered with status {status}" in said
+    assert "SECRET" not in said
+    assert "SENSITIVE" not in said
+
+
+def test_a_redirect_is_not_followed(server):
+    with Server() as other:
+        server.status, server.headers = 307, {"Location": other.url}
+        with pytest.raises(RerankError, match="status 307"):
+            reranker(server).scores("q", ["one"])
+        assert other.requests == []
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_does_not_answer_is_given_up(server):
+    server.silent.clear()
+    with pytest.raises(RerankError, match=r"no answer in 0\.05 s"):
+        reranker(server, timeout_seconds=0.05).scores("q", ["one"])
+
+
+def test_no_server_at_all_is_a_rerank_error(server):
+    with Server() as gone:
+        url = gone.url
+    with pytest.raises(RerankError, match="cannot be asked"):
+        HttpReranker(url, model="m").scores("q", ["one"])
+
+
+def test_a_text_that_cannot_be_sent_is_a_rerank_error(server):
+    with pytest.raises(RerankError, match="cannot be asked"):
+        reranker(server).scores("q", ["a lone surrogate \ud800"])
+    assert server.requests == []
+
+
+def test_no_passages_ask_nothing(server):
+    assert reranker(server).scores("q", []) == []
+    assert server.requests == []
+
+
+def test_a_password_in_the_address_is_never_named(server):
+    server.status = 500
+    url = server.url.replace("127.0.0.1", "user:SECRET@127.0.0.1")
+    with pytest.raises(RerankError, match="status 500") as raised:
+        HttpReranker(url, model="m").scores("q", ["one"])
+    assert "SECRET" not in str(raised.value)
+    assert (
+        HttpReranker(url, model="m").fingerprint == HttpReranker(server.url, model="m").fingerprint
+    )
+
+
+def test_the_fingerprint_names_server_and_model():
+    one = HttpReranker("http://a/rerank", model="m", api_key="x").fingerprint
+    assert one == HttpReranker("http://a/rerank", model="m", api_key="y").fingerprint
+    assert one != HttpReranker("http://b/rerank", model="m").fingerprint
+    assert one != HttpReranker("http://a/rerank", model="n").fingerprint
+
+
+def test_a_long_passage_is_cut_before_it_is_sent():
+    text, cut = HttpReranker("http://a", model="m", max_tokens=64).fitted("q", "words " * 300)
+    assert cut
+    assert 200 < len(text) <= 64 * 4
+
+
+@pytest.mark.parametrize("url", ["ftp://a/rerank", "rerank", "http://"])
+def test_an_address_that_is_none_is_a_setting_to_correct(url):
+    with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL"):
+        HttpReranker(url, model="m")
+
+
+def test_the_http_provider_needs_an_address(server):
+    with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL"):
+        get_reranker(RAGv2Settings(rerank_provider="http"))
+    rag = RAGv2Settings(
+        rerank_provider="http", rerank_url=server.url, rerank_api_key="k", rerank_model="big"
+    )
+    assert get_reranker(rag).scores("q", ["one", "two"]) == [0.25, 0.9]
+    assert server.requests[0][2]["model"] == "big"
+    assert server.requests[0][1]["Authorization"] == "Bearer k"
+
+
+def test_the_budget_is_the_timeout_too(server):
+    server.silent.clear()
+    rag = RAGv2Settings(rerank_provider="http", rerank_url=server.url, rerank_budget_ms=50)
+    with pytest.raises(RerankError, match=r"no answer in 0\.05 s"):
+        get_reranker(rag).scores("q", ["one"])

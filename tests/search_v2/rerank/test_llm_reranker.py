@@ -1,0 +1,157 @@
+"""A language model as the reranker, with scripted answers."""
+
+import pytest
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.llms.callbacks import llm_completion_callback
+from pydantic import PrivateAttr
+
+from catalog.core.errors import ConfigError, RerankError
+from catalog.core.settings import RAGv2Settings
+from catalog.search_v2.rerank import get_reranker
+from catalog.search_v2.rerank.llm import LLMReranker, read_answer
+
+PASSAGES = ["about bread", "about keys", "about backups"]
+
+
+class ScriptedLLM(CustomLLM):
+    """Gives its answers one after the other; an exception among them is raised."""
+
+    model: str = "scripted"
+    context_window: int = 8000
+    is_chat: bool = False
+    _answers: list = PrivateAttr()
+    _prompts: list = PrivateAttr(default_factory=list)
+
+    def __init__(self, *answers, **settings):
+        super().__init__(**settings)
+        self._answers = list(answers)
+
+    @property
+    def metadata(self):
+        return LLMMetadata(
+            model_name=self.model,
+            context_window=self.context_window,
+            num_output=200,
+            is_chat_model=self.is_chat,
+        )
+
+    @llm_completion_callback()
+    def complete(self, prompt, formatted=False, **kwargs):
+        self._prompts.append(prompt)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return CompletionResponse(text=answer)
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_good_answer_scores_what_it_lists_and_0_what_it_leaves_out(chat):
+    llm = ScriptedLLM("Doc: 2, Relevance: 7\nDoc: 3, Relevance: 4\n", is_chat=chat)
+    reranker = LLMReranker(llm)
+    assert reranker.scores("rotate keys", PASSAGES) == [0.0, 7.0, 4.0]
+    assert reranker.relevance(7.0) == 0.7
+    (prompt,) = llm._prompts
+    assert "Document 2:\nabout keys" in prompt.replace("\n\n", "\n")
+    assert "rotate keys" in prompt
+
+
+def test_more_passages_than_a_batch_are_asked_in_batches():
+    llm = ScriptedLLM("Doc: 2, Relevance: 7", "Doc: 1, Relevance: 9")
+    assert LLMReranker(llm, batch_size=2).scores("q", PASSAGES) == [0.0, 7.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "numbers", "relevance"),
+    [
+        ("Doc: 2, Relevance: 7", [2], [7]),
+        (
+            "Here you are:\n\n* **DOC 3** - relevance: 9\n* doc 1, relevance 2.5\nBye!",
+            [3, 1],
+            [9, 2.5],
+        ),
+        ("- Document #2: relevance score: 7/10\n- Document 1: Score 3 out of 10", [2, 1], [7, 3]),
+        ("Doc: 1, Relevance: 0.8\nDoc: 2, Relevance: 1", [1, 2], [8, 10]),
+        ("Doc: 1, Relevance: 0.5\nDoc: 2, Relevance: 9", [1, 2], [0.5, 9]),
+        ("Doc: 1, Relevance: 7.5\nDoc: 2, Relevance: 1.0", [1, 2], [7.5, 1]),
+        ("Doc: 1, Relevance: 1", [1], [1]),
+        ("Doc: 1, Relevance: 40/50", [1], [8]),
+        ("Document 3:\nIt names the command.\nRelevance: 6", [3], [6]),
+        ('[{"doc": 3, "relevance": 8}, {"doc": 1, "relevance": 2}]', [3, 1], [8, 2]),
+        ("Doc: 2, Relevance: 7; Doc: 1, Relevance: 4", [2, 1], [7, 4]),
+        ("<think>Doc: 2, Relevance: 1? No.</think>Doc: 2, Relevance: 8", [2], [8]),
+        ("Doc: 0, Relevance: 3\nDoc: 9, Relevance: 8\nDoc: 1, Relevance: 4", [1], [4]),
+        ("Doc: 1, Relevance: 4\nDoc: 1, Relevance: 9", [1], [4]),
+    ],
+)
+def test_answers_are_read_in_many_forms(answer, numbers, relevance):
+    assert read_answer(answer, 3) == (numbers, pytest.approx(relevance))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "I am sorry, I cannot rank documents.",
+        "Doc: 7, Relevance: 3",
+        "Doc: one, Relevance: high",
+        "Document 1 is better than document 2.",
+    ],
+)
+def test_an_answer_without_a_usable_line_is_an_error(answer):
+    with pytest.raises(RerankError, match="names no passage"):
+        LLMReranker(ScriptedLLM(answer)).scores("q", PASSAGES)
+
+
+@pytest.mark.parametrize("value", ["85", "-3", "12/10", "3/0"])
+def test_a_relevance_off_the_scale_is_an_error(value):
+    with pytest.raises(RerankError, match="scale"):
+        read_answer(f"Doc: 1, Relevance: {value}\nDoc: 2, Relevance: 5", 3)
+
+
+def test_one_bad_batch_spoils_the_whole_answer():
+    llm = ScriptedLLM("Doc: 2, Relevance: 7", "no idea")
+    with pytest.raises(RerankError):
+        LLMReranker(llm, batch_size=2).scores("q", PASSAGES)
+
+
+def test_an_llm_that_raises_is_a_rerank_error():
+    with pytest.raises(RerankError, match="scripted failed: ConnectionError: no route"):
+        LLMReranker(ScriptedLLM(ConnectionError("no route"))).scores("q", PASSAGES)
+
+
+def test_no_passages_ask_nothing():
+    assert LLMReranker(ScriptedLLM()).scores("q", []) == []
+
+
+def test_braces_in_a_passage_and_query_are_left_alone():
+    llm = ScriptedLLM("Doc: 1, Relevance: 5")
+    LLMReranker(llm).scores("what is {x}?", ["a {query_str} {{ y }}"])
+    assert "a {query_str} {{ y }}" in llm._prompts[0]
+    assert "what is {x}?" in llm._prompts[0]
+
+
+def test_the_fingerprint_changes_with_the_model_and_the_batch():
+    one = LLMReranker(ScriptedLLM()).fingerprint
+    assert one == LLMReranker(ScriptedLLM()).fingerprint
+    assert one != LLMReranker(ScriptedLLM(model="other")).fingerprint
+    assert one != LLMReranker(ScriptedLLM(), batch_size=5).fingerprint
+
+
+def test_a_batch_of_passages_fits_a_small_context():
+    # 2000 less 200 of output less 400 of prompt: 140 of four characters for each of ten
+    reranker = LLMReranker(ScriptedLLM(context_window=2000))
+    text, cut = reranker.fitted("query", "some words " * 300)
+    assert cut
+    assert 400 < len(text) <= 140 * 4
+    assert reranker.fitted("query", "short") == ("short", False)
+
+
+def test_the_llm_provider_needs_an_llm():
+    rag = RAGv2Settings(rerank_provider="llm")
+    with pytest.raises(ConfigError, match="IDX_LLM__PROVIDER"):
+        get_reranker(rag)
+    assert get_reranker(rag, llm=ScriptedLLM()).name == "scripted"

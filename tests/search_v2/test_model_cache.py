@@ -1,0 +1,238 @@
+"""The model cache before the store: what it remembers, for how long, and what it never does."""
+
+import threading
+
+import pytest
+
+from builders import make_database
+from catalog.core.errors import StoreError
+from catalog.core.ids import sha1_hex
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.model_cache import ModelCache
+from catalog.store import Database, llm_cache
+from catalog.store.llm_cache import Entry
+from fakes import open_workspace
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = make_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def make(database, clock):
+    def cache(kind="rerank", lifetime=60, **options):
+        return ModelCache(database, kind=kind, lifetime=lifetime, clock=clock, **options)
+
+    return cache
+
+
+def entries(**values):
+    return {key: Entry(value) for key, value in values.items()}
+
+
+def stored(database):
+    query = "SELECT key, value, hits FROM llm_cache ORDER BY key"
+    with database.read() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(query)]
+
+
+def test_what_one_cache_puts_another_over_the_same_store_gets(make):
+    make().put(entries(a="1", b="2"), model="m")
+    other = make()
+    assert other.get(["a", "absent", "b"]) == {"a": "1", "b": "2"}
+    assert other.get([]) == {}
+
+
+def test_kind_model_and_text_of_the_passage_reach_the_store(make, database):
+    make("expansion").put({"a": Entry("1")}, model="words")
+    make("rerank").put({"b": Entry("22", sha1_hex("text"))}, model="judge")
+    with database.read() as connection:
+        told = [(one.kind, one.model, one.newest) for one in llm_cache.stats(connection)]
+        hashes = connection.exec_driver_sql("SELECT text_hash FROM llm_cache ORDER BY key")
+        assert list(hashes.scalars()) == [None, sha1_hex("text")]
+    assert told == [("expansion", "words", 1000.0), ("rerank", "judge", 1000.0)]
+
+
+def test_memory_answers_without_the_store_and_the_store_without_memory(make, database):
+    cache = make()
+    cache.put(entries(a="1"), model="m")
+    with database.write() as connection:
+        llm_cache.clear(connection)
+    assert cache.get(["a"]) == {"a": "1"}
+    cache.clear_memory()
+    assert cache.get(["a"]) == {}
+    cache.put(entries(a="2"), model="m")
+    cache.clear_memory()
+    assert cache.get(["a"]) == {"a": "2"}
+
+
+def test_a_hit_is_counted_when_the_store_gave_it_and_not_when_memory_did(make, database):
+    make().put(entries(a="1", b="2"), model="m")
+    cache = make()
+    assert [cache.get(["a"]) for _ in range(3)] == [{"a": "1"}] * 3
+    assert stored(database) == [("a", "1", 1), ("b", "2", 0)]
+    assert cache.get(["a", "b"]) == {"a": "1", "b": "2"}
+    assert stored(database) == [("a", "1", 1), ("b", "2", 1)]
+
+
+@pytest.mark.parametrize("where", ["memory", "store"])
+def test_an_entry_expires_where_it_is_found(make, clock, where):
+    cache = make(lifetime=60)
+    cache.put(entries(a="1"), model="m")
+    if where == "store":
+        cache = make(lifetime=60)
+    clock.now += 59.5
+    assert cache.get(["a"]) == {"a": "1"}
+    clock.now += 0.5
+    assert cache.get(["a"]) == {}
+
+
+def test_an_entry_read_from_the_store_is_as_old_in_memory_as_there(make, clock):
+    make(lifetime=60).put(entries(a="1"), model="m")
+    clock.now += 50
+    later = make(lifetime=60)
+    assert later.get(["a"]) == {"a": "1"}
+    clock.now += 20
+    assert later.get(["a"]) == {}
+
+
+def test_putting_drops_what_has_expired_of_its_kind_from_the_store(make, database, clock):
+    make("rerank").put(entries(a="1"), model="m")
+    make("expansion").put(entries(b="1"), model="m")
+    clock.now += 60
+    make("rerank").put(entries(c="1"), model="m")
+    assert [key for key, _, _ in stored(database)] == ["b", "c"]
+
+
+def test_a_lifetime_of_zero_turns_the_cache_off(make, database):
+    make(lifetime=60).put(entries(a="1"), model="m")
+    off = make(lifetime=0)
+    off.put(entries(b="2"), model="m")
+    assert off.get(["a", "b"]) == {}
+    assert [key for key, _, _ in stored(database)] == ["a"]
+
+
+def test_memory_keeps_the_last_used_of_its_size(make, database):
+    cache = make(size=2)
+    cache.put(entries(a="1", b="2"), model="m")
+    cache.get(["a"])
+    cache.put(entries(c="3"), model="m")
+    with database.write() as connection:
+        llm_cache.clear(connection)
+    assert cache.get(["a", "b", "c"]) == {"a": "1", "c": "3"}
+
+
+def test_a_store_another_writer_holds_is_read_at_once_and_not_written_to(make, database, tmp_path):
+    make().put(entries(a="1"), model="m")
+    cache, holder = make(), Database.at(tmp_path)
+    with holder.write():
+        assert cache.get(["a"]) == {"a": "1"}
+        cache.put(entries(b="2"), model="m")
+        assert cache.get(["b"]) == {"b": "2"}
+    holder.close()
+    assert stored(database) == [("a", "1", 0)]
+
+
+def test_a_read_only_store_answers_and_is_not_written_to(make, database, clock, tmp_path):
+    make().put(entries(a="1"), model="m")
+    read_only = Database(f"sqlite:///file:{tmp_path / 'catalog.db'}?mode=ro&uri=true")
+    cache = ModelCache(read_only, kind="rerank", lifetime=60, clock=clock)
+    assert cache.get(["a"]) == {"a": "1"}
+    cache.put(entries(b="2"), model="m")
+    assert cache.get(["a", "b"]) == {"a": "1", "b": "2"}
+    with pytest.raises(StoreError, match="readonly"), read_only.write() as connection:
+        llm_cache.clear(connection)
+    read_only.close()
+    assert stored(database) == [("a", "1", 0)]
+
+
+def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database):
+    cache, wrong = make(), []
+
+    def work(number: int) -> None:
+        own = cache if number % 2 else make()
+        for turn in range(25):
+            names = [f"k{(number + turn + n) % 30}" for n in range(10)]
+            own.put({name: Entry(f'"{name}"') for name in names}, model="m")
+            found = own.get(names)
+            wrong.extend(one for one in found.items() if one[1] != f'"{one[0]}"')
+            if set(found) != set(names):
+                wrong.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    rows = stored(database)
+    assert rows
+    assert all(value == f'"{key}"' for key, value, _ in rows)
+
+
+def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
+    (notes / "copy.md").write_text((notes / "bread.txt").read_text())
+    with open_workspace(tmp_path / "home") as workspace:
+        indexer, database = Indexer(workspace), workspace.database
+        indexer.build(notes, "notes")
+        hashes = texts_of(database)
+        scores = {
+            f"{path}{n}": Entry("0.5", one) for path in hashes for n, one in enumerate(hashes[path])
+        }
+        assert hashes["bread.txt"] == hashes["copy.md"]
+        ModelCache(database, kind="rerank", lifetime=600).put(scores, model="m")
+        ModelCache(database, kind="expansion", lifetime=600).put(entries(query="1"), model="m")
+
+        (notes / "guides" / "backup.md").unlink()
+        (notes / "bread.txt").unlink()
+        indexer.update("notes")
+        gone = {key for key in scores if key.startswith("guides/backup.md")}
+        assert gone
+        assert {key for key, _, _ in stored(database)} == {*scores, "query"} - gone
+
+
+def test_an_edit_keeps_the_scores_of_the_passages_it_left_alone(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    parts = [f"# Part {n}\n\n" + f"alpha{n} beta{n} gamma{n}. " * 20 for n in range(3)]
+    (folder / "long.md").write_text("\n\n".join(parts))
+    with open_workspace(tmp_path / "home") as workspace:
+        indexer, database = Indexer(workspace), workspace.database
+        indexer.build(folder, "notes")
+        before = texts_of(database)["long.md"]
+        scores = {one: Entry("0.5", one) for one in before}
+        ModelCache(database, kind="rerank", lifetime=600).put(scores, model="m")
+        parts[2] += "omega."
+        (folder / "long.md").write_text("\n\n".join(parts))
+        indexer.update("notes")
+        both = set(before) & set(texts_of(database)["long.md"])
+        assert 0 < len(both) < len(set(before))
+        assert {key for key, _, _ in stored(database)} == both
+
+
+def texts_of(database):
+    query = (
+        "SELECT path, text_hash FROM chunks JOIN documents ON documents.id = document_id "
+        "ORDER BY seq"
+    )
+    found = {}
+    with database.read() as connection:
+        for path, text_hash in connection.exec_driver_sql(query):
+            found.setdefault(path, []).append(text_hash)
+    return found

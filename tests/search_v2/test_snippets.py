@@ -1,0 +1,216 @@
+"""What of a passage is shown, with which lines, and which words of it are marked."""
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from catalog.core.models import Chunk, Locator, ParsedDocument
+from catalog.core.tokens import CharTokenCounter
+from catalog.ingest.chunking import TextChunker
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.query_words import query_words
+from catalog.search_v2.service import SearchServiceV2
+from catalog.search_v2.snippets import snippet_of
+from fakes import open_workspace
+
+FILLER = "Nothing of interest stands in this line.\n"  # 41 characters with its break
+BREAK = re.compile(r"\r\n|\n|\r")
+
+
+def chunk(text, *, line_start=1, headings=(), path="notes/keys.md"):
+    end = None if line_start is None else line_start + len(BREAK.findall(text))
+    return Chunk(
+        seq=1,
+        chunk_id="c1",
+        source_doc_id=f"notes:{path}",
+        dataset="notes",
+        path=path,
+        docid="3fa9c1ab",
+        title="Keys",
+        position=0,
+        start_offset=0,
+        end_offset=len(text),
+        heading_path=headings,
+        modality="text",
+        locator=Locator(line_start=line_start, line_end=end),
+        text=text,
+    )
+
+
+def marks(snippet):
+    return [snippet.text[start:end] for start, end in snippet.matches]
+
+
+def test_a_passage_that_fits_is_given_whole_without_the_blank_lines_around_it():
+    got = snippet_of(chunk("\n \n    indented\r\n\r\nlast  \n\n", line_start=10), "x", 300)
+    assert got.text == "    indented\r\n\r\nlast  "
+    assert (got.line_start, got.line_end) == (12, 14)
+
+
+def test_the_lines_around_the_sentence_with_most_different_words_are_shown():
+    text = FILLER * 5 + "keys keys keys\n" + FILLER * 5 + "Rotate the keys.\n" + FILLER * 5
+    got = snippet_of(chunk(text, line_start=100), "rotating a key", 120)
+    assert got.text == FILLER + "Rotate the keys.\n" + FILLER.rstrip("\n")
+    assert (got.line_start, got.line_end) == (110, 112)
+    assert marks(got) == ["Rotate", "keys"]
+
+
+def test_more_occurrences_break_a_tie_and_then_the_first_sentence_wins():
+    once, twice = "One key here.\n", "A key and a key here.\n"
+    text = once + FILLER * 9 + twice + FILLER * 9 + twice
+    got = snippet_of(chunk(text), "key", 60)
+    assert got.line_start == 11
+    assert marks(got) == ["key", "key"]
+
+
+def test_a_sentence_over_several_lines_is_shown_with_all_of_them():
+    text = FILLER * 5 + "Rotate every\nkey in the\nconsole.\n" + FILLER * 5
+    got = snippet_of(chunk(text), "rotate key console", 40)
+    assert got.text == "Rotate every\nkey in the\nconsole."
+    assert (got.line_start, got.line_end) == (6, 8)
+
+
+def test_a_paragraph_on_one_line_is_cut_around_its_best_sentence_at_words():
+    line = "Some words come first. " * 20 + "Rotate the keys. " + "Other words follow. " * 20
+    got = snippet_of(chunk("Intro.\n" + line + "\nOutro.\n", line_start=3), "rotate key", 60)
+    assert got.text == "Rotate the keys. Other words follow. Other words follow."
+    assert (got.line_start, got.line_end) == (4, 4)
+
+
+def test_the_end_of_a_long_line_is_shown_with_words_before_it():
+    got = snippet_of(chunk("Some words come first. " * 20 + "Rotate the keys."), "rotate key", 60)
+    assert got.text == "words come first. Some words come first. Rotate the keys."
+
+
+def test_a_sentence_that_is_too_long_is_cut_around_the_words_that_stand_together():
+    text = "key " + "plain " * 60 + "rotate the key " + "plain " * 60
+    got = snippet_of(chunk(text), "rotate key", 50)
+    # 14 characters of words, so at most (50 - 14) // 3 = 12 before them: two words
+    assert got.text == "plain plain rotate the key plain plain plain plain"
+    assert marks(got) == ["rotate", "key"]
+
+
+def test_the_line_of_a_sentence_that_is_too_long_with_most_words_is_shown():
+    text = "\n".join(["- apples and pears"] * 20 + ["- rotate keys"] + ["- plums"] * 20)
+    got = snippet_of(chunk(text), "rotate key", 40)
+    assert got.text == "- apples and pears\n- rotate keys\n- plums"
+
+
+def test_a_heading_alone_is_not_shown_when_its_section_has_text():
+    text = (
+        "## Rotating keys\n\n" + "First of all, read this. " * 20 + "A key lasts. " + "More. " * 20
+    )
+    got = snippet_of(chunk(text, headings=("Guide", "Rotating keys")), "rotating keys", 60)
+    assert got.text.startswith("A key lasts. More.")
+    assert got.line_start == got.line_end == 3
+
+
+def test_without_a_word_of_the_query_the_head_is_shown():
+    got = snippet_of(chunk(FILLER * 9), "the unknown", 90)
+    assert got.text == FILLER + FILLER.rstrip("\n")
+    assert got.matches == ()
+    assert (
+        snippet_of(chunk("many words " * 50), "unknown", 40).text
+        == "many words many words many words many"
+    )
+
+
+def test_stop_words_are_never_marked_and_word_endings_do_not_matter():
+    got = snippet_of(
+        chunk("The embedding of the user's text, embedded."), "the embeddings of users", 99
+    )
+    assert marks(got) == ["embedding", "user", "embedded"]
+
+
+def test_a_compound_is_marked_whole_by_any_part():
+    got = snippet_of(chunk("See IDX_RAG_V2, search-service or (cache)."), "rag service caches", 99)
+    assert marks(got) == ["IDX_RAG_V2", "search-service", "cache"]
+
+
+def test_of_a_script_without_spaces_only_the_characters_are_marked():
+    got = snippet_of(chunk("私は東京タワーを見た。monkey 水"), "東京タワ 水", 99)
+    assert marks(got) == ["東京タワ", "水"]
+
+
+def test_a_long_text_without_spaces_is_cut_between_characters():
+    text = "字" * 400 + "東京" + "\u0915\u093f" * 400
+    got = snippet_of(chunk(text), "東京", 50)
+    assert "東京" in got.text
+    assert len(got.text) > 40
+    assert not got.text.endswith("\u0915"), "a consonant was parted from its vowel"
+
+
+def test_a_passage_without_lines_has_a_snippet_without_lines():
+    got = snippet_of(chunk(FILLER * 9, line_start=None), "interest", 90)
+    assert (got.line_start, got.line_end) == (None, None)
+
+
+PIECES = st.sampled_from(
+    [
+        "\r\n", "\n", "\r", "\n\n", "\r\n\r\n", " ", "\t", "  ", "\f", "\u2028", "\u00a0", "key ",
+        "Rotate the keys. ", "KEY-ring ", "e.g. Dr. Who ", "日本語です。", "keyboard", "x" * 40,
+        "repeated line\n", "repeated line\r\n", "\tindented key\n",
+        "y" * 90 + " ", "e\u0301", "## Keys\n",
+    ]
+)  # fmt: skip
+TEXTS = st.lists(PIECES, min_size=1, max_size=120).map("".join)
+QUERIES = st.sampled_from(["key", "rotate keys", "日本", "the", "repeated keyboard", "é x"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, QUERIES, st.integers(40, 120))
+@example("\r\n" * 50 + "key", "key", 40)
+@example("key\r" * 60, "key", 40)
+@example("y" * 90 + " key ", "unknown", 40)
+def test_a_snippet_stands_in_the_lines_it_names(text, query, max_chars):
+    document = ParsedDocument(path="any.md", text=text, title="any", file_type="md")
+    chunker = TextChunker(CharTokenCounter(), chunk_size=100, chunk_overlap=10, min_size=8)
+    split = BREAK.split(text)
+    ends = [*BREAK.findall(text), ""]
+    lines = [line + end for line, end in zip(split, ends, strict=True)]
+    wanted = query_words(query)
+    for span in chunker.chunk(document):
+        passage = text[span.start : span.end]
+        got = snippet_of(chunk(passage, line_start=span.locator.line_start), query, max_chars)
+        assert 0 < len(got.text) <= max_chars
+        assert got.text in passage
+        assert got.text.strip()
+        shown = lines[got.line_start - 1 : got.line_end]
+        assert got.text in "".join(shown)
+        assert len(BREAK.findall(got.text)) == got.line_end - got.line_start == len(shown) - 1
+        if got.line_start < got.line_end:
+            parts = BREAK.split(got.text)
+            whole = BREAK.split(passage)
+            assert any(whole[at : at + len(parts)] == parts for at in range(len(whole)))
+        last = 0
+        for start, end in got.matches:
+            assert last <= start < end <= len(got.text)
+            assert wanted.matches(got.text[start:end])[0].tokens
+            last = end
+        found = wanted.matches(passage)
+        if found and all(match.end - match.start <= max_chars for match in found):
+            assert got.matches, "there is a word to show"
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
+def test_lines_are_the_files_own_before_and_after_an_update(tmp_path, end):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    file = folder / "keys.md"
+    body = [f"Line {number} says little." for number in range(40)]
+    body[25] = "\tRotate the API keys\there.  "
+    with open_workspace(tmp_path / "home", snippet_chars=80) as workspace:
+        for inserted in ([], ["A new line.", "", "Another."]):
+            lines = inserted + body
+            file.write_bytes(end.join(lines).encode())
+            if inserted:
+                Indexer(workspace).update("notes")
+            else:
+                Indexer(workspace).build(folder, "notes")
+            service = SearchServiceV2(workspace)
+            hit = service.search("rotate api keys", dataset="notes", mode="lexical")[0]
+            first, last = hit.snippet_lines
+            assert hit.snippet == end.join(lines[first - 1 : last])
+            assert first <= 26 + len(inserted) <= last

@@ -1,0 +1,220 @@
+"""The cache of model answers in SQL: what a key covers, what is found, what goes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import create_engine
+
+import catalog.store
+from builders import drop, make_database, put
+from catalog.core.ids import sha1_hex
+from catalog.store import Database, llm_cache
+from catalog.store.llm_cache import CacheStats, Entry, cache_key
+from catalog.store.migrate import HEAD
+
+WRITE = """
+import sys
+from pathlib import Path
+from catalog.store import Database, llm_cache
+from catalog.store.llm_cache import Entry
+database, name = Database.at(Path(sys.argv[1])), sys.argv[2]
+for turn in range(20):
+    entries = {f"shared{n}": Entry(f'"{name}-{turn}"') for n in range(5)}
+    with database.write() as connection:
+        llm_cache.save(
+            connection, entries | {f"{name}{turn}": Entry("1")}, kind="rerank", model="m", now=1.0
+        )
+        llm_cache.count_hits(connection, [f"{name}{turn}"])
+"""
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = make_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+def save(database, now=100.0, kind="rerank", model="m", **values):
+    entries = {
+        key: Entry(*value) if isinstance(value, tuple) else Entry(value)
+        for key, value in values.items()
+    }
+    with database.write() as connection:
+        llm_cache.save(connection, entries, kind=kind, model=model, now=now)
+
+
+def keys(database):
+    with database.read() as connection:
+        return set(connection.exec_driver_sql("SELECT key FROM llm_cache").scalars())
+
+
+def purge(database, before=0.0):
+    with database.write() as connection:
+        return llm_cache.purge(connection, before=before)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a", "b"), ("ab",)),
+        (("a", "b"), ("b", "a")),
+        (("a", ""), ("a",)),
+        (("a\0b",), ("a", "b")),
+        (('a", "b',), ("a", "b")),
+        (('["a"]',), ("a",)),
+        (("é",), ("e\u0301",)),
+        (("\\ud83d\\ude00",), ("😀",)),
+        (("\ud83d\ude00",), ("😀",)),
+        ((), ("",)),
+    ],
+)
+def test_no_two_lists_of_parts_share_a_key(one, other):
+    assert cache_key(*one) != cache_key(*other)
+    assert cache_key(*one) == cache_key(*one)
+
+
+def test_a_key_is_64_hexadecimal_digits_for_any_text():
+    for parts in (("rerank", "model", "query", "passage"), ("\ud800", "\0"), ()):
+        key = cache_key(*parts)
+        assert len(key) == 64
+        assert int(key, 16) >= 0
+
+
+def test_only_entries_created_after_the_time_asked_for_are_loaded(database):
+    save(database, now=100.0, old="1")
+    save(database, now=101.0, new="2")
+    wanted = ["old", "new", "absent", "new"]
+    with database.read() as connection:
+        assert llm_cache.load(connection, wanted, after=99.0) == {"old": "1", "new": "2"}
+        assert llm_cache.load(connection, wanted, after=100.0) == {"new": "2"}
+        assert llm_cache.load(connection, ["old"], after=0.0) == {"old": "1"}
+        assert llm_cache.load(connection, [], after=0.0) == {}
+        assert llm_cache.load_dated(connection, ["new"], after=0.0)["new"].created_at == 101.0
+
+
+def test_a_newer_answer_replaces_the_older_one_and_counts_anew(database):
+    save(database, now=100.0, a="1", b="1")
+    with database.write() as connection:
+        llm_cache.count_hits(connection, ["a", "b", "a", "absent"])
+    save(database, now=200.0, model="m2", a="2")
+    with database.read() as connection:
+        assert llm_cache.load(connection, ["a", "b"], after=0.0) == {"a": "2", "b": "1"}
+        assert [(one.model, one.hits, one.newest) for one in llm_cache.stats(connection)] == [
+            ("m", 1, 100.0),
+            ("m2", 0, 200.0),
+        ]
+
+
+def test_more_keys_than_one_statement_may_bind_are_saved_loaded_and_counted(database):
+    many = {f"k{n}": str(n) for n in range(40_000)}
+    save(database, **many)
+    save(database, **many)
+    with database.write() as connection:
+        llm_cache.count_hits(connection, many)
+        assert llm_cache.load(connection, many, after=0.0) == many
+        assert [(one.entries, one.hits) for one in llm_cache.stats(connection)] == [
+            (40_000, 40_000)
+        ]
+
+
+def test_purging_drops_the_expired_of_every_kind(database):
+    save(database, now=100.0, kind="expansion", a="1")
+    save(database, now=100.0, kind="rerank", b="1")
+    save(database, now=101.0, kind="expansion", c="1")
+    save(database, now=101.0, kind="rerank", d="1")
+    assert purge(database, before=99.0) == 0
+    assert purge(database, before=100.0) == 2
+    assert keys(database) == {"c", "d"}
+
+
+def test_purging_drops_scores_of_texts_that_no_chunk_has(database):
+    put(database, "d", "a.md", ["one", "two"])
+    save(database, one=("1", sha1_hex("one")), gone=("1", sha1_hex("three")), unnamed="1")
+    save(database, kind="expansion", query="1")
+    assert purge(database) == 1
+    assert keys(database) == {"one", "unnamed", "query"}
+
+
+def test_a_text_that_lives_on_elsewhere_keeps_its_scores(database):
+    put(database, "d", "a.md", ["shared", "only here"])
+    put(database, "other", "b.md", "shared")
+    save(database, shared=("1", sha1_hex("shared")), alone=("1", sha1_hex("only here")))
+    drop(database, "d", "a.md")
+    assert purge(database) == 1
+    assert keys(database) == {"shared"}
+
+
+def test_clearing_drops_one_kind_or_all_and_says_how_many(database):
+    save(database, kind="expansion", a="1")
+    save(database, kind="rerank", b="1", c="1")
+    with database.write() as connection:
+        assert llm_cache.clear(connection, "rerank") == 2
+    assert keys(database) == {"a"}
+    save(database, kind="rerank", b="1")
+    with database.write() as connection:
+        assert llm_cache.clear(connection) == 2
+        assert llm_cache.stats(connection) == []
+
+
+def test_statistics_tell_kinds_and_models_apart_and_count_bytes(database):
+    save(database, now=5.0, kind="rerank", model="b", x="0.5")
+    save(database, now=7.0, kind="rerank", model="b", y="0.25")
+    save(database, now=6.0, kind="rerank", model="a", z="1")
+    save(database, now=8.0, kind="expansion", model="b", q='"é"')  # é is two bytes of UTF-8
+    with database.write() as connection:
+        llm_cache.count_hits(connection, ["x", "z"])
+        llm_cache.count_hits(connection, ["x"])
+        assert llm_cache.stats(connection) == [
+            CacheStats("expansion", "b", entries=1, hits=0, bytes=4, oldest=8.0, newest=8.0),
+            CacheStats("rerank", "a", entries=1, hits=1, bytes=1, oldest=6.0, newest=6.0),
+            CacheStats("rerank", "b", entries=2, hits=2, bytes=7, oldest=5.0, newest=7.0),
+        ]
+
+
+def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITE, str(tmp_path), name], stderr=subprocess.PIPE, text=True
+        )
+        for name in ("one", "two")
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0], errors
+    with database.read() as connection:
+        (stats,) = llm_cache.stats(connection)
+        shared = llm_cache.load(connection, [f"shared{n}" for n in range(5)], after=0.0)
+    assert (stats.entries, stats.hits) == (5 + 40, 40)
+    assert len(set(shared.values())) == 1  # all five of one transaction
+    assert json.loads(shared["shared0"]) in {"one-19", "two-19"}
+
+
+def test_a_store_of_the_release_before_gets_the_table_a_new_store_has(database, tmp_path):
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", f"{catalog.store.__path__[0]}/migrations")
+    config.set_main_option("path_separator", "os")
+    older = tmp_path / "older"
+    older.mkdir()
+    engine = create_engine(f"sqlite:///{older / 'catalog.db'}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        before = tables(connection)
+    engine.dispose()
+    upgraded = Database.at(older)
+    with upgraded.read() as old, database.read() as new:
+        assert "llm_cache" not in before
+        assert tables(old) == tables(new)
+        assert {"llm_cache", "llm_cache_kind", "llm_cache_text"} <= set(tables(old))
+        assert old.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
+    upgraded.close()
+
+
+def tables(connection):
+    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master").all()
+    return dict(map(tuple, rows))
