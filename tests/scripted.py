@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from catalog.search_v2.expansion.parsing import parse_lines
+from catalog.search_v2.expansion.prompt import PROMPT
 from catalog.search_v2.expansion.text import ExpansionLine
 from catalog.search_v2.rerank.base import sigmoid
 
@@ -50,6 +51,7 @@ class ScriptedSource:
     """Answers every query with the same reply, after some seconds, or raises it."""
 
     name = "scripted"
+    prompt = PROMPT.get_template()
 
     def __init__(
         self, reply: str | Exception, *, seconds: float = 0.0, fingerprint: str = "1"

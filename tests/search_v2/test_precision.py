@@ -75,7 +75,7 @@ def scores(texts):
 def test_lines_of_an_expansion_are_asked_of_their_legs_at_the_expansions_weight(opened):
     source = ScriptedSource(
         "lex: api credential secret\nvec: rotate the api keys every quarter\n"
-        "hyde: The api keys rotate: a credential is exchanged for a secret each quarter."
+        "hyde: Rotate the api keys: exchange a credential for a secret."
     )
     service = opened(source=source)
     found = service.search("rotate api keys", dataset="docs", expand=True, explain=True, top_k=6)

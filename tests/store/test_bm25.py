@@ -23,12 +23,13 @@ from catalog.store.database import Database
 from catalog.store.lexical import bm25, compaction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.lexical.chunk_rows import Stamp, indexed_text, read_stamp, read_texts
+from catalog.store.lexical.chunk_rows import indexed_text, read_texts
 from catalog.store.lexical.postings import MAX_COUNT, Segment
 from catalog.store.lexical.scoring import best
 from catalog.store.lexical.segment_building import SegmentBuilder, merge
 from catalog.store.lexical.snapshot import Part, Snapshot
 from catalog.store.restriction import Restriction
+from catalog.store.stamp import Stamp, read_stamp
 
 WHOLE = Restriction("notes")
 

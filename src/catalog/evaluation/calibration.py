@@ -1,8 +1,8 @@
 """Fitting relevance: which passages of labelled queries answered, by what their scores were.
 
-A passage counts as relevant when its document is labelled so. Every query weighs the same,
-whatever the number of its candidates. The fit is a logistic regression (Newton's method), with a
-ridge of 10⁻³ that only matters where the labels are separable.
+A passage counts as relevant when its document is labelled so; of an unanswerable query none is.
+Every query weighs the same, whatever the number of its candidates. The fit is a logistic
+regression (Newton's method), with a ridge of 10⁻³ that only matters where labels are separable.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-CANDIDATES = 20  # of each query, the best ones
+CANDIDATES = 10  # of each query, the best ones: those that thresholds are for
 LEAST = 20  # relevant and irrelevant passages a fit needs at least
 _RIDGE = 1e-3
 _STEPS = 50
+_SLOPES = ("fused", "cosine", "lexical", "rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +80,50 @@ def observe(
     return found
 
 
-def fit(observed: Sequence[Sequence[Seen]], *, reranked: bool, about: str = "") -> Calibration:
-    """The calibration that makes these labels most likely.
+def fit(
+    groups: Sequence[Sequence[Sequence[Seen]]], *, mode: Mode, reranked: bool, about: str = ""
+) -> Calibration:
+    """The calibration that makes the labels most likely; ``groups`` are collections of queries.
 
-    Raises :class:`InputError` when there is too little of either kind to fit on.
+    Each group has its own constant, for some are labelled more densely than others, and what
+    the scores tell is learned within groups; the result has the mean of their constants. Raises
+    :class:`InputError` when there is too little of either kind to fit on.
     """
-    rows = [(seen, 1 / len(query)) for query in observed for seen in query]
-    labels = np.array([seen.grade > 0 for seen, _ in rows], dtype=np.float64)
+    rows = [
+        (number, seen, 1 / len(query))
+        for number, group in enumerate(groups)
+        for query in group
+        for seen in query
+    ]
+    labels = np.array([seen.grade > 0 for _, seen, _ in rows], dtype=np.float64)
     if min(labels.sum(), len(labels) - labels.sum()) < LEAST:
         raise InputError(
             f"a calibration needs {LEAST} relevant and {LEAST} irrelevant passages, and there are "
             f"{int(labels.sum())} and {int(len(labels) - labels.sum())}: label more queries"
         )
-    weights = np.array([weight for _, weight in rows])
-    values = _matrix([seen for seen, _ in rows], reranked=reranked)
-    found = list(map(float, _newton(values, labels, weights * len(weights) / weights.sum())))
-    return Calibration(
-        constant=found[0],
-        fused=found[1],
-        cosine=found[2],
-        lexical=found[3],
-        rerank=found[4] if reranked else 0.0,
-        about=about,
-    )
+    names = _columns(mode, reranked=reranked)
+    values = np.array([[getattr(seen.features, name) for name in names] for _, seen, _ in rows])
+    member = np.array([[float(number == n) for n in range(len(groups))] for number, _, _ in rows])
+    share = np.array([weight for _, _, weight in rows])
+    share /= (member * (member.T @ share)).sum(axis=1)  # groups weigh the same
+    found = _newton(np.hstack([values, member]), labels, share * len(labels) / len(groups))
+    slopes = dict.fromkeys(_SLOPES, 0.0) | dict(zip(names, map(float, found), strict=False))
+    return Calibration(constant=float(found[len(names) :].mean()), **slopes, about=about)
+
+
+def cross_validated(
+    group: Sequence[Sequence[Seen]], *, mode: Mode, reranked: bool, folds: int = 5
+) -> Quality:
+    """How well calibrations do on queries they were not fitted on, each fold left out once."""
+    told: list[float] = []
+    labels: list[bool] = []
+    for fold in range(folds):
+        others = [query for n, query in enumerate(group) if n % folds != fold]
+        made = fit([others], mode=mode, reranked=reranked)
+        for seen in (one for query in group[fold::folds] for one in query):
+            told.append(made.relevance(seen.features))
+            labels.append(seen.grade > 0)
+    return _quality(np.array(told), np.array(labels))
 
 
 def quality(observed: Sequence[Sequence[Seen]], calibration: Calibration) -> Quality:
@@ -109,7 +131,7 @@ def quality(observed: Sequence[Sequence[Seen]], calibration: Calibration) -> Qua
     seen = [one for query in observed for one in query]
     labels = np.array([one.grade > 0 for one in seen])
     told = np.array([calibration.relevance(one.features) for one in seen])
-    return Quality(len(seen), _auc(told, labels), _calibration_error(told, labels))
+    return _quality(told, labels)
 
 
 def _candidates(
@@ -120,11 +142,14 @@ def _candidates(
     return [node for node in nodes if isinstance(node, ScoredPassage)]
 
 
-def _matrix(seen: Sequence[Seen], *, reranked: bool) -> Floats:
-    columns = [[1.0, one.features.fused, one.features.cosine, one.features.lexical] for one in seen]
-    if reranked:
-        columns = [[*row, one.features.rerank] for row, one in zip(columns, seen, strict=True)]
-    return np.array(columns)
+def _columns(mode: Mode, *, reranked: bool) -> tuple[str, ...]:
+    """What the scores of such searches tell."""
+    own = {"lexical": ("lexical",), "vector": ("cosine",), "hybrid": _SLOPES[:3]}[mode]
+    return (*own, "rerank") if reranked else own
+
+
+def _quality(told: Floats, labels: npt.NDArray[np.bool_]) -> Quality:
+    return Quality(len(told), auc(told, labels), _calibration_error(told, labels))
 
 
 def _newton(values: Floats, labels: Floats, weights: Floats) -> Floats:
@@ -141,8 +166,11 @@ def _newton(values: Floats, labels: Floats, weights: Floats) -> Floats:
     return found
 
 
-def _auc(told: Floats, labels: npt.NDArray[np.bool_]) -> float:
-    """By ranks (Mann and Whitney 1947), ties counting half; .5 when there is one class only."""
+def auc(told: Floats, labels: npt.NDArray[np.bool_]) -> float:
+    """The chance that a positive has more than a negative, 0 to 1, ties counting half.
+
+    By ranks (Mann and Whitney 1947); .5 when there is one class only.
+    """
     positives = int(labels.sum())
     negatives = len(labels) - positives
     if not positives or not negatives:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pstdev
 
 from catalog.search_v2.fusion import Fused, RankedList, fuse
 
@@ -77,8 +76,9 @@ class Scale:
         reference = scores
         if ranked.leg == "lexical":  # a passage without any of the words scores 0
             reference = scores + [0.0] * (DEPTH - len(scores))
-        mean = fmean(reference)
-        deviation = pstdev(reference, mean) or 1.0
+        mean = math.fsum(reference) / len(reference)
+        spread = math.fsum((score - mean) ** 2 for score in reference)
+        deviation = math.sqrt(spread / len(reference)) or 1.0
         return cls(
             mean=mean,
             deviation=deviation,

@@ -38,16 +38,16 @@ class LexicalRetriever(BaseRetriever):
         self, database: Database, engine: LexicalEngine, restriction: Restriction, top_k: int
     ) -> None:
         self._database, self._engine = database, engine
-        self._restriction, self.top_k = restriction, top_k
+        self.restriction, self.top_k = restriction, top_k
         super().__init__()
 
     def leg(self, query: str) -> LegHits:
         """The engine's hits, best first."""
-        hits = self._engine.search(query, self.top_k, self._restriction)
+        hits = self._engine.search(query, self.top_k, self.restriction)
         return LegHits(self._engine.name, hits)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _joined(self._database, self._restriction.dataset, self.leg(query_bundle.query_str))
+        return _joined(self._database, self.restriction.dataset, self.leg(query_bundle.query_str))
 
 
 class VectorRetriever(BaseRetriever):
@@ -67,7 +67,7 @@ class VectorRetriever(BaseRetriever):
         side: Side = "query",
     ) -> None:
         self._workspace = workspace
-        self._restriction, self.top_k, self._side = restriction, top_k, side
+        self.restriction, self.top_k, self._side = restriction, top_k, side
         super().__init__()
 
     def leg(self, query: str, embedding: Sequence[float] | None = None) -> LegHits:
@@ -79,20 +79,20 @@ class VectorRetriever(BaseRetriever):
         else:
             vector, cached = self._workspace.query_vectors.embed(query, self._side)
         note = "query embedding cached" if cached else ""
-        dataset = self._restriction.dataset
+        dataset = self.restriction.dataset
         engine = self._workspace.vector(dataset)
         try:
-            hits = engine.search(vector, self.top_k, self._restriction)
+            hits = engine.search(vector, self.top_k, self.restriction)
         except EngineLockedError:
             engine = self._workspace.exact(dataset)
-            hits = engine.search(vector, self.top_k, self._restriction)
+            hits = engine.search(vector, self.top_k, self.restriction)
             why = "the index is held by another process, searched exactly instead"
             return LegHits(engine.name, hits, "; ".join(filter(None, (why, note))), why)
         return LegHits(engine.name, hits, note)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = self.leg(query_bundle.query_str, query_bundle.embedding)
-        return _joined(self._workspace.database, self._restriction.dataset, found)
+        return _joined(self._workspace.database, self.restriction.dataset, found)
 
 
 @dataclass(frozen=True, slots=True)

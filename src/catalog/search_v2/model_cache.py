@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
 
 from catalog.core.errors import StoreError
+from catalog.core.recent import Recent
 from catalog.store import Database, llm_cache
 from catalog.store.llm_cache import Entry, Kept, Kind
 
@@ -33,10 +32,8 @@ class ModelCache:
         self._database = database
         self._kind = kind
         self._lifetime = lifetime
-        self._size = size
         self._clock = clock
-        self._memory: OrderedDict[str, Kept] = OrderedDict()
-        self._lock = Lock()
+        self._memory: Recent[str, Kept] = Recent(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
         """The kept values by key, JSON; keys that are absent or expired are left out."""
@@ -69,30 +66,19 @@ class ModelCache:
 
     def clear_memory(self) -> None:
         """Forget what is held in memory; the store keeps its entries."""
-        with self._lock:
-            self._memory.clear()
+        self._memory.clear()
 
     def _recall(self, keys: Sequence[str], after: float) -> dict[str, str]:
         found: dict[str, str] = {}
-        with self._lock:
-            for key in keys:
-                kept = self._memory.get(key)
-                if kept is None:
-                    continue
-                if kept.created_at <= after:
-                    del self._memory[key]
-                    continue
-                self._memory.move_to_end(key)
+        for key in keys:
+            kept = self._memory.get(key)
+            if kept is not None and kept.created_at > after:
                 found[key] = kept.value
         return found
 
     def _remember(self, entries: Mapping[str, Kept]) -> None:
-        with self._lock:
-            for key, kept in entries.items():
-                self._memory[key] = kept
-                self._memory.move_to_end(key)
-            while len(self._memory) > self._size:
-                self._memory.popitem(last=False)
+        for key, kept in entries.items():
+            self._memory.put(key, kept)
 
     def _count(self, keys: Mapping[str, Kept]) -> None:
         try:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
+from catalog.core.recent import Recent
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.store import Database, embedding_cache
 
@@ -29,8 +28,7 @@ class QueryVectors:
         self._model = model
         self._database = database
         self._size = size
-        self._memory: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = Lock()
+        self._memory: Recent[str, Vector] = Recent(size)
         self.hits = 0
         self.misses = 0
 
@@ -48,29 +46,20 @@ class QueryVectors:
             return found, True
         self.misses += 1
         vector = model.embed_alone(text)
-        self._remember(key, vector)
+        self._memory.put(key, vector)
         self._keep(key, vector)
         return vector, False
 
     def _recall(self, key: str) -> Vector | None:
-        with self._lock:
-            if key in self._memory:
-                self._memory.move_to_end(key)
-                return self._memory[key]
-        if self._size == 0:
-            return None
+        vector = self._memory.get(key)
+        if vector is not None or self._size == 0:
+            return vector
         with self._database.read() as connection:
             vector = embedding_cache.load(connection, [key]).get(key)
         if vector is not None:
-            self._remember(key, vector)
+            self._memory.put(key, vector)
             self._count(key)
         return vector
-
-    def _remember(self, key: str, vector: Vector) -> None:
-        with self._lock:
-            self._memory[key] = vector
-            while len(self._memory) > max(1, self._size):
-                self._memory.popitem(last=False)
 
     def _count(self, key: str) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
+from catalog.core.recent import Recent
 from catalog.core.settings import Settings, load_settings, needs_rebuild, with_rag
 from catalog.store import Database
 from catalog.store.lexical import get_lexical_engine
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.core.results import Mode
     from catalog.embedding.resilient import ResilientEmbedding
     from catalog.search_v2.expansion.expander import Expander
+    from catalog.search_v2.expansion.retriever import KeptSearch
     from catalog.search_v2.model_cache import ModelCache
     from catalog.search_v2.query_vectors import QueryVectors
     from catalog.search_v2.relevance import Calibration, Signals
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 
 LEG_THREADS = 8
+_KEPT_SEARCHES = 64
 _OF_THE_RERANKER = (
     "rerank_provider",
     "rerank_model",
@@ -83,7 +86,7 @@ class Workspace:
         if settings.rag_v2.embed_prefix_query != self.settings.rag_v2.embed_prefix_query:
             prefix = query_prefix(settings.embedding, settings.rag_v2)
             other.__dict__["model"] = self.model.model_copy(update={"query_prefix": prefix})
-        for name in ("query_vectors", "expander", "rerank_cache"):
+        for name in ("query_vectors", "expander", "expanded", "rerank_cache"):
             other.__dict__.pop(name, None)
         if any(name in changes for name in _OF_THE_RERANKER):
             other.__dict__.pop("reranker", None)
@@ -127,6 +130,11 @@ class Workspace:
         rag = self.settings.rag_v2
         cache = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
         return Expander(get_source(rag.expansion_source, self.llm), cache, rag)
+
+    @cached_property
+    def expanded(self) -> Recent[Hashable, KeptSearch]:
+        """Expanded retrievals of late, each over the state of the dataset it names."""
+        return Recent(_KEPT_SEARCHES)
 
     @cached_property
     def reranker(self) -> Reranker:

@@ -8,6 +8,7 @@ import typer
 
 from catalog import __version__
 from catalog.interfaces.cli import (
+    ablate,
     cache,
     config,
     documents,
@@ -34,6 +35,7 @@ app.command("get")(documents.get)
 app.command("status")(health.status)
 app.command("doctor")(health.doctor)
 app.command("config")(config.config)
+app.command("ablate")(ablate.ablate)
 app.command("compare")(evaluation.compare)
 app.command("eval")(evaluation.evaluate)
 app.add_typer(golden.app, name="golden")

@@ -75,8 +75,8 @@ def compare(
     queries = read_golden(golden)
     with open_workspace(context, home, preset) as workspace:
         name = only_dataset(workspace, dataset)
-        asked = _ask(workspace, queries, name, [baseline, candidate], top_k, repeats)
-        compared = compare_runs(asked[0], asked[1], queries, _allowed(workspace, name))
+        asked = ask_backends(workspace, queries, name, [baseline, candidate], top_k, repeats)
+        compared = compare_runs(asked[0], asked[1], queries, allowed_by_filters(workspace, name))
         for run, scores in zip(
             asked, (compared.baseline_scores, compared.candidate_scores), strict=True
         ):
@@ -124,28 +124,39 @@ def evaluate(
     preset: PresetOption = None,
 ) -> None:
     """Measure searches on labelled queries: a table with intervals."""
-    from catalog.evaluation.beir import read_beir
-    from catalog.evaluation.golden import read_golden
     from catalog.evaluation.summary import table_dict, table_lines
 
-    if (golden is None) == (beir is None):
-        raise typer.BadParameter("give either --golden or --beir")
     specs = _specs(mode, backend)
     with open_workspace(context, home, preset) as workspace:
-        if beir is not None:
-            queries = read_beir(beir, split)
-            name = dataset or beir.resolve().name
-            _index(workspace, beir, name)
-        else:
-            assert golden is not None
-            queries = read_golden(golden)
-            name = only_dataset(workspace, dataset)
+        queries, name = questions(workspace, golden, beir, split, dataset)
         records = _measured(workspace, queries, name, specs, top_k, repeats, runs, reuse=reuse)
     if json:
         print_json(table_dict(records))
     else:
         for line in table_lines(records):
             say(line)
+
+
+def questions(
+    workspace: Workspace,
+    golden: Path | None,
+    beir: Path | None,
+    split: str,
+    dataset: str | None,
+) -> tuple[GoldenSet, str]:
+    """The labelled queries of a file or a collection, and the dataset they are asked of."""
+    from catalog.evaluation.beir import read_beir
+    from catalog.evaluation.golden import read_golden
+
+    if (golden is None) == (beir is None):
+        raise typer.BadParameter("give either --golden or --beir")
+    if golden is not None:
+        return read_golden(golden), only_dataset(workspace, dataset)
+    assert beir is not None
+    queries = read_beir(beir, split)
+    name = dataset or beir.resolve().name
+    _index(workspace, beir, name)
+    return queries, name
 
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
@@ -160,7 +171,7 @@ def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     return list(dict.fromkeys([*named, *(backends or ())]))
 
 
-def _ask(
+def ask_backends(
     workspace: Workspace,
     queries: GoldenSet,
     dataset: str,
@@ -168,6 +179,7 @@ def _ask(
     top_k: int,
     repeats: int,
 ) -> list[BackendRun]:
+    """What the backends of these specs answer to every query, in order."""
     from catalog.core.errors import StoreBusyError
     from catalog.evaluation.backends import Backends
     from catalog.evaluation.records import corpus_digest
@@ -222,9 +234,9 @@ def _measured(
                     complain(f"{spec}: reusing run {earlier.id}")
                     found[spec] = earlier
     missing = [spec for spec in specs if spec not in found]
-    asked = _ask(workspace, queries, dataset, missing, top_k, repeats) if missing else []
+    asked = ask_backends(workspace, queries, dataset, missing, top_k, repeats) if missing else []
     for spec, run in zip(missing, asked, strict=True):
-        scores = score_run(run, queries, _allowed(workspace, dataset))
+        scores = score_run(run, queries, allowed_by_filters(workspace, dataset))
         found[spec] = _keep(workspace, run, scores, queries, folder)
     return [found[spec] for spec in specs]
 
@@ -246,12 +258,13 @@ def _keep(
     return record
 
 
-def _allowed(workspace: Workspace, dataset: str) -> Allowed:
+def allowed_by_filters(workspace: Workspace, dataset: str) -> Allowed:
+    """Which documents a query's filters allow."""
     from functools import partial
 
-    from catalog.evaluation.checking import allowed_by_filters
+    from catalog.evaluation import checking
 
-    return partial(allowed_by_filters, workspace.database, dataset)
+    return partial(checking.allowed_by_filters, workspace.database, dataset)
 
 
 def _index(workspace: Workspace, folder: Path, dataset: str) -> None:

@@ -1,4 +1,4 @@
-"""``catalog golden``: check and label."""
+"""``catalog golden``: check, label and calibrate."""
 
 from __future__ import annotations
 
@@ -99,6 +99,53 @@ def label(
             queries[at:] = [labelled, *queries[at + 1 :]]
             save(golden, queries)
             say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
+
+
+@app.command("calibrate")
+def calibrate(
+    context: typer.Context,
+    golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
+    rerank: Annotated[
+        bool, typer.Option("--rerank/--no-rerank", help="For searches that rerank.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how good it would be, and keep nothing.")
+    ] = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Fit relevance to labelled queries: what thresholds and low confidence go by."""
+    from catalog.core.results import MODES
+    from catalog.evaluation.calibration import cross_validated, fit, observe
+    from catalog.evaluation.golden import read_golden
+    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.search_v2.relevance import Signals, keep_calibration
+    from catalog.search_v2.service import SearchServiceV2
+
+    asked_mode = _one_of("--mode", mode, MODES)
+    assert asked_mode is not None
+    queries = read_golden(golden)
+    with open_workspace(context, home, preset) as workspace:
+        name = only_dataset(workspace, dataset)
+        workspace.require_dataset(name)
+        service = SearchServiceV2(workspace)
+        with TerminalProgress() as progress:
+            seen = observe(
+                service, queries, name, mode=asked_mode, rerank=rerank, progress=progress
+            )
+        group = [list(query) for query in seen.values() if query]
+        about = f"{queries.name} on {name}, {len(group)} queries"
+        made = fit([group], mode=asked_mode, reranked=rerank, about=about)
+        quality = cross_validated(group, mode=asked_mode, reranked=rerank)
+        if not dry_run:
+            signals = Signals.of(workspace, asked_mode, reranked=rerank)
+            keep_calibration(workspace, signals, made)
+    say(f"{about}: {quality.n} passages, left out of the fit in turn:")
+    say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
+    say(f"  estimate and truth differ by {quality.error:.3f} on average")
+    say("kept nothing" if dry_run else "kept: searches of this store now tell their relevance")
 
 
 def _one_of(option: str, value: str | None, names: Sequence[NameT]) -> NameT | None:

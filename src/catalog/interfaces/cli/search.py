@@ -19,7 +19,12 @@ from catalog.interfaces.cli.output import print_json, print_results
 
 def search(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help='Words, "quoted phrases", -exclusions.')],
+    query: Annotated[
+        str,
+        typer.Argument(
+            help='Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …'
+        ),
+    ],
     dataset: DatasetOption = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many passages.")] = 5,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
@@ -30,6 +35,16 @@ def search(
     where: Annotated[
         list[str] | None,
         typer.Option("--filter", help="Only passages with field=value; may be repeated."),
+    ] = None,
+    rerank: Annotated[
+        bool | None,
+        typer.Option(
+            "--rerank/--no-rerank", help="Let a second model read the best passages, or not."
+        ),
+    ] = None,
+    expand: Annotated[
+        bool | None,
+        typer.Option("--expand/--no-expand", help="Ask a language model for other words, or not."),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how scores add up.")] = False,
     strict: Annotated[
@@ -53,6 +68,8 @@ def search(
             mode=mode,
             doc_ids=resolve_documents(workspace.database, name, doc) if doc else None,
             filters=where or None,
+            rerank=rerank,
+            expand=expand,
             explain=explain,
             strict=strict,
         )

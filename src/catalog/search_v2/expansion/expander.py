@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from catalog.core.bounded import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
 from catalog.search_v2.expansion.lines import ExpansionLine, kept_lines
-from catalog.search_v2.expansion.prompt import PROMPT
 from catalog.search_v2.model_cache import ModelCache
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import Entry, cache_key
@@ -24,7 +23,7 @@ _ABANDONED = 2  # hanging calls before the source is left alone until one of the
 
 
 @dataclass(frozen=True, slots=True)
-class Expansion:
+class Expanded:
     """Lines worth asking, milliseconds, a note; ``error`` if the source failed."""
 
     lines: tuple[ExpansionLine, ...]
@@ -41,7 +40,12 @@ class Expander:
         self._calls = BoundedCalls(_ABANDONED)
         self._analyzer = Analyzer()
 
-    def expand(self, query: str) -> Expansion:
+    @property
+    def identity(self) -> str:
+        """The source's fingerprint."""
+        return self._source.fingerprint
+
+    def expand(self, query: str) -> Expanded:
         """The lines that survive the filters; never raises for what the source does."""
         started = time.perf_counter()
         key = cache_key("expansion", _normalised(query), self._source.fingerprint)
@@ -49,7 +53,7 @@ class Expander:
         try:
             lines = _decoded(cached) if cached is not None else self._asked(query)
         except CatalogError as error:
-            return Expansion((), _since(started), "", error)
+            return Expanded((), _since(started), "", error)
         if cached is None and lines:
             encoded = json.dumps([asdict(line) for line in lines])
             self._cache.put({key: Entry(encoded, None)}, model=self._source.fingerprint)
@@ -60,14 +64,14 @@ class Expander:
             lex_max=self._rag.expansion_lex_max,
             vec_max=self._rag.expansion_vec_max,
             hyde_max=self._rag.expansion_hyde_max,
-            prompt=PROMPT.get_template(),
+            prompt=self._source.prompt,
         )
         said = [f"{self._source.name}{' (cached)' if cached is not None else ''}"]
         said.append(", ".join(f"{line.kind}: {line.text}" for line in kept) or "no usable line")
         if dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
             said.append(f"dropped: {counts}")
-        return Expansion(tuple(kept), _since(started), "; ".join(said))
+        return Expanded(tuple(kept), _since(started), "; ".join(said))
 
     def _asked(self, query: str) -> list[ExpansionLine]:
         seconds = self._rag.expansion_timeout_ms / 1000

@@ -46,6 +46,11 @@ class ExpansionPlan:
         self._parts: tuple[SubQuery, ...] | None = None
         self.stages = Stages(strict=strict)
 
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Plans of equal identity add the same to the same query."""
+        return (self._expander.identity if self._expander else "", self._feedback_terms)
+
     def parts(self, query: str, answers: Sequence[Answer]) -> tuple[SubQuery, ...]:
         """The sub-queries to add to those answered already; later calls repeat the first."""
         if self._parts is None:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.legs import Answer, Asked
+from catalog.search_v2.legs import Answer, Asked, LegHits
 from catalog.search_v2.retrievers import Ask, HybridRetrieverV2, Settled
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
+from catalog.store.stamp import read_stamp
 
 if TYPE_CHECKING:
     from catalog.search_v2.factory import LegMaker
+
+_KEPT = "kept from an earlier search"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSearch:
+    """An expanded retrieval over one state of a dataset, told as having taken no time."""
+
+    account: Stages
+    answers: tuple[Answer, ...]
+    settled: Settled
 
 
 class QueryExpansionRetrieverV2(HybridRetrieverV2):
@@ -22,6 +35,8 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
 
     The added lists weigh ``expansion_weight``, the query's own ``original_weight``; filters and
     scope are the same for all. A plan that comes to nothing leaves the plain hybrid answer.
+    A retrieval in which nothing failed is kept in memory until the dataset changes, for the
+    same question again: many legs cost more than the two of a plain search.
     """
 
     def __init__(
@@ -37,6 +52,15 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
     ) -> None:
         super().__init__(workspace, asked, dataset=dataset, top_k=top_k, stages=stages)
         self._plan, self._legs = plan, legs
+        self._key: Hashable | None = None
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        self._key = self._key_of(query_bundle)
+        kept = None if self._key is None else self._workspace.expanded.get(self._key)
+        if kept is None:
+            return super()._retrieve(query_bundle)
+        self.stages.join(kept.account)
+        return super()._told(kept.answers, kept.settled)
 
     def _further(self, query: QueryBundle, answers: Sequence[Answer], ask: Ask) -> list[Answer]:
         asked = list(self._legs.asked(self._plan.parts(query.query_str, answers)))
@@ -44,4 +68,39 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
 
     def _told(self, answers: Sequence[Answer], settled: Settled) -> list[NodeWithScore]:
         self.stages.join(self._plan.stages)
-        return super()._told(answers, settled)
+        nodes = super()._told(answers, settled)
+        failed = any(report.status == "failed" for report in self._plan.stages.reports)
+        if self._key is not None and settled.is_whole and not failed and _all_well(answers):
+            timeless = tuple(replace(one, ms=0.0, found=_without_note(one)) for one in answers)
+            kept = KeptSearch(_told_again(self._plan.stages), timeless, replace(settled, ms=0.0))
+            self._workspace.expanded.put(self._key, kept)
+        return nodes
+
+    def _key_of(self, query: QueryBundle) -> Hashable | None:
+        """All that the answer depends on in this workspace; ``None`` if it is not to be kept."""
+        if query.embedding is not None or not self._settings.cache_ttl_seconds:
+            return None
+        with self._workspace.database.read() as connection:
+            stamp = read_stamp(connection, self._dataset)
+        legs = tuple((one.part, one.leg.restriction, one.leg.top_k) for one in self._asked)
+        asked = (self._dataset, query.query_str, self.similarity_top_k)
+        return (stamp, *asked, legs, *self._plan.identity)
+
+
+def _all_well(answers: Sequence[Answer]) -> bool:
+    return all(isinstance(one.found, LegHits) and not one.found.fallback for one in answers)
+
+
+def _without_note(answer: Answer) -> LegHits:
+    assert isinstance(answer.found, LegHits)
+    return replace(answer.found, note=_KEPT)
+
+
+def _told_again(stages: Stages) -> Stages:
+    again = stages.fork()
+    for report in stages.reports:
+        if report.status == "ran":
+            again.ran(report.name, 0.0, f"{_KEPT}; {report.note}")
+        else:
+            again.skipped(report.name, report.note)
+    return again

@@ -32,6 +32,11 @@ class ExpansionSource(Protocol):
         """Names source, model and prompt: replies of equal ones may stand for each other."""
         ...
 
+    @property
+    def prompt(self) -> str:
+        """What the model is told, so that replies repeating it are known."""
+        ...
+
     def expand(self, query: str) -> list[ExpansionLine]:
         """Lines as they come, unchecked; raises whatever the model raises."""
         ...
@@ -66,6 +71,11 @@ class LexVecQueryTransform(BaseQueryTransform):
     def fingerprint(self) -> str:
         """See :class:`ExpansionSource`."""
         return _fingerprint(self, self._llm, PROMPT_VERSION, self._prompt)
+
+    @property
+    def prompt(self) -> str:
+        """See :class:`ExpansionSource`."""
+        return str(self._prompt.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """See :class:`ExpansionSource`."""
@@ -121,8 +131,12 @@ class HydeSource:
     @property
     def fingerprint(self) -> str:
         """See :class:`ExpansionSource`."""
-        prompt = self._transform.get_prompts()["hyde_prompt"]
-        return _fingerprint(self._transform, self._llm, 1, prompt)
+        return _fingerprint(self._transform, self._llm, 1, self._template)
+
+    @property
+    def prompt(self) -> str:
+        """See :class:`ExpansionSource`."""
+        return str(self._template.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """See :class:`ExpansionSource`; nothing when the model answers nothing."""
@@ -133,6 +147,10 @@ class HydeSource:
     @property
     def _llm(self) -> LLM:
         return self._transform._llm
+
+    @property
+    def _template(self) -> BasePromptTemplate:
+        return self._transform.get_prompts()["hyde_prompt"]
 
 
 def _model(llm: LLM) -> str:

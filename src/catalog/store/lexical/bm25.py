@@ -18,13 +18,14 @@ from catalog.core.errors import ConfigError, EngineError
 from catalog.store.database import Database
 from catalog.store.hits import Hit
 from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.chunk_rows import Stamp, read_rows, read_stamp, read_texts
+from catalog.store.lexical.chunk_rows import read_rows, read_texts
 from catalog.store.lexical.compaction import compacted, with_fewer_parts
 from catalog.store.lexical.postings import Int64, Mask
 from catalog.store.lexical.segment_building import SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, Stored
 from catalog.store.lexical.snapshot import Part, Snapshot, missing
 from catalog.store.restriction import Restriction, allowed_seqs
+from catalog.store.stamp import Stamp, read_stamp
 
 K1 = 1.2
 B = 0.75

@@ -11,17 +11,9 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from catalog.store.lexical.postings import Int64
-from catalog.store.schema import chunks, datasets
+from catalog.store.schema import chunks
 
 _BATCH = 500  # bound parameters in one statement
-
-
-class Stamp(NamedTuple):
-    """One state of a dataset; equal stamps, equal chunks."""
-
-    created_at: float
-    generation: int
-    updated_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +30,6 @@ class ChunkText(NamedTuple):
     seq: int
     key: int
     text: str
-
-
-def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
-    """The dataset's present state, ``None`` when there is no such dataset."""
-    columns = select(datasets.c.created_at, datasets.c.generation, datasets.c.updated_at)
-    row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
-    return None if row is None else Stamp(*row)
 
 
 def read_rows(connection: Connection, dataset: str) -> LiveRows:

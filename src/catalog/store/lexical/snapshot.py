@@ -10,10 +10,11 @@ from threading import Lock
 import numpy as np
 
 from catalog.store.hits import Hit
-from catalog.store.lexical.chunk_rows import LiveRows, Stamp
+from catalog.store.lexical.chunk_rows import LiveRows
 from catalog.store.lexical.postings import Int32, Int64, Mask, Segment
 from catalog.store.lexical.scoring import Scores, best, length_norms, saturated, term_weight
 from catalog.store.restriction import Restriction
+from catalog.store.stamp import Stamp
 
 _MASKS = 16  # restrictions whose rows are remembered
 
