@@ -139,7 +139,7 @@ def _of_collection(workspace: Workspace, folder: Path) -> Iterator[QuerySet]:
     fitted = "train" in splits  # a collection with a test split alone is never fitted on
     with workspace.database.read() as connection:
         texts = {d.path: f"{d.title} {d.text}" for d in all_documents(connection, folder.name)}
-    exact = _exact(texts)
+    exact = exact_queries(texts)
     queries = {text: text for text in exact}
     yield _asked(workspace, folder.name, "exact", fitted, queries, exact)
     weakened = _weakened(train, texts)
@@ -165,7 +165,7 @@ def _texts(golden: GoldenSet) -> dict[str, str]:
     return {query.id: query.query for query in asked}
 
 
-def _exact(texts: Mapping[str, str]) -> dict[str, dict[str, int]]:
+def exact_queries(texts: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """Queries made of rare tokens, with the documents that hold them."""
     holding: dict[str, set[str]] = defaultdict(set)
     for path, text in texts.items():

@@ -64,14 +64,15 @@ def observe(
     *,
     mode: Mode = "hybrid",
     rerank: bool = False,
+    depth: int = CANDIDATES,
     progress: Progress,
 ) -> dict[str, list[Seen]]:
-    """The first candidates of every query, by query id; expansion is left out."""
+    """The first ``depth`` candidates of every query, by query id; expansion is left out."""
     progress.start(len(golden))
     found: dict[str, list[Seen]] = {}
     weight = service.workspace.settings.rag_v2.original_weight
     for query in golden:
-        passages = _candidates(service, query, dataset, mode, rerank=rerank)
+        passages = _candidates(service, query, dataset, mode, rerank=rerank, depth=depth)
         found[query.id] = [
             Seen(one.passage.path, query.relevant.get(one.passage.path, 0), one.fused.score, seen)
             for one, seen in zip(passages, features(passages, weight), strict=True)
@@ -135,9 +136,15 @@ def quality(observed: Sequence[Sequence[Seen]], calibration: Calibration) -> Qua
 
 
 def _candidates(
-    service: SearchServiceV2, query: GoldenQuery, dataset: str, mode: Mode, *, rerank: bool
+    service: SearchServiceV2,
+    query: GoldenQuery,
+    dataset: str,
+    mode: Mode,
+    *,
+    rerank: bool,
+    depth: int,
 ) -> list[ScoredPassage]:
-    asked = {"dataset": dataset, "top_k": CANDIDATES, "mode": mode, "filters": query.filters}
+    asked = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
     nodes = service.retrieve(query.query, rerank=rerank, expand=False, **asked)
     return [node for node in nodes if isinstance(node, ScoredPassage)]
 

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.words import _UNSPACED, _WORD
+from catalog.store.lexical.words import UNSPACED, WORD
 
 _ANALYZER = Analyzer()
 _LONGEST_REMEMBERED = 64
+_MOST_PIECES = 5_000  # remembered of one query's passages
+_AFTER = ".,;:)"  # stands after a word without being of it
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """``text[start:end]`` is a word that has these tokens of the query."""
+class Match(NamedTuple):
+    """``text[start:end]`` is a word that has tokens of the query: bit ``n`` for its nth."""
 
     start: int
     end: int
-    tokens: frozenset[str]
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWords:
-    """The different words of a query, each as its tokens; stop words have none and are left out."""
+    """The different words of a query, each as the bits of its tokens; stop words have none.
 
-    words: tuple[frozenset[str], ...]
-    tokens: frozenset[str]
+    ``tokens`` gives each token its bit. What the pieces of texts hold of them is remembered, for
+    passages that answer one query share most of their words.
+    """
+
+    words: tuple[int, ...]
+    tokens: dict[str, int]
+    _starts: frozenset[str] = field(init=False, repr=False, compare=False)
+    _pieces: dict[str, tuple[Match, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = (token[:2] for token in self.tokens)
+        # The one change that a stem makes so early: dying is die, and lying and tying likewise.
+        other = (token[0] + "y" for token in self.tokens if token[1:3] == "ie")
+        object.__setattr__(self, "_starts", frozenset([*starts, *other]))
+        object.__setattr__(self, "_pieces", {})
 
     def matches(self, text: str) -> list[Match]:
         """The words of a text that have a token of the query, in order, none overlapping.
@@ -36,35 +51,83 @@ class QueryWords:
         characters that match.
         """
         found: list[Match] = []
+        pieces = self._pieces
         for piece in set(text.split()) if self.tokens else ():
-            if not self.tokens.isdisjoint(_tokens_of(piece)):
-                of_piece = list(self._within(piece))
+            of_piece = pieces.get(piece)
+            if of_piece is None:
+                of_piece = self._remember(piece)
+            if of_piece:
                 for at in _occurrences(piece, text):
-                    found += (Match(at + m.start, at + m.end, m.tokens) for m in of_piece)
-        return sorted(found, key=lambda match: match.start)
+                    found += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
+        found.sort()
+        return found
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
         """How well they cover the query: different words, different tokens, occurrences."""
-        listed = list(matches)
-        tokens = frozenset[str]().union(*(match.tokens for match in listed))
-        words = sum(not word.isdisjoint(tokens) for word in self.words)
-        return words, len(tokens), len(listed)
+        bits = count = 0
+        for match in matches:
+            bits |= match.tokens
+            count += 1
+        return self.rank_of(bits, count)
+
+    def rank_of(self, tokens: int, occurrences: int) -> tuple[int, int, int]:
+        """The rank of so many occurrences that have these tokens between them."""
+        return len([1 for word in self.words if word & tokens]), tokens.bit_count(), occurrences
+
+    def _remember(self, piece: str) -> tuple[Match, ...]:
+        if len(self._pieces) >= _MOST_PIECES:
+            self._pieces.clear()
+        found = tuple(self._within(piece)) if self._may_match(piece) else ()
+        if len(piece) <= _LONGEST_REMEMBERED:
+            self._pieces[piece] = found
+        return found
+
+    def _may_match(self, piece: str) -> bool:
+        """Whether it has a token of the query, or is no plain word and needs a closer look.
+
+        A plain word has one token, which begins with the same two letters: to look at them takes
+        a tenth of the time of finding the stem.
+        """
+        word = piece.rstrip(_AFTER)
+        if word.islower() and word.isalpha() and word.isascii() and word[:2] not in self._starts:
+            return False
+        return not self.tokens.keys().isdisjoint(_tokens_of(piece))
 
     def _within(self, piece: str) -> Iterator[Match]:
-        for word in _WORD.finditer(piece):
-            tokens = self.tokens & _tokens_of(word[1])
-            if tokens and _UNSPACED.search(word[1]):
-                yield from _pairs(word[1], word.start(1), self.tokens)
+        for word in WORD.finditer(piece):
+            tokens = self._bits(word[1])
+            if tokens and UNSPACED.search(word[1]):
+                yield from self._pairs(word[1], word.start(1))
             elif tokens:
                 yield Match(word.start(1), word.end(1), tokens)
 
+    def _pairs(self, word: str, offset: int) -> Iterator[Match]:
+        """The runs of a word's single characters, pairs and other parts that are wanted."""
+        start = end = tokens = 0
+        for low, high in _parts(word):
+            met = self._bits(word[low:high])
+            if not met:
+                continue
+            if low > end and tokens:
+                yield Match(offset + start, offset + end, tokens)
+                tokens = 0
+            start = start if tokens else low
+            end, tokens = high, tokens | met
+        if tokens:
+            yield Match(offset + start, offset + end, tokens)
 
-@lru_cache(maxsize=32)
+    def _bits(self, text: str) -> int:
+        return sum(self.tokens.get(token, 0) for token in _tokens_of(text))
+
+
+@lru_cache(maxsize=16)
 def query_words(query: str) -> QueryWords:
     """What to look for in the passages of one search."""
-    words = (_tokens_of(word[1]) for word in _WORD.finditer(query))
-    different = tuple(dict.fromkeys(word for word in words if word))
-    return QueryWords(different, frozenset[str]().union(*different))
+    found = (_tokens_of(word[1]) for word in WORD.finditer(query))
+    different = tuple(dict.fromkeys(word for word in found if word))
+    tokens = dict.fromkeys(token for word in different for token in word)
+    bits = {token: 1 << at for at, token in enumerate(tokens)}
+    return QueryWords(tuple(sum(bits[token] for token in word) for word in different), bits)
 
 
 def _occurrences(piece: str, text: str) -> Iterator[int]:
@@ -88,28 +151,11 @@ def _analysed(text: str) -> frozenset[str]:
 _remembered = lru_cache(maxsize=20_000)(_analysed)
 
 
-def _pairs(word: str, offset: int, wanted: frozenset[str]) -> Iterator[Match]:
-    """The runs of a word's single characters, pairs and other parts that are wanted."""
-    start = end = 0
-    tokens: frozenset[str] = frozenset()
-    for low, high in _parts(word):
-        met = wanted & _tokens_of(word[low:high])
-        if not met:
-            continue
-        if low > end and tokens:
-            yield Match(offset + start, offset + end, tokens)
-            tokens = frozenset()
-        start = start if tokens else low
-        end, tokens = high, tokens | met
-    if tokens:
-        yield Match(offset + start, offset + end, tokens)
-
-
 def _parts(word: str) -> Iterator[tuple[int, int]]:
     """Overlapping pairs of an unspaced script's characters, and the words between them."""
     at = 0
-    for run in _UNSPACED.finditer(word):
-        yield from (other.span(1) for other in _WORD.finditer(word, at, run.start()))
+    for run in UNSPACED.finditer(word):
+        yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))
         start, at = run.span()
         yield from ((low, min(low + 2, at)) for low in range(start, max(start + 1, at - 1)))
-    yield from (other.span(1) for other in _WORD.finditer(word, at))
+    yield from (other.span(1) for other in WORD.finditer(word, at))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from catalog.core.models import Chunk
-from catalog.ingest.chunking.lines import Line, LineIndex, iter_lines
-from catalog.ingest.chunking.sentences import sentence_spans
+from catalog.ingest.chunking.lines import Line, iter_lines
+from catalog.ingest.chunking.sentences import sentence_spans, sentence_starts
 from catalog.search_v2.cutting import cut_line
 from catalog.search_v2.query_words import Match, QueryWords, query_words
 
@@ -32,16 +31,6 @@ class Snippet:
     matches: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """``text[start:end]``, a sentence or a line's part of one, and the lines it stands in."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-
-
 def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
     """The run of whole lines, at most ``max_chars`` long, around the best sentence.
 
@@ -50,97 +39,180 @@ def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
     the passage's heading are no candidates. A longer line is cut around its best sentence. A
     passage that fits is given whole, without the blank lines around it.
     """
-    words = query_words(query)
-    matches = words.matches(chunk.text)
+    text, words = chunk.text, query_words(query)
+    matches = words.matches(text)
     start, end = _bounds(chunk, words, matches, max_chars)
     first = last = chunk.locator.line_start
     if first is not None:
-        lines = LineIndex(chunk.text[:end])
-        last = first + lines.line_of(max(start, end - 1)) - 1
-        first += lines.line_of(start) - 1
-    shown = (match for match in matches if match.start >= start and match.end <= end)
-    marked = tuple((match.start - start, match.end - start) for match in shown)
-    return Snippet(chunk.text[start:end], first, last, marked)
+        first += _breaks(text, 0, start)
+        last = first + _breaks(text, start, end)
+    marked = tuple(
+        (match.start - start, match.end - start)
+        for match in matches
+        if match.start >= start and match.end <= end
+    )
+    return Snippet(text[start:end], first, last, marked)
+
+
+def _breaks(text: str, start: int, end: int) -> int:
+    """How many line breaks stand in a part that does not begin or end within one."""
+    feeds, returns = text.count("\n", start, end), text.count("\r", start, end)
+    return feeds + returns - (text.count("\r\n", start, end) if returns else 0)
 
 
 def _bounds(
     chunk: Chunk, words: QueryWords, matches: Sequence[Match], max_chars: int
 ) -> tuple[int, int]:
-    text = chunk.text
-    lines = [line for line in iter_lines(text) if text[line.start : line.end].strip()]
+    lines = _lines(chunk.text)
     if not lines:
         return 0, 0
     if lines[-1].end - lines[0].start <= max_chars:
         return lines[0].start, lines[-1].end
-    at = [match.start for match in matches]
-    pieces = _pieces(text, lines, _headings(chunk, lines), at, max_chars)
-    best, best_rank = next(pieces), (0, 0, 0)
-    inside: Sequence[Match] = ()
-    for piece in chain([best], pieces) if matches else ():
-        found = matches[bisect_left(at, piece.start) : bisect_left(at, piece.end)]
-        rank = words.rank(found) if found else best_rank
-        if rank > best_rank:
-            best, best_rank, inside = piece, rank, found
-    if lines[best.last].end - lines[best.first].start <= max_chars:
-        return _grown(lines, best, max_chars)
-    line, sentence = lines[best.first], (best.start, best.end)
-    return cut_line(text, line, sentence, inside, words, max_chars)
+    best = _Best(chunk, lines, words, matches, max_chars)
+    best.look()
+    start, end = best.span
+    first, last = best.lines_of(start, end)
+    if lines[last].end - lines[first].start <= max_chars:
+        return _grown(lines, first, last, max_chars)
+    return cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
 
 
-def _headings(chunk: Chunk, lines: Sequence[Line]) -> set[int]:
-    """The lines that say no more than the heading path, or nothing; none if all are such lines."""
-    titles = {tuple(_PLAIN_WORD.findall(title)) for title in chunk.heading_path} | {()}
-    longest = max(map(len, chunk.heading_path), default=0) + _MARKUP
-    found = {
-        number
-        for number, line in enumerate(lines)
-        if line.end - line.start <= longest
-        and tuple(_PLAIN_WORD.findall(chunk.text, line.start, line.end)) in titles
-    }
-    return found if len(found) < len(lines) else set()
+def _lines(text: str) -> list[Line]:
+    """The lines that are not blank."""
+    if "\r" in text:
+        return [line for line in iter_lines(text) if text[line.start : line.end].strip()]
+    lines = []
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        if line and not line.isspace():
+            lines.append(Line(start, end, end + 1))
+        start = end + 1
+    return lines
 
 
-def _pieces(
-    text: str,
-    lines: Sequence[Line],
-    skipped: set[int],
-    matches: Sequence[int],
-    max_chars: int,
-) -> Iterator[_Piece]:
-    """The sentences of the first paragraph and of those where a match starts.
+class _Best:
+    """Looks for the sentence of a passage that ranks best, or a line's part of a longer one.
 
-    One whose lines are too long together comes line by line.
+    Sentences are told apart only where the matches between could outrank the best so far: the
+    rank of a part is never above that of the whole.
     """
-    starts = [line.start for line in lines]
-    for number, block in enumerate(_blocks(lines, skipped)):
-        begin, stop = starts[block[0]], lines[block[-1]].end
-        if number > 0 and bisect_left(matches, begin) == bisect_left(matches, stop):
-            continue
-        for start, end in sentence_spans(text, begin, stop):
-            first, last = bisect_right(starts, start) - 1, bisect_left(starts, end) - 1
-            if lines[last].end - lines[first].start <= max_chars:
-                yield _Piece(start, end, first, last)
+
+    def __init__(
+        self,
+        chunk: Chunk,
+        lines: Sequence[Line],
+        words: QueryWords,
+        matches: Sequence[Match],
+        max_chars: int,
+    ) -> None:
+        self._text, self._lines, self._words = chunk.text, lines, words
+        self._matches, self._max_chars = matches, max_chars
+        self._at = [match.start for match in matches]
+        self._starts = [line.start for line in lines]
+        self._titles = {tuple(_PLAIN_WORD.findall(title)) for title in chunk.heading_path} | {()}
+        self._longest = max(map(len, chunk.heading_path), default=0) + _MARKUP
+        if all(map(self._is_heading, range(len(lines)))):
+            self._longest = -1
+        self._rank = (0, 0, 0)
+        self.span = (0, 0)
+        self.inside: Sequence[Match] = ()
+
+    def look(self) -> None:
+        """Set ``span``, and ``inside`` to its matches: without any, the first sentence."""
+        low = 0
+        while low < len(self._at):
+            number = self._line_of(self._at[low])
+            if self._is_heading(number):
+                low = bisect_left(self._at, self._lines[number].end, low)
                 continue
-            for at in range(first, last + 1):
-                yield _Piece(max(start, starts[at]), min(end, lines[at].end), at, at)
+            first, last = self._block(number)
+            high = bisect_left(self._at, self._lines[last].end, low)
+            self._look_in_block(first, last, low, high)
+            low = high
+        if not self.inside:
+            number = next(n for n in range(len(self._lines)) if not self._is_heading(n))
+            first, last = self._block(number)
+            stop = self._lines[last].end
+            self.span = self._shown(*next(sentence_spans(self._text, self._starts[first], stop)))[0]
+
+    def lines_of(self, start: int, end: int) -> tuple[int, int]:
+        """The numbers of the first and the last line of ``[start, end)``."""
+        return self._line_of(start), bisect_left(self._starts, end) - 1
+
+    def _line_of(self, offset: int) -> int:
+        return bisect_right(self._starts, offset) - 1
+
+    def _is_heading(self, number: int) -> bool:
+        """Whether a line says no more than a heading, or nothing; never if all are such lines."""
+        start, end, _ = self._lines[number]
+        if end - start > self._longest:
+            return False
+        return tuple(_PLAIN_WORD.findall(self._text, start, end)) in self._titles
+
+    def _block(self, number: int) -> tuple[int, int]:
+        """The first and last of the lines around one with no blank or heading line between."""
+        lines = self._lines
+        first = last = number
+        while first and lines[first - 1].next == lines[first].start:
+            if self._is_heading(first - 1):
+                break
+            first -= 1
+        while last + 1 < len(lines) and lines[last].next == lines[last + 1].start:
+            if self._is_heading(last + 1):
+                break
+            last += 1
+        return first, last
+
+    def _look_in_block(self, first: int, last: int, low: int, high: int) -> None:
+        """Rank the sentences of a block, whose matches are those from ``low`` to ``high``.
+
+        ``low`` moves on to the first match of a sentence; ``begin`` is where that one or one
+        before it begins.
+        """
+        text, at = self._text, self._at
+        begin, stop = self._starts[first], self._lines[last].end
+        while (needed := self._needed(low, high)) is not None:
+            hint = text.rfind(". ", at[low], at[needed])
+            after = next(sentence_starts(text, hint, at[needed] + 1), stop) if hint >= 0 else stop
+            if after == stop:
+                after = next(sentence_starts(text, at[low], stop), stop)
+            if after > at[needed]:
+                *_, sentence = sentence_spans(text, begin, after)
+                for start, end in self._shown(*sentence):
+                    self._offer(start, end)
+            low, begin = bisect_left(at, after, low, high), after
+
+    def _needed(self, low: int, high: int) -> int | None:
+        """The match with which those from ``low`` on outrank the best; ``None`` if none does."""
+        rank_of, best = self._words.rank_of, self._rank
+        tokens, rank = 0, (0, 0)
+        for number in range(low, high):
+            bits = self._matches[number].tokens
+            if bits & ~tokens:
+                tokens |= bits
+                rank = rank_of(tokens, 0)[:2]
+            if (*rank, number - low + 1) > best:
+                return number
+        return None
+
+    def _shown(self, start: int, end: int) -> list[tuple[int, int]]:
+        """A sentence, or its part of each line if they are too long together."""
+        first, last = self.lines_of(start, end)
+        lines = self._lines[first : last + 1]
+        if lines[-1].end - lines[0].start <= self._max_chars:
+            return [(start, end)]
+        return [(max(start, line.start), min(end, line.end)) for line in lines]
+
+    def _offer(self, start: int, end: int) -> None:
+        found = self._matches[bisect_left(self._at, start) : bisect_left(self._at, end)]
+        rank = self._words.rank(found)
+        if rank > self._rank:
+            self._rank, self.span, self.inside = rank, (start, end), found
 
 
-def _blocks(lines: Sequence[Line], skipped: set[int]) -> Iterator[list[int]]:
-    """Runs of line numbers with no blank or skipped line between them."""
-    block: list[int] = []
-    for number, line in enumerate(lines):
-        if block and (number in skipped or lines[block[-1]].next != line.start):
-            yield block
-            block = []
-        if number not in skipped:
-            block.append(number)
-    if block:
-        yield block
-
-
-def _grown(lines: Sequence[Line], piece: _Piece, max_chars: int) -> tuple[int, int]:
-    """The piece's lines, and in turn one before and one after as long as they fit."""
-    first, last = piece.first, piece.last
+def _grown(lines: Sequence[Line], first: int, last: int, max_chars: int) -> tuple[int, int]:
+    """Those lines, and in turn one before and one after as long as they fit."""
     grew = True
     while grew:
         grew = False

@@ -19,13 +19,13 @@ _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u06d
 _INDIC = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"
 WORD_CHARACTERS = rf"\w{_MARKS}{_INDIC}"  # for use inside a regex character class
 _W = f"[{WORD_CHARACTERS}]"
-_WORD = re.compile(
+WORD = re.compile(
     rf"((?:(?<![\w.])\.(?=\w))?{_W}+(?:[.\-\u2010]{_W}+)*(?:\+\+|#(?!\w))?)"
     r"(?:['\u2019](?i:s|t|d|m|ll|re|ve)\b)?"
 )
 _JOINT = re.compile(r"[.\-\u2010+#]+")
 # Scripts written without spaces between words, and Korean, whose words carry their particles.
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
@@ -39,7 +39,7 @@ def raw_words(text: str) -> list[str]:
     """The raw words of a text in order, compatibility forms unified (NFKC), case kept."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    return _WORD.findall(text)
+    return WORD.findall(text)
 
 
 def fold(word: str) -> str:
@@ -72,7 +72,7 @@ def _underscored(piece: str) -> Iterator[tuple[str, bool]]:
     if names != [piece] and names and len(piece) <= MAX_LENGTH:
         yield piece.casefold(), False
     for name in names:
-        if _UNSPACED.search(name):
+        if UNSPACED.search(name):
             yield from _unspaced(name)
         else:
             yield from _cased(name)
@@ -90,7 +90,7 @@ def _cased(name: str) -> Iterator[tuple[str, bool]]:
 def _unspaced(name: str) -> Iterator[tuple[str, bool]]:
     """Overlapping pairs of characters of unspaced scripts; other letters between them as words."""
     end = 0
-    for run in _UNSPACED.finditer(name):
+    for run in UNSPACED.finditer(name):
         if run.start() > end:
             yield from _cased(name[end : run.start()])
         end = run.end()
