@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from catalog.core.errors import BlindComparisonError
 from catalog.core.settings import Settings
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, Allowed, Timing, score_run
@@ -70,7 +71,12 @@ def ablation(
     golden: GoldenSet,
     allowed: Allowed | None = None,
 ) -> list[AblationRow]:
-    """Every run scored and tested against the first."""
+    """Every run scored and tested against the first.
+
+    Raises :class:`BlindComparisonError` when no query has an answer.
+    """
+    if not golden.answerable:
+        raise BlindComparisonError("no query of the golden set has an answer to be found")
     scored = [score_run(run, golden, allowed) for run in runs]
     ids = [query.id for query in golden.answerable]
     columns = [[one.per_query[PRIMARY][name] for name in ids] for one in scored]

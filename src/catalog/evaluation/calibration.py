@@ -67,8 +67,12 @@ def observe(
     depth: int = CANDIDATES,
     progress: Progress,
 ) -> dict[str, list[Seen]]:
-    """The first ``depth`` candidates of every query, by query id; expansion is left out."""
+    """The first ``depth`` candidates of every query, by query id.
+
+    Expansion is left out, and so are the threshold and the token budget of the settings.
+    """
     progress.start(len(golden))
+    service = _uncut(service, rerank=rerank)
     found: dict[str, list[Seen]] = {}
     weight = service.workspace.settings.rag_v2.original_weight
     for query in golden:
@@ -90,6 +94,22 @@ def fit(
     the scores tell is learned within groups; the result has the mean of their constants. Raises
     :class:`InputError` when there is too little of either kind to fit on.
     """
+    _require_enough([seen for group in groups for query in group for seen in query])
+    return _fitted([group for group in groups if any(group)], mode, reranked=reranked, about=about)
+
+
+def _require_enough(passages: Sequence[Seen]) -> None:
+    relevant = sum(seen.grade > 0 for seen in passages)
+    if min(relevant, len(passages) - relevant) < LEAST:
+        raise InputError(
+            f"a calibration needs {LEAST} relevant and {LEAST} irrelevant passages, and there are "
+            f"{relevant} and {len(passages) - relevant}: label more queries"
+        )
+
+
+def _fitted(
+    groups: Sequence[Sequence[Sequence[Seen]]], mode: Mode, *, reranked: bool, about: str = ""
+) -> Calibration:
     rows = [
         (number, seen, 1 / len(query))
         for number, group in enumerate(groups)
@@ -97,11 +117,6 @@ def fit(
         for seen in query
     ]
     labels = np.array([seen.grade > 0 for _, seen, _ in rows], dtype=np.float64)
-    if min(labels.sum(), len(labels) - labels.sum()) < LEAST:
-        raise InputError(
-            f"a calibration needs {LEAST} relevant and {LEAST} irrelevant passages, and there are "
-            f"{int(labels.sum())} and {int(len(labels) - labels.sum())}: label more queries"
-        )
     names = _columns(mode, reranked=reranked)
     values = np.array([[getattr(seen.features, name) for name in names] for _, seen, _ in rows])
     member = np.array([[float(number == n) for n in range(len(groups))] for number, _, _ in rows])
@@ -115,12 +130,20 @@ def fit(
 def cross_validated(
     group: Sequence[Sequence[Seen]], *, mode: Mode, reranked: bool, folds: int = 5
 ) -> Quality:
-    """How well calibrations do on queries they were not fitted on, each fold left out once."""
+    """How well calibrations do on queries they were not fitted on, each fold left out once.
+
+    Raises :class:`InputError` as :func:`fit` does, and for fewer than two queries.
+    """
+    group = [query for query in group if query]
+    _require_enough([seen for query in group for seen in query])
+    if len(group) < 2:
+        raise InputError("one query cannot be left out of itself: label more queries")
+    folds = min(folds, len(group))
     told: list[float] = []
     labels: list[bool] = []
     for fold in range(folds):
         others = [query for n, query in enumerate(group) if n % folds != fold]
-        made = fit([others], mode=mode, reranked=reranked)
+        made = _fitted([others], mode, reranked=reranked)
         for seen in (one for query in group[fold::folds] for one in query):
             told.append(made.relevance(seen.features))
             labels.append(seen.grade > 0)
@@ -133,6 +156,16 @@ def quality(observed: Sequence[Sequence[Seen]], calibration: Calibration) -> Qua
     labels = np.array([one.grade > 0 for one in seen])
     told = np.array([calibration.relevance(one.features) for one in seen])
     return _quality(told, labels)
+
+
+def _uncut(service: SearchServiceV2, *, rerank: bool) -> SearchServiceV2:
+    """The same searches without the cuts that a calibration is for: without one they refuse."""
+    from catalog.search_v2.service import SearchServiceV2
+
+    workspace = service.workspace
+    if rerank:
+        _ = workspace.reranker  # made before the view, so that it is shared
+    return SearchServiceV2(workspace.view({"similarity_threshold": 0.0, "token_budget": 0}))
 
 
 def _candidates(

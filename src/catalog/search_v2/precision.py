@@ -11,13 +11,9 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import CatalogError, ConfigError
 from catalog.core.results import Mode
-from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.postprocessors import (
-    DistinctText,
     KeepFirst,
-    KeywordChunkSelector,
-    MaxChunksPerDocument,
     SimilarityThreshold,
     TokenBudget,
 )
@@ -25,16 +21,6 @@ from catalog.search_v2.relevance import Calibration, RelevanceEstimator
 from catalog.search_v2.rerank.stage import RerankPostprocessor
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
-
-
-def selectors(rag: RAGv2Settings) -> list[BaseNodePostprocessor]:
-    """What thins out the fused list, before anything reads it."""
-    chosen: list[BaseNodePostprocessor] = []
-    if rag.chunk_selection == "keyword":
-        chosen.append(KeywordChunkSelector())
-    if rag.distinct_text:
-        chosen.append(DistinctText())
-    return [*chosen, MaxChunksPerDocument(limit=rag.max_chunks_per_doc)]
 
 
 @dataclass(frozen=True, slots=True)

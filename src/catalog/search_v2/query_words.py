@@ -13,7 +13,7 @@ from catalog.store.lexical.words import UNSPACED, WORD
 _ANALYZER = Analyzer()
 _LONGEST_REMEMBERED = 64
 _MOST_PIECES = 5_000  # remembered of one query's passages
-_AFTER = ".,;:)"  # stands after a word without being of it
+_APART = (",", ";", ":", "(", ")", ". ")
 
 
 class Match(NamedTuple):
@@ -51,13 +51,13 @@ class QueryWords:
         characters that match.
         """
         found: list[Match] = []
-        pieces = self._pieces
-        for piece in set(text.split()) if self.tokens else ():
-            of_piece = pieces.get(piece)
+        parted = _parted(text)
+        for piece in self._candidates(set(parted.split())) if self.tokens else ():
+            of_piece = self._pieces.get(piece)
             if of_piece is None:
                 of_piece = self._remember(piece)
             if of_piece:
-                for at in _occurrences(piece, text):
+                for at in _occurrences(piece, parted):
                     found += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
         found.sort()
         return found
@@ -74,24 +74,28 @@ class QueryWords:
         """The rank of so many occurrences that have these tokens between them."""
         return len([1 for word in self.words if word & tokens]), tokens.bit_count(), occurrences
 
+    def _candidates(self, pieces: Iterable[str]) -> list[str]:
+        """Those that may have a token of the query.
+
+        A plain word has one token, which begins with the same two letters: to look at them takes
+        a small part of the time of finding the stem.
+        """
+        starts = self._starts
+        return [
+            piece
+            for piece in pieces
+            if piece[:2] in starts
+            or not (piece.islower() and piece.isalpha() and piece.isascii())
+        ]
+
     def _remember(self, piece: str) -> tuple[Match, ...]:
         if len(self._pieces) >= _MOST_PIECES:
             self._pieces.clear()
-        found = tuple(self._within(piece)) if self._may_match(piece) else ()
+        wanted = not self.tokens.keys().isdisjoint(_tokens_of(piece))
+        found = tuple(self._within(piece)) if wanted else ()
         if len(piece) <= _LONGEST_REMEMBERED:
             self._pieces[piece] = found
         return found
-
-    def _may_match(self, piece: str) -> bool:
-        """Whether it has a token of the query, or is no plain word and needs a closer look.
-
-        A plain word has one token, which begins with the same two letters: to look at them takes
-        a tenth of the time of finding the stem.
-        """
-        word = piece.rstrip(_AFTER)
-        if word.islower() and word.isalpha() and word.isascii() and word[:2] not in self._starts:
-            return False
-        return not self.tokens.keys().isdisjoint(_tokens_of(piece))
 
     def _within(self, piece: str) -> Iterator[Match]:
         for word in WORD.finditer(piece):
@@ -128,6 +132,13 @@ def query_words(query: str) -> QueryWords:
     tokens = dict.fromkeys(token for word in different for token in word)
     bits = {token: 1 << at for at, token in enumerate(tokens)}
     return QueryWords(tuple(sum(bits[token] for token in word) for word in different), bits)
+
+
+def _parted(text: str) -> str:
+    """The text with spaces for the commonest characters that are of no word, so as long."""
+    for mark in _APART:
+        text = text.replace(mark, " " * len(mark))
+    return text
 
 
 def _occurrences(piece: str, text: str) -> Iterator[int]:

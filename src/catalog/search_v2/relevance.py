@@ -29,6 +29,7 @@ from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.results import Mode
+    from catalog.core.settings import RAGv2Settings
     from catalog.search_v2.fusion import Share
     from catalog.search_v2.workspace import Workspace
 
@@ -56,7 +57,7 @@ class Signals:
         vector = mode in ("vector", "hybrid")
         return cls(
             mode=mode,
-            fusion=rag.fusion_mode if hybrid else "none",
+            fusion=_fusion(rag) if hybrid else "none",
             embedding=workspace.wanted_model.fingerprint if vector else "",
             lexical_engine=rag.lexical_engine if lexical else "",
             lexical_weight=rag.lexical_weight if hybrid else 1.0,
@@ -161,6 +162,10 @@ def calibration_for(workspace: Workspace, signals: Signals) -> Calibration | Non
 def keep_calibration(workspace: Workspace, signals: Signals, calibration: Calibration) -> None:
     """Let the store's searches use it from their next opening on."""
     workspace.database.set_meta(signals.key, json.dumps(asdict(calibration)))
+
+
+def _fusion(rag: RAGv2Settings) -> str:
+    return f"rrf {rag.rrf_k}" if rag.fusion_mode == "rrf" else rag.fusion_mode
 
 
 def _features(

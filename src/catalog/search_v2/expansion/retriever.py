@@ -10,6 +10,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import Answer, Asked, LegHits
+from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.retrievers import Ask, HybridRetrieverV2, Settled
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
@@ -17,6 +18,7 @@ from catalog.store.stamp import read_stamp
 
 if TYPE_CHECKING:
     from catalog.search_v2.factory import LegMaker
+    from catalog.store.restriction import Restriction
 
 _KEPT = "kept from an earlier search"
 
@@ -60,7 +62,7 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         if kept is None:
             return super()._retrieve(query_bundle)
         self.stages.join(kept.account)
-        return super()._told(kept.answers, kept.settled)
+        return super()._told(kept.answers, _anew(kept.settled))
 
     def _further(self, query: QueryBundle, answers: Sequence[Answer], ask: Ask) -> list[Answer]:
         asked = list(self._legs.asked(self._plan.parts(query.query_str, answers)))
@@ -82,9 +84,20 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
             return None
         with self._workspace.database.read() as connection:
             stamp = read_stamp(connection, self._dataset)
-        legs = tuple((one.part, one.leg.restriction, one.leg.top_k) for one in self._asked)
-        asked = (self._dataset, query.query_str, self.similarity_top_k)
+        legs = tuple((one.part, *_bounds(one), one.leg.top_k) for one in self._asked)
+        asked = (self._dataset, query.query_str, self.similarity_top_k, self.stages.strict)
         return (stamp, *asked, legs, *self._plan.identity)
+
+
+def _bounds(asked: Asked) -> tuple[Restriction, str]:
+    """What a leg is held to; to Python the filters ``x = 1`` and ``x = True`` are equal."""
+    return asked.leg.restriction, repr(asked.leg.restriction.filter)
+
+
+def _anew(settled: Settled) -> Settled:
+    """The same with nodes of its own: whoever is given nodes may change them."""
+    nodes = [ScoredPassage.of(PassageNode.of(one.passage), one.fused) for one in settled.nodes]
+    return replace(settled, nodes=nodes)
 
 
 def _all_well(answers: Sequence[Answer]) -> bool:

@@ -1,0 +1,104 @@
+"""Gathering the candidates of an answer: legs, expansion, fusion and selection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import QueryBundle
+
+from catalog.core.settings import RAGv2Settings
+from catalog.search_v2.adaptive import DEPTH
+from catalog.search_v2.expansion.plan import ExpansionPlan
+from catalog.search_v2.factory import HybridRetrieverFactoryV2
+from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.postprocessors import (
+    DistinctText,
+    KeywordChunkSelector,
+    MaxChunksPerDocument,
+)
+from catalog.search_v2.request import SearchRequest
+from catalog.search_v2.stages import Stages
+from catalog.search_v2.workspace import Workspace
+
+MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Fused and selected passages, best first, and the name of the fusion."""
+
+    passages: list[ScoredPassage]
+    fusion: str
+
+
+def selectors(rag: RAGv2Settings) -> list[BaseNodePostprocessor]:
+    """What thins out the fused list, before anything reads it."""
+    chosen: list[BaseNodePostprocessor] = []
+    if rag.chunk_selection == "keyword":
+        chosen.append(KeywordChunkSelector())
+    if rag.distinct_text:
+        chosen.append(DistinctText())
+    return [*chosen, MaxChunksPerDocument(limit=rag.max_chunks_per_doc)]
+
+
+def gather(
+    workspace: Workspace, request: SearchRequest, stages: Stages, *, wanted: int
+) -> Candidates:
+    """Legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
+
+    The legs go deeper while the cap for each document leaves too few passages.
+    """
+    rag = workspace.settings.rag_v2
+    bundle = QueryBundle(request.query.text)
+    for leg in ("lexical", "vector"):
+        if request.mode not in (leg, "hybrid"):
+            stages.skipped(leg, f"mode is {request.mode}")
+    expansion = _expansion(workspace, request, stages)
+    least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
+    factor = rag.overfetch
+    while True:
+        round_stages = stages.fork()
+        retriever = HybridRetrieverFactoryV2(workspace, stages=round_stages).build(
+            request.query,
+            request.restriction.dataset,
+            max(least, max(rag.fts_top_k, request.top_k) * factor),
+            max(least, max(rag.vector_top_k, request.top_k) * factor),
+            max(rag.fusion_top_k, 2 * wanted) * max(1, factor // rag.overfetch),
+            within=request.restriction,
+            mode=request.mode,
+            expansion=expansion,
+        )
+        nodes = kept = retriever.retrieve(bundle)
+        for selector in selectors(rag):
+            kept = selector.postprocess_nodes(kept, bundle)
+        if len(kept) >= request.top_k or retriever.exhausted or factor >= MAX_FACTOR:
+            break
+        factor *= 4
+    stages.join(round_stages)
+    with stages.run("select") as notes:
+        limit = rag.max_chunks_per_doc or "any"
+        notes.append(f"{len(kept)} of {len(nodes)} kept, {limit} per document")
+        if factor > rag.overfetch:
+            notes.append(f"legs searched {factor} times deeper to fill the answer")
+    passages = [node for node in kept if isinstance(node, ScoredPassage)]
+    return Candidates(passages, retriever.fusion)
+
+
+def _expansion(
+    workspace: Workspace, request: SearchRequest, stages: Stages
+) -> ExpansionPlan | None:
+    """What else to ask, if the settings or the call say so and the user did not."""
+    terms = workspace.settings.rag_v2.feedback_terms
+    if not (request.expand or terms):
+        return None
+    if request.query.is_typed:
+        stages.skipped("expand", "the query is typed")
+        return None
+    return ExpansionPlan(
+        workspace,
+        request.restriction.dataset,
+        expander=workspace.expander if request.expand else None,
+        feedback_terms=terms if request.mode != "vector" else 0,
+        strict=stages.strict,
+    )

@@ -1,0 +1,98 @@
+"""The last used of many values."""
+
+import threading
+
+import pytest
+
+from catalog.core.recent import Recent
+
+
+def kept(recent, keys):
+    """Which keys are there, without using any more than another: asked once each, in order."""
+    return [key for key in keys if recent.get(key) is not None]
+
+
+def test_what_was_put_is_got_and_what_was_not_is_none():
+    recent = Recent(2)
+    recent.put("a", 1)
+    assert (recent.get("a"), recent.get("b")) == (1, None)
+
+
+def test_the_one_unused_for_longest_is_forgotten():
+    recent = Recent(2)
+    for key in "abc":
+        recent.put(key, key)
+    assert kept(recent, "abc") == ["b", "c"]
+
+
+def test_getting_a_value_counts_as_using_it():
+    recent = Recent(2)
+    recent.put("a", 1)
+    recent.put("b", 2)
+    recent.get("a")
+    recent.put("c", 3)
+    assert kept(recent, "abc") == ["a", "c"]
+
+
+def test_putting_a_key_again_replaces_its_value_counts_as_use_and_takes_no_room():
+    recent = Recent(2)
+    recent.put("a", 1)
+    recent.put("b", 2)
+    recent.put("a", 10)
+    assert (recent.get("b"), recent.get("a")) == (2, 10)
+    recent.put("b", 20)
+    recent.put("c", 3)
+    assert kept(recent, "abc") == ["b", "c"]
+
+
+def test_asking_for_what_is_not_there_forgets_nothing():
+    recent = Recent(1)
+    recent.put("a", 1)
+    assert recent.get("b") is None
+    assert recent.get("a") == 1
+
+
+@pytest.mark.parametrize("size", [0, -3, 1])
+def test_at_least_one_value_is_kept(size):
+    recent = Recent(size)
+    recent.put("a", 1)
+    assert recent.get("a") == 1
+    recent.put("b", 2)
+    assert kept(recent, "ab") == ["b"]
+
+
+def test_clearing_forgets_everything_and_leaves_it_usable():
+    recent = Recent(3)
+    for key in "abc":
+        recent.put(key, key)
+    recent.clear()
+    assert kept(recent, "abc") == []
+    recent.put("d", 4)
+    assert recent.get("d") == 4
+
+
+def test_threads_never_see_another_keys_value_and_the_size_holds():
+    recent, start, errors = Recent(8), threading.Barrier(6), []
+
+    def work(seed):
+        start.wait()
+        try:
+            for number in range(2_000):
+                key = (number * (seed + 1)) % 24
+                recent.put(key, key)
+                if recent.get(key) not in (None, key):
+                    errors.append(key)
+                if number % 500 == 0:
+                    recent.clear()
+        except BaseException as error:  # a KeyError of an unguarded dictionary
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    for key in range(24):
+        recent.put(key, key)
+    assert kept(recent, range(24)) == list(range(16, 24))
