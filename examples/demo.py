@@ -28,7 +28,11 @@ from catalog.search_v2.workspace import Workspace
 
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "demo-home"
-SHOWN = ("do nothing placeholder statement", "__getattr__ missing attribute")
+SHOWN = (
+    ("do nothing placeholder statement", False),
+    ("__getattr__ missing attribute", False),
+    ("run cleanup code even if something fails", True),
+)
 GOLDEN = PROJECT / "golden_queries" / "python-docs.jsonl"
 SHOWN_QUERIES = 4
 BACKENDS = ("lexical", "vector", "v2")
@@ -46,10 +50,11 @@ def main() -> None:
             f"{report.seconds:.0f} s ({report.embedded} texts embedded, {report.reused} reused)."
         )
         service = SearchServiceV2(workspace)
-        for query in SHOWN:
-            say(f'\n$ catalog search "{query}" --dataset python --top-k 2 --explain\n')
+        for query, rerank in SHOWN:
+            flag = " --rerank" if rerank else ""
+            say(f'\n$ catalog search "{query}" --dataset python --top-k 2{flag} --explain\n')
             sys.stdout.flush()
-            found = service.search(query, dataset="python", top_k=2, explain=True)
+            found = service.search(query, dataset="python", top_k=2, rerank=rerank, explain=True)
             print_results(found, explain=True)
         measure(workspace)
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Ask your own questions:")

@@ -74,6 +74,14 @@ class LocalLLM(CustomLLM):
             model_name=Path(self.path or SMOLLM2.weights).name,
         )
 
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights by their file's name and size: equal ones reply alike."""
+        if self.path is None:
+            return SMOLLM2.sha256[SMOLLM2.weights]
+        file = Path(self.path)
+        return f"{file.name} of {file.stat().st_size if file.is_file() else 0} bytes"
+
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The reply to a conversation, in the model's own chat format; see :meth:`complete`."""

@@ -159,5 +159,6 @@ def _model(llm: LLM) -> str:
 
 
 def _fingerprint(source: object, llm: LLM, version: int, prompt: BasePromptTemplate) -> str:
-    about = (type(llm).__name__, _model(llm), str(version), prompt.get_template(llm=llm))
+    model = getattr(llm, "fingerprint", _model(llm))  # ours name their weights
+    about = (type(llm).__name__, model, str(version), prompt.get_template(llm=llm))
     return fingerprint(type(source).__name__, *about)

@@ -55,11 +55,11 @@ class HttpReranker:
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`: the address and the model's name.
+        """See :class:`~catalog.search_v2.rerank.base.Reranker`: address, model's name, window.
 
         Weights that the server changes under the same name go unnoticed.
         """
-        return fingerprint("http-rerank", self._host, self._path, self._model)
+        return fingerprint("http-rerank", self._host, self._path, self._model, self._max_tokens)
 
     def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""

@@ -1,0 +1,234 @@
+"""Fitting relevance: the regression, how good it is, and what is observed to fit it on."""
+
+import math
+
+import numpy as np
+import pytest
+
+from catalog.core.errors import ConfigError, InputError
+from catalog.evaluation.calibration import Seen, auc, cross_validated, fit, observe, quality
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.ingest.report import Silent
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.relevance import Calibration, Features
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_workspace
+from scripted import ScriptedReranker
+
+SLOPES = ("fused", "cosine", "lexical", "rerank")
+TRUTH = Calibration(constant=-1.0, fused=1.5, cosine=-2.0, lexical=0.8, rerank=0.0)
+
+
+def drawn(truth, queries, seed, *, candidates=10):
+    """Queries whose candidates are labelled by chance, as likely as ``truth`` says."""
+    generator = np.random.default_rng(seed)
+    return [
+        [_labelled(truth, *generator.normal(size=4), generator.random()) for _ in range(candidates)]
+        for _ in range(queries)
+    ]
+
+
+def _labelled(truth, fused, cosine, lexical, rerank, chance):
+    seen = Features(fused, cosine, lexical, rerank)
+    return Seen("a.md", int(chance < truth.relevance(seen)), fused, seen)
+
+
+def one(grade, cosine=0.0):
+    return Seen("a.md", grade, 1.0, Features(1.0, cosine, 0.0, 0.0))
+
+
+def with_grades(relevant, irrelevant):
+    return [[one(1, 0.1 * (n % 5))] for n in range(relevant)] + [
+        [one(0, 0.1 * (n % 3))] for n in range(irrelevant)
+    ]
+
+
+def test_the_coefficients_that_labels_were_drawn_by_are_found():
+    made = fit([drawn(TRUTH, 3_000, seed=1)], mode="hybrid", reranked=False, about="made up")
+    for name in ("constant", *SLOPES):  # the standard error of each is about .02
+        assert getattr(made, name) == pytest.approx(getattr(TRUTH, name), abs=0.08)
+    assert made.about == "made up"
+
+
+def test_the_fit_is_that_of_scikit_learn():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    truth = Calibration(constant=-0.5, fused=1.0, cosine=0.5, lexical=-0.7, rerank=1.2)
+    # Of one candidate and of nine: every query weighs the same.
+    group = drawn(truth, 200, seed=2, candidates=1) + drawn(truth, 100, seed=3, candidates=9)
+    made = fit([group], mode="hybrid", reranked=True)
+    rows = [(seen, 1 / len(query)) for query in group for seen in query]
+    weights = np.array([weight for _, weight in rows])
+    theirs = linear_model.LogisticRegression(C=math.inf, tol=1e-10, max_iter=1_000).fit(
+        [[getattr(seen.features, name) for name in SLOPES] for seen, _ in rows],
+        [seen.grade for seen, _ in rows],
+        sample_weight=weights / weights.sum() * len(rows),
+    )
+    ours = [getattr(made, name) for name in SLOPES]
+    assert ours == pytest.approx(list(theirs.coef_[0]), abs=1e-3)
+    assert made.constant == pytest.approx(theirs.intercept_[0], abs=1e-3)
+
+
+def test_groups_of_other_base_rates_do_not_bend_the_slopes():
+    def group(constant, shift, seed):
+        """Densely labelled where cosines are high: pooled, they would seem to tell."""
+        truth = Calibration(constant, fused=1.0, cosine=0.0, lexical=0.0, rerank=0.0)
+        return [
+            [
+                Seen("a.md", s.grade, s.fused, Features(s.fused, s.features.cosine + shift, 0, 0))
+                for s in query
+            ]
+            for query in drawn(truth, 800, seed)
+        ]
+
+    sparse, dense = group(-2.0, -3.0, seed=4), group(2.0, 3.0, seed=5)
+    pooled = fit([[*sparse, *dense]], mode="hybrid", reranked=False)
+    apart = fit([sparse, dense], mode="hybrid", reranked=False)
+    assert pooled.cosine > 0.4, "the trap is set"
+    assert apart.cosine == pytest.approx(0.0, abs=0.1)
+    assert apart.fused == pytest.approx(1.0, abs=0.15)
+    assert apart.constant == pytest.approx(0.0, abs=0.3), "the mean of -2 and 2"
+
+
+def test_a_group_without_a_passage_counts_for_nothing():
+    group = drawn(TRUTH, 100, seed=6)
+    alone = fit([group], mode="hybrid", reranked=False)
+    assert fit([group, [], [[]]], mode="hybrid", reranked=False) == alone
+
+
+def test_only_what_the_mode_and_the_reranker_tell_is_fitted_on():
+    group = drawn(Calibration(0.0, 1.0, 1.0, 1.0, 1.0), 200, seed=7)
+
+    def fitted(mode, reranked):
+        made = fit([group], mode=mode, reranked=reranked)
+        return {name for name in SLOPES if getattr(made, name) != 0}
+
+    assert fitted("lexical", False) == {"lexical"}
+    assert fitted("vector", False) == {"cosine"}
+    assert fitted("vector", True) == {"cosine", "rerank"}
+    assert fitted("hybrid", False) == {"fused", "cosine", "lexical"}
+    assert fitted("hybrid", True) == set(SLOPES)
+
+
+def test_labels_that_a_line_separates_give_numbers_and_not_infinities():
+    group = [[one(1, 1.0)] for _ in range(30)] + [[one(0, -1.0)] for _ in range(30)]
+    made = fit([group], mode="vector", reranked=False)
+    assert 2 < made.cosine < 100
+    assert quality(group, made).auc == 1
+
+
+@pytest.mark.parametrize(("relevant", "irrelevant"), [(19, 100), (100, 19), (0, 0), (0, 100)])
+def test_too_few_labels_of_either_kind_are_refused_and_counted(relevant, irrelevant):
+    group = with_grades(relevant, irrelevant)
+    with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
+        fit([group], mode="vector", reranked=False)
+    with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
+        cross_validated(group, mode="vector", reranked=False)
+
+
+def test_as_many_labels_as_a_fit_needs_are_enough_to_judge_it():
+    group = with_grades(20, 20)
+    fit([group], mode="vector", reranked=False)
+    assert cross_validated(group, mode="vector", reranked=False).n == 40
+
+
+def test_one_query_cannot_be_left_out():
+    query = [seen for part in with_grades(20, 20) for seen in part]
+    with pytest.raises(InputError, match="one query"):
+        cross_validated([query, []], mode="vector", reranked=False)
+
+
+def test_every_passage_is_judged_by_a_fit_that_did_not_see_its_query():
+    group = drawn(TRUTH, 40, seed=8)
+    told, labels = [], []
+    for judged, others in ((group[0::2], group[1::2]), (group[1::2], group[0::2])):
+        made = fit([others], mode="hybrid", reranked=False)
+        told += [made.relevance(seen.features) for query in judged for seen in query]
+        labels += [seen.grade > 0 for query in judged for seen in query]
+    found = cross_validated(group, mode="hybrid", reranked=False, folds=2)
+    assert found.n == 400
+    assert found.auc == pytest.approx(auc(np.array(told), np.array(labels)))
+    assert found.auc < quality(group, fit([group], mode="hybrid", reranked=False)).auc
+
+
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
+    labels = np.array([True, False, True, False, False])
+    # pairs: .9 before .8, .3, .1; .3 before .1, with .3 a tie, after .8: 3 + 1 + .5 of 6
+    assert auc(np.array([0.9, 0.8, 0.3, 0.3, 0.1]), labels) == pytest.approx(4.5 / 6)
+    assert auc(np.array([0.5] * 5), labels) == 0.5
+    assert auc(np.array([0.9, 0.1, 0.8, 0.2, 0.3]), labels) == 1
+    assert auc(np.array([0.1, 0.9, 0.2, 0.8, 0.7]), labels) == 0
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_of_one_kind_alone_there_is_no_order_to_tell(label):
+    assert auc(np.array([0.1, 0.9]), np.array([label, label])) == 0.5
+
+
+def test_the_calibration_error_is_the_mean_distance_over_bins_of_estimates():
+    def told(relevance, grade):
+        logit = math.log(relevance / (1 - relevance))
+        return Seen("a.md", grade, 0.0, Features(0.0, logit, 0.0, 0.0))
+
+    as_is = Calibration(0.0, fused=0.0, cosine=1.0, lexical=0.0, rerank=0.0)
+    observed = [[told(0.12, 0), told(0.18, 1)], [told(0.85, 2), told(0.95, 1)]]
+    # bins: .1-.2 holds .15 against 1/2, .8-.9 holds .85 against 1, .9-1 .95 against 1
+    # (2 * .35 + 1 * .15 + 1 * .05) / 4
+    found = quality(observed, as_is)
+    assert (found.n, found.error) == (4, pytest.approx(0.225))
+    assert found.auc == 1
+
+
+QUERIES = (
+    {"id": "q1", "query": "rotate the api keys", "expected": [{"path": "keys.md", "grade": 3}]},
+    {
+        "id": "q2",
+        "query": "rotate the api keys",
+        "filters": {"path": "bread.txt"},
+        "expected": [{"path": "bread.txt", "grade": 1}, {"path": "keys.md", "grade": 0}],
+    },
+    {"id": "q3", "query": "backups of the keys", "kind": "unanswerable", "expected": []},
+)
+
+
+@pytest.fixture
+def observed(tmp_path, notes):
+    golden = GoldenSet("own", tuple(GoldenQuery.model_validate(query) for query in QUERIES))
+    with open_workspace(tmp_path / "home", vector_engine="exact") as workspace:
+        Indexer(workspace).build(notes, "notes")
+        workspace.__dict__["reranker"] = ScriptedReranker(2.5)
+
+        def run(rag=None, **more):
+            service = SearchServiceV2(workspace.view(rag or {}))
+            return service, observe(service, golden, "notes", progress=Silent(), **more)
+
+        yield run
+
+
+def test_passages_are_observed_with_the_grade_of_their_document(observed):
+    _, found = observed()
+    assert list(found) == ["q1", "q2", "q3"]
+    assert {seen.path: seen.grade for seen in found["q1"]} == {
+        "keys.md": 3,
+        "bread.txt": 0,
+        "guides/backup.md": 0,
+    }
+    assert {seen.path: seen.grade for seen in found["q2"]} == {"bread.txt": 1}, "it is filtered"
+    assert found["q3"]
+    assert {seen.grade for seen in found["q3"]} == {0}
+    assert {seen.features.rerank for query in found.values() for seen in query} == {0.0}
+
+
+def test_what_is_observed_is_what_the_mode_the_depth_and_the_reranker_give(observed):
+    _, lexical = observed(mode="lexical", depth=1)
+    assert [(seen.path, seen.features.cosine) for seen in lexical["q1"]] == [("keys.md", 0.0)]
+    assert lexical["q1"][0].features.lexical > 0
+    _, reranked = observed(rerank=True)
+    assert {seen.features.rerank for seen in reranked["q1"]} == {2.5}
+
+
+def test_a_threshold_or_a_budget_of_the_settings_does_not_stand_in_the_way(observed):
+    _, plain = observed()
+    service, found = observed({"similarity_threshold": 0.9, "token_budget": 1})
+    assert found == plain
+    with pytest.raises(ConfigError, match="golden calibrate"):
+        service.search("keys", dataset="notes")

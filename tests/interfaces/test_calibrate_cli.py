@@ -1,0 +1,179 @@
+"""``catalog golden calibrate``, and what ``catalog search`` tells before and after it."""
+
+import json
+import sys
+
+import pytest
+
+from catalog.interfaces.cli import golden, main, search
+from catalog.search_v2.indexing import Indexer
+from fakes import WordEncoder, open_workspace
+from scripted import ScriptedReranker
+
+TOPICS = [f"topic{number:02}" for number in range(25)]
+
+
+@pytest.fixture
+def settings():
+    """v2 settings of every command of the test; changed in place."""
+    return {"vector_engine": "exact"}
+
+
+@pytest.fixture
+def reranker():
+    return ScriptedReranker(1.5)
+
+
+@pytest.fixture
+def catalog(monkeypatch, capsys, tmp_path, settings, reranker):
+    """Run the command over a store of 25 documents; exit code, standard output, error."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for topic in TOPICS:
+        (folder / f"{topic}.md").write_text(f"Everything about {topic} is said on this page.\n")
+    with open_workspace(tmp_path / "home", **settings) as workspace:
+        Indexer(workspace).build(folder, "docs")
+
+    def opened(context, home, preset):
+        workspace = open_workspace(tmp_path / "home", WordEncoder(), **settings)
+        workspace.__dict__["reranker"] = reranker
+        return workspace
+
+    for module in (golden, search):
+        monkeypatch.setattr(module, "open_workspace", opened)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return exit_.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A query for each document, which alone answers it."""
+    return written(tmp_path, TOPICS)
+
+
+def written(folder, topics):
+    file = folder / "set.jsonl"
+    lines = [
+        {"id": topic, "query": f"about {topic}", "expected": [{"path": f"{topic}.md"}]}
+        for topic in topics
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def found(catalog, *arguments, query="about topic07"):
+    code, out, err = catalog("search", query, "--json", *arguments)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def told(answer):
+    """Whether relevance is there: of every passage, and of the answer."""
+    some = {one["relevance"] is not None for one in answer["results"]}
+    assert len(some) == 1
+    return some.pop(), answer["confidence"] is not None
+
+
+def test_after_a_calibration_searches_tell_their_relevance_and_confidence(catalog, labelled):
+    assert told(found(catalog)) == (False, False)
+    code, out, err = catalog("golden", "calibrate", "--golden", labelled)
+    assert (code, err) == (0, "")
+    first, pairs, error, last = out.splitlines()
+    assert first == "set on docs, 25 queries: 250 passages, left out of the fit in turn:"
+    assert pairs.endswith("in 100.0% of pairs")
+    assert error.startswith("  estimate and truth differ by 0.0")
+    assert last == "kept: searches of this store now tell their relevance"
+    sure = found(catalog)
+    best = sure["results"][0]
+    assert told(sure) == (True, True)
+    assert best["path"] == "topic07.md"
+    assert best["relevance"] == sure["confidence"] > 0.5
+    assert sure["low_confidence"] is False
+    unsure = found(catalog, query="everything on this page")
+    assert unsure["confidence"] < 0.5
+    assert unsure["low_confidence"] is True
+
+
+def test_a_calibration_is_of_one_mode_and_of_searches_that_rerank_or_do_not(catalog, labelled):
+    assert catalog("golden", "calibrate", "--golden", labelled, "--mode", "lexical")[0] == 0
+    assert told(found(catalog, "--mode", "lexical")) == (True, True)
+    assert told(found(catalog)) == (False, False)
+    assert told(found(catalog, "--mode", "lexical", "--rerank")) == (False, False)
+    code, _, err = catalog(
+        "golden", "calibrate", "--golden", labelled, "--mode", "lexical", "--rerank"
+    )
+    assert code == 0, err
+    assert told(found(catalog, "--mode", "lexical", "--rerank")) == (True, True)
+
+
+def test_a_dry_run_says_how_good_it_would_be_and_keeps_nothing(catalog, labelled):
+    code, out, _ = catalog("golden", "calibrate", "--golden", labelled, "--dry-run")
+    assert code == 0
+    assert "250 passages" in out
+    assert out.splitlines()[-1] == "kept nothing"
+    assert told(found(catalog)) == (False, False)
+
+
+def test_a_threshold_may_be_set_before_the_calibration_it_needs(catalog, labelled, settings):
+    settings["similarity_threshold"] = 0.5
+    code, _, err = catalog("search", "about topic07")
+    assert code == 1
+    assert "catalog golden calibrate" in err
+    code, _, err = catalog("golden", "calibrate", "--golden", labelled)
+    assert code == 0, err
+    assert [one["path"] for one in found(catalog)["results"]] == ["topic07.md"]
+
+
+def test_too_few_labels_are_counted_and_nothing_is_kept(catalog, tmp_path):
+    code, out, err = catalog("golden", "calibrate", "--golden", written(tmp_path, TOPICS[:5]))
+    assert (code, out) == (1, "")
+    assert "20 relevant and 20 irrelevant passages, and there are 5 and 45" in err
+    assert told(found(catalog)) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "message"),
+    [
+        (["--mode", "magic"], 2, "'magic'; one of lexical, vector, hybrid"),
+        (["-d", "nope"], 1, "no dataset 'nope'"),
+        (["--golden", "absent.jsonl"], 1, "cannot read absent.jsonl"),
+    ],
+)
+def test_a_calibration_that_cannot_be_made_says_why(catalog, labelled, option, code, message):
+    ended, out, err = catalog("golden", "calibrate", "--golden", labelled, *option)
+    assert (ended, out) == (code, "")
+    assert message in " ".join(err.split())
+
+
+def test_a_search_reranks_when_told_to_whatever_the_settings(catalog, settings, reranker):
+    assert "rerank" not in stages(found(catalog))
+    assert stages(found(catalog, "--rerank"))["rerank"] == "ran"
+    assert reranker.asked
+    settings["rerank_enabled"] = True
+    assert stages(found(catalog))["rerank"] == "ran"
+    assert "rerank" not in stages(found(catalog, "--no-rerank"))
+
+
+def test_an_expansion_without_a_language_model_is_one_line_that_names_the_setting(
+    catalog, settings
+):
+    code, out, err = catalog("search", "about topic07", "--expand")
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("catalog: ")
+    assert "IDX_LLM__PROVIDER" in err
+    settings["expansion_enabled"] = True
+    assert catalog("search", "about topic07")[0] == 1
+    assert "expand" not in stages(found(catalog, "--no-expand"))
+
+
+def stages(answer):
+    return {one["name"]: one["status"] for one in answer["stages"]}
