@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from catalog.core.models import Chunk, Locator, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import TextChunker
+from catalog.ingest.chunking.sentences import sentence_spans
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.query_words import query_words
 from catalog.search_v2.service import SearchServiceV2
@@ -214,3 +215,73 @@ def test_lines_are_the_files_own_before_and_after_an_update(tmp_path, end):
             first, last = hit.snippet_lines
             assert hit.snippet == end.join(lines[first - 1 : last])
             assert first <= 26 + len(inserted) <= last
+
+
+def best_of_every_sentence(text, query):
+    """The sentence to show, found by looking at each."""
+    words = query_words(query)
+    found = words.matches(text)
+    return max(
+        sentence_spans(text),
+        key=lambda span: (words.rank(m for m in found if span[0] <= m.start < span[1]), -span[0]),
+    )
+
+
+SENTENCES = st.lists(
+    st.sampled_from(
+        ["key ", "keys, ", "rotate ", "ring. ", "Dr. ", "Plain ", "0.5 ", "Why? ", "(a key.) ",
+         "...", "。", "日本", "e.g. key ", "Rotate! ", "words ", "stand "]
+    ),
+    min_size=30,
+    max_size=120,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(SENTENCES, st.sampled_from(["key", "rotate keys", "ring 日本 key", "plain rotating key"]))
+@example("One key. " + "More words. " * 9 + "Another key.", "key")
+@example("Rotate. " + "Rotate the key. " * 3 + "A ring. " * 9, "rotate key")
+def test_of_all_sentences_of_a_line_the_first_that_ranks_best_is_shown(text, query):
+    start, end = best_of_every_sentence(text, query)
+    got = snippet_of(chunk(text), query, max(40, end - start))
+    places = [at for at in range(len(text)) if text.startswith(got.text, at)]
+    assert any(at <= start and end <= at + len(got.text) for at in places)
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "best"),
+    [
+        (["A key.", "A key, a key.", "Rotate the key.", "Rotate the key."], 2),
+        (["A key.", "A key. A key."], 0),
+        (["A ring.", "A key.", "Rotate it. No. A key."], 1),
+        (["Rotate it. A key.", "Rotate it. A key, a key.", "A key, a key."], 1),
+    ],
+)
+def test_of_paragraphs_that_promise_alike_the_first_best_sentence_wins(paragraphs, best):
+    text = "".join(f"{paragraph}\n\n{FILLER}\n" for paragraph in paragraphs)
+    got = snippet_of(chunk(text), "rotate key", 40)
+    assert got.text == paragraphs[best]
+    assert got.line_start == 1 + 4 * best
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "told"),
+    [
+        ("die", "They were dying, and died. Dye it.", ["dying", "died"]),
+        ("sky fly", "Blue skies (flies; flying): a sky.", ["skies", "flies", "flying", "sky"]),
+        ("C++ .net", "In c++, or C: of .NET. Nets.", ["c++", "C", ".NET", "Nets"]),
+        ("search", "re:search, (Search); xsearch. SEARCHES.", ["search", "Search", "SEARCHES"]),
+        ("eclair", "Éclair ﬁnd e\u0301clairs.", ["Éclair", "e\u0301clairs"]),
+    ],
+)
+def test_a_word_is_marked_in_every_form_and_behind_any_punctuation(query, text, told):
+    assert marks(snippet_of(chunk(text), query, 99)) == told
+
+
+def test_a_word_is_found_again_by_another_query_and_in_another_passage():
+    text = "Ringed plovers, sea-bird and " + "q" * 80 + "."
+    for query in ("plover", "bird", "ring", "q" * 80, "plover"):
+        assert marks(snippet_of(chunk(text), query, 200)) == marks(
+            snippet_of(chunk("And " + text), query, 200)
+        )
+        assert len(snippet_of(chunk(text), query, 200).matches) == 1

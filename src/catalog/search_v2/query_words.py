@@ -11,9 +11,10 @@ from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.words import UNSPACED, WORD
 
 _ANALYZER = Analyzer()
+_APART = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word
 _LONGEST_REMEMBERED = 64
-_MOST_PIECES = 5_000  # remembered of one query's passages
-_APART = (",", ";", ":", "(", ")", ". ")
+_MOST_POSTINGS = 200_000  # of remembered pieces: some tens of megabytes
+_MOST_PIECES = 1_000  # remembered of one query's passages
 
 
 class Match(NamedTuple):
@@ -28,21 +29,13 @@ class Match(NamedTuple):
 class QueryWords:
     """The different words of a query, each as the bits of its tokens; stop words have none.
 
-    ``tokens`` gives each token its bit. What the pieces of texts hold of them is remembered, for
-    passages that answer one query share most of their words.
+    ``tokens`` gives each token its bit. Where they stand in a piece of text is remembered, for
+    passages that answer one query share many of their words.
     """
 
     words: tuple[int, ...]
     tokens: dict[str, int]
-    _starts: frozenset[str] = field(init=False, repr=False, compare=False)
-    _pieces: dict[str, tuple[Match, ...]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        starts = (token[:2] for token in self.tokens)
-        # The one change that a stem makes so early: dying is die, and lying and tying likewise.
-        other = (token[0] + "y" for token in self.tokens if token[1:3] == "ie")
-        object.__setattr__(self, "_starts", frozenset([*starts, *other]))
-        object.__setattr__(self, "_pieces", {})
+    _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
         """The words of a text that have a token of the query, in order, none overlapping.
@@ -52,13 +45,12 @@ class QueryWords:
         """
         found: list[Match] = []
         parted = _parted(text)
-        for piece in self._candidates(set(parted.split())) if self.tokens else ():
+        for piece in _SEEN.holding(self.tokens, set(parted.split())) if self.tokens else ():
             of_piece = self._pieces.get(piece)
             if of_piece is None:
                 of_piece = self._remember(piece)
-            if of_piece:
-                for at in _occurrences(piece, parted):
-                    found += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
+            for at in _occurrences(piece, parted):
+                found += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
         found.sort()
         return found
 
@@ -74,27 +66,10 @@ class QueryWords:
         """The rank of so many occurrences that have these tokens between them."""
         return len([1 for word in self.words if word & tokens]), tokens.bit_count(), occurrences
 
-    def _candidates(self, pieces: Iterable[str]) -> list[str]:
-        """Those that may have a token of the query.
-
-        A plain word has one token, which begins with the same two letters: to look at them takes
-        a small part of the time of finding the stem.
-        """
-        starts = self._starts
-        return [
-            piece
-            for piece in pieces
-            if piece[:2] in starts
-            or not (piece.islower() and piece.isalpha() and piece.isascii())
-        ]
-
     def _remember(self, piece: str) -> tuple[Match, ...]:
         if len(self._pieces) >= _MOST_PIECES:
             self._pieces.clear()
-        wanted = not self.tokens.keys().isdisjoint(_tokens_of(piece))
-        found = tuple(self._within(piece)) if wanted else ()
-        if len(piece) <= _LONGEST_REMEMBERED:
-            self._pieces[piece] = found
+        found = self._pieces[piece] = tuple(self._within(piece))
         return found
 
     def _within(self, piece: str) -> Iterator[Match]:
@@ -122,6 +97,38 @@ class QueryWords:
 
     def _bits(self, text: str) -> int:
         return sum(self.tokens.get(token, 0) for token in _tokens_of(text))
+
+
+class _Seen:
+    """The pieces of text met so far, by their tokens.
+
+    To find those that have a token of a query takes a few set operations, and no look at each.
+    Safe to share between threads: a piece is known only once it is held by all its tokens.
+    """
+
+    def __init__(self) -> None:
+        self._tables: tuple[set[str], dict[str, set[str]]] = (set(), {})
+        self._postings = 0
+
+    def holding(self, tokens: Iterable[str], pieces: set[str]) -> set[str]:
+        """Those of the pieces that have any of the tokens."""
+        if self._postings > _MOST_POSTINGS:
+            self._tables, self._postings = (set(), {}), 0
+        known, holders = self._tables
+        found: set[str] = set()
+        for piece in pieces - known:
+            of_piece = _analysed(piece)
+            if len(piece) > _LONGEST_REMEMBERED:
+                found.update(() if of_piece.isdisjoint(tokens) else (piece,))
+                continue
+            for token in of_piece:
+                holders.setdefault(token, set()).add(piece)
+            known.add(piece)
+            self._postings += len(of_piece) + 1
+        return found.union(*(holders[token] & pieces for token in tokens if token in holders))
+
+
+_SEEN = _Seen()
 
 
 @lru_cache(maxsize=16)
@@ -159,7 +166,7 @@ def _analysed(text: str) -> frozenset[str]:
     return frozenset(_ANALYZER.tokens(text))
 
 
-_remembered = lru_cache(maxsize=20_000)(_analysed)
+_remembered = lru_cache(maxsize=5_000)(_analysed)
 
 
 def _parts(word: str) -> Iterator[tuple[int, int]]:

@@ -121,6 +121,10 @@ def test_good_lines_are_kept_as_they_are():
         ("lex: rotating the API key", "echo"),  # … and after stemming
         ("vec: How do I rotate API-keys?!", "echo"),
         ("hyde: HOW DO I ROTATE \uff21PI KEYS", "echo"),
+        ("lex: rotate a key", "nothing new"),  # fewer of its words find less
+        ("vec: how are keys to be rotated", "nothing new"),
+        ("hyde: Rotate the keys, or do not.", "nothing new"),
+        ("vec: what is it", "nothing new"),  # stop words alone
         ("lex: keys " + "a " * 12, "too long"),
         ("lex: keys " + "a" * 120, "too long"),
         ("vec: key" + " a" * 40, "too long"),
@@ -153,10 +157,10 @@ def test_a_line_is_dropped_for_its_reason(text, reason):
 @pytest.mark.parametrize(
     "text",
     [
-        "lex: keys" + " a" * 11,  # 12 words
+        "lex: keys b" + " a" * 10,  # 12 words
         "lex: keys " + "a" * 115,  # 120 characters
-        "vec: key" + " a" * 39,
-        "hyde: key" + " a" * 199,
+        "vec: key b" + " a" * 38,
+        "hyde: key b" + " a" * 198,
         "hyde: Rotate keys each month.",  # 4 words
         "vec: sure-footed rotation",
         "vec: is a < b or a > b for keys",
@@ -170,7 +174,8 @@ def test_a_line_at_the_limit_is_kept(text):
 
 def test_a_line_may_use_of_the_prompt_what_the_query_says_too():
     query = "my cuckoo clock bellows squeak in winter"
-    assert keep("lex: cuckoo clock bellows", query=query) == (["lex: cuckoo clock bellows"], {})
+    text = "lex: cuckoo clock bellows frost"
+    assert keep(text, query=query) == ([text], {})
     assert keep("lex: cuckoo clock bellows noise", query=query) == ([], {"instructions": 1})
 
 
@@ -180,7 +185,7 @@ def test_a_placeholder_or_apology_that_the_query_has_itself_is_no_leak():
 
 
 def test_a_vec_line_may_be_as_short_as_the_query():
-    assert keep("vec: rotation", query="rotate") == (["vec: rotation"], {})
+    assert keep("vec: turnover", query="rotate") == (["vec: turnover"], {})
 
 
 def test_a_query_without_any_token_drops_no_lex_line_for_that():
@@ -206,13 +211,18 @@ def test_other_lines_are_one_when_they_read_the_same():
     assert (kept, dropped) == (["vec: replacing a key", "vec: a key replacing"], {"duplicate": 1})
 
 
+def test_a_passage_that_is_the_question_again_is_one_too():
+    kept, dropped = keep("vec: replacing a worn key", "hyde: Replacing a worn key.")
+    assert (kept, dropped) == (["vec: replacing a worn key"], {"duplicate": 1})
+
+
 def test_the_same_text_may_be_asked_of_both_legs():
     both = ["lex: key expiry", "vec: key expiry"]
     assert keep(*both) == (both, {})
 
 
 def test_the_first_lines_of_a_kind_are_kept_up_to_its_number():
-    texts = ["lex: key a1", "lex: key b1", "lex: key c1", "vec: no such", "vec: nor such"]
+    texts = ["lex: key a1", "lex: key b1", "lex: key c1", "vec: one such", "vec: two such"]
     kept, dropped = keep(*texts, lex_max=2, vec_max=0)
     assert (kept, dropped) == (["lex: key a1", "lex: key b1"], {"too many": 3})
 

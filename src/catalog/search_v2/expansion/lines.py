@@ -42,17 +42,18 @@ def kept_lines(
     Reasons: ``instructions`` (labels, placeholders, talk about itself, a line of 3 or 4 words or
     5 words in a row that stand in ``prompt`` but not in the query), ``too long``
     (:data:`LONGEST`), ``too short`` (under 2 words for vec unless the query is that short, 4 for
-    hyde), ``echo`` (the query again), ``no query term`` (a lex line without any of the query's
-    tokens), ``duplicate``, ``too many``.
+    hyde), ``echo`` (the query again), ``nothing new`` (only tokens of the query), ``no query
+    term`` (a lex line without any of them), ``duplicate`` (also of a vec line as hyde), ``too
+    many``.
     """
     asked = _Query(query, analyzer, normalised(prompt))
     room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
     kept: list[ExpansionLine] = []
     dropped: Counter[str] = Counter()
-    seen: set[tuple[Kind, Collection[str]]] = set()
+    seen: set[tuple[str, Collection[str]]] = set()
     for line in lines:
         line = ExpansionLine(line.kind, one_line(line.text))
-        meaning = (line.kind, asked.meaning(line))
+        meaning = ("lex" if line.kind == "lex" else "vec", asked.meaning(line))
         reason = asked.objection(line)
         if reason is None and meaning in seen:
             reason = "duplicate"
@@ -95,6 +96,8 @@ class _Query:
             return "echo"
         if line.kind == "lex" and self.tokens and not self.tokens & self._tokens(line):
             return "no query term"
+        if self.tokens and self._tokens(line) <= self.tokens:
+            return "nothing new"
         return None
 
     def meaning(self, line: ExpansionLine) -> Collection[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ class KeptSearch:
     account: Stages
     answers: tuple[Answer, ...]
     settled: Settled
+    since: float  # time.monotonic()
 
 
 class QueryExpansionRetrieverV2(HybridRetrieverV2):
@@ -37,8 +39,8 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
 
     The added lists weigh ``expansion_weight``, the query's own ``original_weight``; filters and
     scope are the same for all. A plan that comes to nothing leaves the plain hybrid answer.
-    A retrieval in which nothing failed is kept in memory until the dataset changes, for the
-    same question again: many legs cost more than the two of a plain search.
+    A retrieval in which nothing failed is kept in memory until the dataset changes, at most for
+    ``cache_ttl_seconds``, for the same question again: many legs cost more than two.
     """
 
     def __init__(
@@ -59,7 +61,8 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._key = self._key_of(query_bundle)
         kept = None if self._key is None else self._workspace.expanded.get(self._key)
-        if kept is None:
+        lifetime = self._settings.cache_ttl_seconds
+        if kept is None or time.monotonic() - kept.since > lifetime:
             return super()._retrieve(query_bundle)
         self.stages.join(kept.account)
         return super()._told(kept.answers, _anew(kept.settled))
@@ -74,7 +77,8 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         failed = any(report.status == "failed" for report in self._plan.stages.reports)
         if self._key is not None and settled.is_whole and not failed and _all_well(answers):
             timeless = tuple(replace(one, ms=0.0, found=_without_note(one)) for one in answers)
-            kept = KeptSearch(_told_again(self._plan.stages), timeless, replace(settled, ms=0.0))
+            again, settled = _told_again(self._plan.stages), replace(settled, ms=0.0)
+            kept = KeptSearch(again, timeless, settled, time.monotonic())
             self._workspace.expanded.put(self._key, kept)
         return nodes
 
