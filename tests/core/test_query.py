@@ -119,3 +119,141 @@ def test_a_text_that_does_not_begin_with_a_type_is_plain(text):
 def test_a_typed_part_without_a_text_is_refused_by_name(text):
     with pytest.raises(QueryError, match=r"lex:|vec:"):
         parsed(text)
+
+
+@pytest.mark.parametrize("phrase", ["B 6", "c", "7", "c++", "古い"])
+def test_a_minus_before_a_phrase_of_short_words_excludes_it_and_never_requires_it(phrase):
+    found = parsed(f'vitamins -"{phrase}"')
+    assert (found.text, found.phrases, found.exclusions) == ("vitamins", (), (phrase,))
+
+
+@pytest.mark.parametrize("phrase", ["", "  ", "+ +", "--"])
+def test_a_minus_before_a_phrase_without_a_letter_is_left_out(phrase):
+    found = parsed(f'vitamins -"{phrase}"')
+    assert (found.text, found.phrases, found.exclusions) == ("vitamins", (), ())
+
+
+@pytest.mark.parametrize("text", ['""', '""""', '" "', '-"+"', 'lex: ""'])
+def test_quotes_around_nothing_hold_nothing_to_search_for(text):
+    with pytest.raises(QueryError, match="holds nothing to search for"):
+        parsed(text)
+
+
+def test_a_quoted_separator_parts_nothing():
+    found = parsed('lex: "foo / vec: bar" baz')
+    assert [(part.kind, part.text) for part in found.parts] == [("lex", "foo / vec: bar baz")]
+    assert found.phrases == ("foo / vec: bar",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'lex: "foo / vec: bar',
+        'lex: 5" / vec: 6" disk',
+        'lex: "foo\nvec: bar" baz',
+        'lex: "foo" / vec: "bar"',
+    ],
+)
+def test_quotes_that_are_not_around_it_do_not_hide_a_separator(text):
+    assert [part.kind for part in parsed(text).parts] == ["lex", "vec"]
+
+
+@pytest.mark.parametrize("line_break", ["\u2028", "\u2029", "\x85", "\r", "\n\n \n"])
+def test_typed_parts_may_stand_on_lines_of_any_kind(line_break):
+    found = parsed(f"lex: a{line_break}vec: b")
+    assert [(part.kind, part.text) for part in found.parts] == [("lex", "a"), ("vec", "b")]
+
+
+@pytest.mark.parametrize(
+    "label", ["\ufefflex:", "\u200b \ufefflex:", "LEX :", "lex\u00a0:", "lex：", "lex ："]
+)
+def test_a_label_may_follow_what_cannot_be_seen_and_have_another_colon(label):
+    found = parsed(f"{label} rotate keys / \ufeffvec : b")
+    assert [(part.kind, part.text) for part in found.parts] == [
+        ("lex", "rotate keys"),
+        ("vec", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["what is \ufefflex: in qmd", "a / vec : b", "a\u2028lex: b", "see lex：b", "lex ok: a"]
+)
+def test_labels_after_the_beginning_of_a_plain_query_are_text(text):
+    assert not parsed(text).is_typed
+
+
+def test_a_query_of_nothing_that_can_be_seen_is_empty():
+    with pytest.raises(QueryError, match="empty"):
+        parsed("\ufeff \u200b")
+
+
+def test_a_long_query_is_cut_between_words():
+    # "gamma" begins after 10 characters and would be cut at 12
+    found = parsed("alpha bet gamma", 12)
+    assert found.text == "alpha bet"
+    assert found.notes == ("query cut from 15 to 10 characters",)
+    assert parsed("alpha bet gamma", 9).text == "alpha bet"
+    assert parsed("alpha bet gamma", 10).text == "alpha bet"
+
+
+def test_a_long_text_without_white_space_in_its_last_half_is_cut_at_the_limit():
+    assert parsed("a " + "b" * 20, 10).text == "a bbbbbbbb"
+    assert parsed("本" * 20, 10).text == "本" * 10
+
+
+@pytest.mark.parametrize("limit", range(5, 12))
+def test_no_cut_makes_another_exclusion(limit):
+    found = parsed("keys -legacy", limit)
+    assert (found.text, found.exclusions) == ("keys", ())
+
+
+@pytest.mark.parametrize("limit", range(5, 18))
+def test_no_cut_makes_an_excluded_phrase_wanted(limit):
+    found = parsed('keys -"old console"', limit)
+    assert (found.text, found.phrases, found.exclusions) == ("keys", (), ())
+
+
+@pytest.mark.parametrize("limit", range(12, 20))
+@pytest.mark.parametrize("label", ["/ vec :", "\nvec  :"])
+def test_a_cut_within_the_next_label_makes_no_words_of_it(label, limit):
+    text = f"lex: rotate {label} keys and secrets"
+    found = parsed(text, limit)
+    assert [(part.kind, part.text) for part in found.parts] == [("lex", "rotate")]
+
+
+def test_a_part_that_the_user_left_empty_is_refused_after_a_cut_too():
+    with pytest.raises(QueryError, match="vec: without a text"):
+        parsed("lex: rotate keys / vec:", 12)
+
+
+def test_a_cut_before_the_first_parts_text_is_an_error_and_no_plain_query():
+    with pytest.raises(QueryError, match="lex: holds nothing"):
+        parsed("lex: rotate", 4)
+
+
+def test_all_parts_give_words_to_mark_each_text_once():
+    assert parsed("rotate keys").words == "rotate keys"
+    assert parsed("lex: a b / vec: c / hyde: c / lex: d").words == "a b c d"
+
+
+@pytest.mark.parametrize(
+    ("text", "lexical", "vector", "hybrid"),
+    [
+        ("a b", "a b", "a b", "a b"),
+        ("hyde: h / lex: a / vec: b / vec: c / lex: d", "a", "b", "b"),
+        ("hyde: h / lex: a", "a", "h", "a"),
+        ("vec: b", "b", "b", "b"),
+    ],
+)
+def test_a_query_is_about_the_first_part_that_its_mode_asks(text, lexical, vector, hybrid):
+    found = parsed(text)
+    assert [found.about(mode) for mode in ("lexical", "vector", "hybrid")] == [
+        lexical,
+        vector,
+        hybrid,
+    ]
+
+
+def test_a_huge_query_is_cut_whatever_it_repeats():
+    for text in ("\n" * 300_000, " / " * 100_000, 'a"' * 100_000, "\ufeff" * 300_000):
+        assert len(parsed(f"lex: a{text}b", 100).original) <= 100

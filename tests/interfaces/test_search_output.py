@@ -12,7 +12,7 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.interfaces.cli.explain import explanation_lines
-from catalog.interfaces.cli.output import print_results
+from catalog.interfaces.cli.output import complain, print_results
 
 
 def part(leg, contribution, rank, raw, weight, query="keys", origin="original"):
@@ -199,7 +199,21 @@ def test_explain_prints_the_tree_and_then_every_stage_on_a_line(printed):
         "vector   failed       12.0 ms  ConnectionError: no answer",
         "rerank   skipped       0.0 ms  off",
         "shape    ran           0.3 ms",
-        "catalog: stage vector failed: ConnectionError: no",
-        "answer",
+        "catalog: stage vector failed: ConnectionError: no answer",
     ]
     assert "├─" not in printed(result(explain=RERANKED)).out
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r", "\u2028", "\x85", "\n\n  "])
+def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
+    said = f"no lines{line_break}catalog: all is well"
+    stages = (
+        StageReport(name="expand", status="ran", ms=1.0, note=said),
+        StageReport(name="rerank", status="failed", ms=1.0, note=said),
+    )
+    assert printed(result(), stages=stages).err.splitlines() == [
+        "1 passages in 14.0 ms: expand 1.0 ms (no lines catalog: all is well)",
+        "catalog: stage rerank failed: no lines catalog: all is well",
+    ]
+    complain(said)
+    assert capsys.readouterr().err.splitlines() == ["catalog: no lines catalog: all is well"]

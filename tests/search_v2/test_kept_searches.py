@@ -115,7 +115,7 @@ def test_an_edited_document_makes_it_run_again_and_its_new_text_is_found(opened,
     (folder / "bread.md").write_text("Rotate api keys: the new paragraph about keys.\n")
     Indexer(service.workspace).build(folder, "docs")
     found = ask(service)
-    assert len(engine.asked) == 4
+    assert engine.asked.count("rotate api keys") == 2
     assert any("the new paragraph" in one.text for one in found)
 
 

@@ -291,3 +291,8 @@ def test_the_keyword_choice_keeps_every_document_once_and_their_order(nodes):
 def test_a_stage_has_its_own_name_and_nothing_in_is_nothing_out(stage):
     assert stage.class_name() == type(stage).__name__
     assert stage.postprocess_nodes([], query_str="key") == []
+
+
+def test_a_text_is_kept_once_but_every_node_without_one_stays():
+    nodes = [node(text) for text in ("", "a b", " ", "a\nb", "", "c")]
+    assert kept(DistinctText(), nodes) == ["", "a b", " ", "", "c"]

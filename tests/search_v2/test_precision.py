@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from catalog.core.errors import ConfigError, QueryError, RerankError, StageFailedError
+from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
 from catalog.search_v2.engine import QueryEngineBuilderV2
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import strong_signal
@@ -126,7 +126,9 @@ def test_garbage_of_a_model_leaves_the_plain_answer(opened, reply):
 
 
 def test_a_line_far_from_the_query_is_not_asked(opened):
-    source = ScriptedSource("vec: prune the roses in spring\nvec: how to rotate the api keys")
+    source = ScriptedSource(
+        "vec: prune the roses in spring\nvec: how to rotate the api keys safely"
+    )
     found = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
     assert "1 off the subject" in stage(found, "expand").note
     assert "0 lexical, 1 vector" in stage(found, "expanded legs").note
@@ -204,7 +206,7 @@ def test_scope_and_filters_bind_the_expanded_legs_too(opened):
 
 
 def test_only_the_legs_of_the_mode_are_expanded(opened):
-    source = ScriptedSource("lex: api credential\nvec: how to rotate the api keys")
+    source = ScriptedSource("lex: api credential keys\nvec: how to rotate the api keys safely")
     service = opened(source=source)
     found = service.search("rotate api keys", dataset="docs", expand=True, mode="lexical")
     assert "1 lexical, 0 vector" in stage(found, "expanded legs").note
@@ -371,3 +373,131 @@ def test_keyword_selection_and_a_token_budget_thin_out_the_answer(opened):
     assert "kept" in stage(found, "token budget").note
     found = opened(chunk_selection="keyword").search("water bread keys", dataset="docs")
     assert len(set(paths(found))) == len(found)
+
+
+def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_calibrated(opened):
+    service = opened()
+    signals = Signals.of(service.workspace, "hybrid", reranked=False)
+    made = Calibration(constant=-2.0, fused=0.5, cosine=1.0, lexical=1.0, rerank=0.0)
+    keep_calibration(service.workspace, signals, made)
+    service = opened(reranker=ScriptedReranker({}, error=RerankError("no answer")))
+    plain = service.search("bake bread yeast", dataset="docs")
+    assert plain[0].relevance is not None
+    typed = service.search("lex: bake bread / hyde: Bake the bread.", dataset="docs")
+    assert {one.relevance for one in typed} == {None}
+    assert (typed.confidence, typed.low_confidence) == (None, None)
+    assert stage(typed, "relevance").status == "skipped"
+    failed = service.search("bake bread yeast", dataset="docs", rerank=True)
+    assert [one.relevance for one in failed] == [one.relevance for one in plain]
+
+    def broken(*_):
+        raise RuntimeError("no model")
+
+    service.workspace.query_vectors.embed = broken
+    found = service.search("bake bread yeast", dataset="docs")
+    assert stage(found, "vector").status == "failed"
+    assert {one.relevance for one in found} == {None}
+
+
+@pytest.mark.parametrize("query", ["bread keys -water", "lex: bread keys / vec: bake the bread"])
+def test_the_query_engine_reranks_what_the_query_is_about(opened, query):
+    asked = []
+
+    class Noting(ScriptedReranker):
+        def scores(self, query, passages):
+            asked.append(query)
+            return super().scores(query, passages)
+
+    service = opened(reranker=Noting(1.0), cache_ttl_seconds=0)
+    service.retrieve(query, dataset="docs", rerank=True)
+    one = set(asked)
+    asked.clear()
+    QueryEngineBuilderV2(service).build_query_engine("docs", rerank=True).query(query)
+    assert set(asked) == one
+    assert len(one) == 1
+    with pytest.raises(InputError):
+        QueryEngineBuilderV2(service).build_query_engine("docs", top_k=0)
+
+
+class Untold(ScriptedSource):
+    @property
+    def fingerprint(self):
+        raise ValueError("unknown model")
+
+    @fingerprint.setter
+    def fingerprint(self, _):
+        pass
+
+
+@pytest.mark.parametrize("source", [Untold(""), ScriptedSource(SystemExit(3))])
+def test_nothing_a_source_raises_reaches_the_caller(opened, source):
+    found = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
+    assert stage(found, "expand").status == "failed"
+    assert paths(found)[0] == "keys.md"
+
+
+def test_phrases_of_the_query_bind_the_expanded_lexical_legs_too(opened):
+    source = ScriptedSource("lex: api credential secret\nlex: rotate keys loaf oven")
+    service = opened(source=source)
+    text = '"rotate the api" keys'
+    found = service.search(text, dataset="docs", expand=True, mode="lexical", top_k=6)
+    assert "2 lexical" in stage(found, "expanded legs").note
+    assert paths(found) == ["keys.md"]
+    service = opened(feedback_terms=10, feedback_documents=1)
+    found = service.search('"water the" roses', dataset="docs", mode="lexical", top_k=6)
+    assert stage(found, "feedback").note.startswith("lex: ")
+    assert paths(found) == ["garden.md"]
+
+
+def test_a_typed_part_is_bound_by_its_own_phrases_alone(opened):
+    text = 'lex: "bake the bread" / lex: backups'
+    found = opened().search(text, dataset="docs", mode="lexical", top_k=6)
+    assert set(paths(found)) == {"bread.md", "backup.md"}
+
+
+def test_a_typed_query_reranks_the_part_its_mode_asks_and_marks_the_words_of_all(opened):
+    class Asked(ScriptedReranker):
+        def scores(self, query, passages):
+            asked.append(query)
+            return super().scores(query, passages)
+
+    asked = []
+    service = opened(reranker=Asked(1.0), cache_ttl_seconds=0)
+    text = "hyde: A loaf is baked. / lex: bake bread / vec: mix the flour"
+    for mode in ("lexical", "vector", "hybrid"):
+        asked.clear()
+        found = service.search(text, dataset="docs", mode=mode, rerank=True)
+        assert set(asked) == {"bake bread" if mode == "lexical" else "mix the flour"}
+        bread = next(one for one in found if one.path == "bread.md")
+        marked = [bread.snippet[start:end] for start, end in bread.matches]
+        assert marked == ["Mix", "flour", "Bake", "bread"]
+        asked.clear()
+        service.retrieve(text, dataset="docs", mode=mode, rerank=True, top_k=3)
+        assert set(asked) <= {"bake bread" if mode == "lexical" else "mix the flour"}
+
+
+def test_keyword_selection_counts_the_words_of_the_part_its_mode_asks(opened, folder):
+    long = " ".join(f"Sentence {n} of oats and rye." for n in range(400))
+    (folder / "long.md").write_text(f"Barley malt. {long} Spelt spelt spelt malt.\n")
+    service = opened(chunk_selection="keyword")
+    text = "lex: malt spelt / vec: barley"
+    found = service.search(text, dataset="docs", mode="lexical")
+    assert "spelt malt" in next(one for one in found if one.path == "long.md").text
+
+
+def test_a_typed_query_names_the_stages_that_it_skips(opened):
+    service = opened(source=ScriptedSource("lex: api"), feedback_terms=5)
+    told = {}
+    for expand in (False, True):
+        for mode in ("lexical", "vector"):
+            text = "lex: bread / vec: bread"
+            found = service.search(text, dataset="docs", mode=mode, expand=expand)
+            told[expand, mode] = {
+                one.name for one in found.stages if one.note == "the query is typed"
+            }
+    assert told == {
+        (False, "lexical"): {"feedback"},
+        (False, "vector"): set(),
+        (True, "lexical"): {"expand", "feedback"},
+        (True, "vector"): {"expand"},
+    }

@@ -10,6 +10,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.models import Chunk, Locator
 from catalog.core.results import Reranked
+from catalog.core.settings import Settings
 from catalog.search_v2.fusion import RankedList, rrf
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.relevance import (
@@ -59,11 +60,11 @@ def ranked(leg, *hits, origin="original", weight=2.0):
     return RankedList(leg, "engine", "query", origin, weight, hits)
 
 
-def passages(*lists, raw=None):
+def passages(*lists, raw=None, heard=("lex", "vec")):
     """What fusing the lists gives (1 / rank, no bonus), by chunk; ``raw``: what was reranked."""
     found = {}
     for one in rrf(lists, k=0, bonus_first=0.0, bonus_second=0.0):
-        node = ScoredPassage.of(PassageNode.of(chunk(one.chunk_id)), one)
+        node = ScoredPassage.of(PassageNode.of(chunk(one.chunk_id)), one, frozenset(heard))
         if raw is not None:
             record = Reranked(
                 model="m",
@@ -150,11 +151,27 @@ def test_a_weight_of_0_of_the_original_lists_is_no_division_by_0():
     assert seen(found, original_weight=0.0)["a"].fused == 0.0
 
 
+class Calibrated:
+    """As much of a workspace as the estimator asks."""
+
+    settings = Settings()
+
+    def calibration(self, mode, *, reranked):
+        return MADE if (mode, reranked) == ("hybrid", False) else None
+
+
+@pytest.mark.parametrize("heard", [{"lex"}, {"vec"}, {"lex", "hyde"}, {"hyde"}, set()])
+def test_a_search_whose_legs_are_not_those_calibrated_has_no_relevance(heard):
+    found = passages(ranked("lexical", ("a", 7.0)), ranked("vector", ("b", 0.9)), heard=heard)
+    told = RelevanceEstimator(Calibrated()).postprocess_nodes([found["a"]], query_str="q")
+    assert told[0].relevance is None
+
+
 def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alone():
     found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("b", 0.9)))
     other = NodeWithScore(node=TextNode(text="someone else's"), score=5.0)
     given = [found["a"], other, found["b"]]
-    told = RelevanceEstimator(MADE).postprocess_nodes(given, query_str="q")
+    told = RelevanceEstimator(Calibrated()).postprocess_nodes(given, query_str="q")
     assert [one.node_id for one in told] == [one.node_id for one in given]
     assert [one.score for one in told] == [one.score for one in given]
     assert told[1] is other

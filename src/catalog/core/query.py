@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.core.errors import QueryError
+from catalog.core.results import Mode
 from catalog.core.text import storable
 
 _PART = re.compile(
@@ -18,10 +19,19 @@ _PART = re.compile(
     """,
     re.VERBOSE,
 )
+_LETTER = re.compile(r"[^\W_]")
 _LETTERS = re.compile(r"\w{2,}")
-
-
-_TYPED = re.compile(r"(?:^|[\r\n]|\s/\s)\s*(lex|vec|hyde):", re.IGNORECASE)
+_LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
+_ZERO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
+_UNSEEN = re.compile(rf"[\s{_ZERO_WIDTH}]*")
+_TYPED = re.compile(
+    rf"""
+    (?<!\w)"[^"\n]*"                         # what is quoted separates nothing
+    | (?: (?:^|\n)(?:[^\S\n]|[{_ZERO_WIDTH}])* | \s/\s[\s{_ZERO_WIDTH}]* )
+      (?P<kind>lex|vec|hyde)[^\S\n]*[:：]
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 Kind = Literal["lex", "vec", "hyde"]
 Origin = Literal["original", "expansion"]
@@ -39,6 +49,10 @@ class SubQuery:
     text: str
     phrases: tuple[str, ...] = ()
     origin: Origin = "original"
+
+    def is_for(self, mode: Mode) -> bool:
+        """Whether the mode has the leg that this goes to."""
+        return mode == "hybrid" or (self.kind == "lex") == (mode == "lexical")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +76,51 @@ class ParsedQuery:
         """Every phrase that a lexical part requires."""
         return tuple(phrase for part in self.parts for phrase in part.phrases)
 
+    @property
+    def words(self) -> str:
+        """All that is looked for, each text once: what to mark in a passage."""
+        return " ".join(dict.fromkeys(part.text for part in self.parts))
+
+    def about(self, mode: Mode) -> str:
+        """The one text that stands for the query in a mode.
+
+        Of the parts the mode asks it is the first ``vec``, or else ``lex``, or else ``hyde``;
+        ``text`` when the mode asks none.
+        """
+        asked = [part for part in self.parts if part.is_for(mode)]
+        return min(asked, key=_importance).text if asked else self.text
+
 
 def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
-    """Trim, compose (NFC), cut to ``max_chars`` and take apart.
+    """Trim, compose (NFC), take apart and cut to ``max_chars``.
 
     ``"…"`` is a phrase when the quotes are balanced and it holds two words or more; ``-word``
-    and ``-"a phrase"`` exclude when the minus starts a word of two letters or more. Every other
-    character is plain text.
+    excludes when the minus starts a word of two letters or more, ``-"a phrase"`` when there is
+    any letter or digit in it, and it is left out otherwise. Every other character is plain text.
 
     A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line
-    or after `` / ``, goes to the leg it names; only ``lex:`` has phrases and exclusions. The
-    first part of a leg counts as the user's own query there, the others as expansions of it.
-    Raises :class:`QueryError` when nothing is left to look for, and for a typed part without a
-    text.
+    or after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
+    exclusions. The first part of a leg counts as the user's own query there, the others as
+    expansions of it.
+
+    A cut is made between words where its last half has white space, and never within an
+    exclusion; parts beyond it are left out. Raises :class:`QueryError` when nothing is left to
+    look for, and for a typed part without a text.
     """
-    text = unicodedata.normalize("NFC", _printable(query)).strip()
-    notes: list[str] = []
-    if len(text) > max_chars:
-        notes.append(f"query cut from {len(text):,} to {max_chars:,} characters")
-        text = text[:max_chars]
+    text = _clean(query)
     if text == "":
         raise QueryError("the query is empty")
-    typed = _typed(text)
+    end = _end(text, max_chars)
+    cut = f"query cut from {len(text):,} to {end:,} characters"
+    notes = [cut] if end < len(text) else []
+    typed = _typed(text, end)
+    text = text[:end]
     read: list[tuple[Kind, _Read]] = [
         (kind, _read(part) if kind == "lex" else _Read(part)) for kind, part in typed
     ] or [("lex", _read(_one_line(text)))]
     for kind, part in read:
         if part.wanted == "":
-            named = f"{kind}: " if typed else ""
-            raise QueryError(f"the query {named}only excludes: say what to look for, too")
+            raise QueryError(_nothing(f"the query {kind}:" if typed else "the query", part))
     exclusions = tuple(word for _, part in read for word in part.exclusions)
     if exclusions:
         notes.append(f"excluding {', '.join(exclusions)}")
@@ -100,7 +130,7 @@ def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
         return ParsedQuery(text, only.wanted, both, exclusions, tuple(notes))
     notes.append(", ".join(f"{kind}: {part.wanted}" for kind, part in read))
     parts = tuple(_typed_parts(read))
-    about = min(parts, key=lambda part: ("vec", "lex", "hyde").index(part.kind)).text
+    about = min(parts, key=_importance).text
     return ParsedQuery(text, about, parts, exclusions, tuple(notes), is_typed=True)
 
 
@@ -116,29 +146,59 @@ def _read(text: str) -> _Read:
     phrases: list[str] = []
     exclusions: list[str] = []
     for part in _PART.finditer(text):
-        content = part["phrase"] if part["phrase"] is not None else part["word"] or ""
-        if part["minus"] and _LETTERS.search(content):
-            exclusions.append(content)
+        if part["phrase"] is None:
+            if part["minus"] and _LETTERS.search(part["word"] or ""):
+                exclusions.append(part["word"])
+            else:
+                wanted.append(part.group())
             continue
-        wanted.append(content if part["phrase"] is not None else part.group())
-        if part["phrase"] is not None and len(content.split()) > 1:
-            phrases.append(" ".join(content.split()))
-    return _Read(" ".join(" ".join(wanted).split()), tuple(phrases), tuple(exclusions))
+        content = _one_line(part["phrase"])
+        if part["minus"]:
+            exclusions.extend([content] if _LETTER.search(content) else [])
+            continue
+        wanted.append(content)
+        if " " in content:
+            phrases.append(content)
+    return _Read(_one_line(" ".join(wanted)), tuple(phrases), tuple(exclusions))
 
 
-def _typed(text: str) -> list[tuple[Kind, str]]:
-    """The typed parts of a text that begins with one, else nothing."""
-    starts = list(_TYPED.finditer(text))
+def _nothing(where: str, part: _Read) -> str:
+    """Why nothing is left to look for."""
+    if part.exclusions:
+        return f"{where} only excludes: say what to look for, too"
+    return f"{where} holds nothing to search for"
+
+
+def _end(text: str, limit: int) -> int:
+    """Where to cut a text that is longer than the limit."""
+    if len(text) <= limit:
+        return len(text)
+    end = limit
+    if not (text[limit - 1].isspace() or text[limit].isspace()):
+        word = limit - len(text[:limit].split()[-1])
+        end = word if word > limit // 2 else limit
+    for part in _PART.finditer(text):
+        if part.start() >= end:
+            break
+        if part["minus"] and end < part.end():
+            return part.start()
+    return end
+
+
+def _typed(text: str, end: int) -> list[tuple[Kind, str]]:
+    """The typed parts, up to ``end``, of a text that begins with one, else nothing."""
+    starts = [found for found in _TYPED.finditer(text) if found["kind"]]
     if not starts or starts[0].start() > 0:
         return []
-    ends = [start.start() for start in starts[1:]] + [len(text)]
+    stops = [start.start() for start in starts[1:]] + [len(text)]
     found: list[tuple[Kind, str]] = []
-    for start, end in zip(starts, ends, strict=True):
-        kind: Kind = start[1].lower()  # type: ignore[assignment]  # the pattern has only these
-        part = _one_line(text[start.end() : end])
-        if part == "":
+    for start, stop in zip(starts, stops, strict=True):
+        kind: Kind = start["kind"].lower()  # type: ignore[assignment]  # the pattern has only these
+        if not text[start.end() : stop].strip():
             raise QueryError(f"the query names {kind}: without a text")
-        found.append((kind, part))
+        part = _one_line(text[start.end() : min(stop, end)])
+        if part or not found:
+            found.append((kind, part))
     return found
 
 
@@ -157,12 +217,19 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _printable(query: str) -> str:
-    """Control characters become spaces, what cannot be stored a replacement character."""
-    kept = "\r\n"  # they part typed sub-queries
-    return storable(
-        "".join(
-            " " if unicodedata.category(char) == "Cc" and char not in kept else char
-            for char in query
-        )
+def _importance(part: SubQuery) -> int:
+    return ("vec", "lex", "hyde").index(part.kind)
+
+
+def _clean(query: str) -> str:
+    """Composed and trimmed, with one kind of line break.
+
+    Other control characters become spaces, what cannot be stored a replacement character; what
+    cannot be seen does not begin the text.
+    """
+    lines = _LINE_BREAK.sub("\n", query)  # they part typed sub-queries
+    printable = "".join(
+        " " if unicodedata.category(char) == "Cc" and char != "\n" else char for char in lines
     )
+    text = unicodedata.normalize("NFC", storable(printable)).strip()
+    return _UNSEEN.sub("", text, count=1)

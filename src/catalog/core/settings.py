@@ -208,7 +208,7 @@ class RAGv2Settings(BaseSettings):
         0.0, ge=0.0, le=1.0, description="Passages of a lower relevance are left out; 0: none."
     )
     low_confidence_below: float = Field(
-        0.5, ge=0.0, le=1.0, description="An answer whose best relevance is lower is flagged."
+        0.2, ge=0.0, le=1.0, description="An answer whose best relevance is lower is flagged."
     )
     token_budget: int = Field(
         0, ge=0, le=10_000_000, description="Tokens that an answer's passages hold; 0: no limit."

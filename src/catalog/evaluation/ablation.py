@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import BlindComparisonError
+from catalog.core.errors import BlindComparisonError, CatalogError
 from catalog.core.settings import Settings
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, Allowed, Timing, score_run
 from catalog.evaluation.running import BackendRun
 from catalog.evaluation.significance import PairedTest, judge
+
+if TYPE_CHECKING:
+    from catalog.search_v2.workspace import Workspace
 
 _PLAIN = {
     "rerank_enabled": "false",
@@ -65,6 +68,23 @@ def variants(settings: Settings) -> list[Variant]:
     return [Variant(name, _spec(base, changes)) for name, base, changes in chosen]
 
 
+def possible(
+    workspace: Workspace, variants: Sequence[Variant]
+) -> tuple[list[Variant], dict[str, str]]:
+    """Those whose models can be had here, and by name why the others cannot be asked."""
+    missing = {
+        "rerank_enabled=true": _why_not(lambda: workspace.reranker.fingerprint),
+        "expansion_enabled=true": _why_not(lambda: workspace.llm),
+    }
+    left_out = {
+        variant.name: why
+        for variant in variants
+        for setting, why in missing.items()
+        if why and setting in variant.spec
+    }
+    return [one for one in variants if one.name not in left_out], left_out
+
+
 def ablation(
     variants: Sequence[Variant],
     runs: Sequence[BackendRun],
@@ -105,6 +125,14 @@ def ablation_lines(rows: Sequence[AblationRow]) -> Iterator[str]:
 def ablation_dict(rows: Sequence[AblationRow]) -> dict[str, Any]:
     """The same as numbers."""
     return {"metric": PRIMARY, "compared_with": rows[0].name, "rows": [asdict(row) for row in rows]}
+
+
+def _why_not(use: Callable[[], object]) -> str:
+    try:
+        use()
+    except CatalogError as error:
+        return str(error)
+    return ""
 
 
 def _spec(base: str, changes: dict[str, str]) -> str:

@@ -31,8 +31,11 @@ from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.records import require_run
 from catalog.evaluation.trec import read_run
 from catalog.ingest.report import Progress
+from catalog.llm.naming import without_userinfo
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from catalog.search_v2.workspace import Workspace
     from catalog.store.eval_runs import EvalRun
 
@@ -83,8 +86,8 @@ class V2Backend:
         return {
             "pipeline": "v2",
             "mode": self._mode,
-            "rag_v2": settings.rag_v2.model_dump(mode="json", exclude=_SECRETS),
-            "llm": settings.llm.model_dump(mode="json", exclude=_SECRETS),
+            "rag_v2": _public(settings.rag_v2),
+            "llm": _public(settings.llm),
             "embedding": self._service.workspace.wanted_model.fingerprint,
             "code": code_digest(),
         }
@@ -296,6 +299,15 @@ def code_digest() -> str:
     for file in sorted(root.rglob("*.py")):
         digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
+
+
+def _public(settings: BaseModel) -> dict[str, Any]:
+    """Settings without keys, and addresses without user and password."""
+    values = settings.model_dump(mode="json", exclude=_SECRETS)
+    return {
+        name: without_userinfo(value) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
 
 
 def _changes(spec: str, text: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from catalog.llm.packaged import SMOLLM2, packaged_gguf
 
 _CONTEXT = 2048  # tokens of prompt and reply together
 _SEED = 1
+_EDGE = 2**20  # bytes at either end of a file that name it
 
 
 class LocalLLM(CustomLLM):
@@ -54,6 +56,7 @@ class LocalLLM(CustomLLM):
     timeout_seconds: float = Field(10.0, gt=0.0)
     reuse_prompt: bool = False
     _server: Any = PrivateAttr(None)
+    _named: str | None = PrivateAttr(None)
     _loading: Lock = PrivateAttr(default_factory=Lock)
 
     def __init__(self, path: str | None = None, **settings: Any) -> None:
@@ -76,11 +79,19 @@ class LocalLLM(CustomLLM):
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights by their file's name and size: equal ones reply alike."""
+        """Names the weights: equal ones reply alike.
+
+        A file of one's own is known by the SHA-256 of its size, first MiB and last MiB, read
+        once; while it cannot be read, by its name and that.
+        """
         if self.path is None:
             return SMOLLM2.sha256[SMOLLM2.weights]
-        file = Path(self.path)
-        return f"{file.name} of {file.stat().st_size if file.is_file() else 0} bytes"
+        if self._named is None:
+            try:
+                self._named = _hash_of_edges(Path(self.path))
+            except OSError:
+                return f"{Path(self.path).name}, unreadable"
+        return self._named
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -143,6 +154,16 @@ class LocalLLM(CustomLLM):
             if self._server is None:
                 self._server = _start(self.path, self.threads)
             return self._server
+
+
+def _hash_of_edges(file: Path) -> str:
+    size = file.stat().st_size
+    digest = hashlib.sha256(f"{size} bytes:".encode())
+    with file.open("rb") as opened:
+        digest.update(opened.read(_EDGE))
+        opened.seek(max(0, size - _EDGE))
+        digest.update(opened.read(_EDGE))
+    return digest.hexdigest()
 
 
 def _start(path: str | None, threads: int) -> Any:

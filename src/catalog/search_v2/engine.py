@@ -13,7 +13,11 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import PrivateAttr
 
+from catalog.core.query import parse_query
+from catalog.core.results import Mode
+from catalog.search_v2.request import known_mode
 from catalog.search_v2.service import SearchServiceV2
 
 
@@ -35,6 +39,37 @@ class CatalogRetriever(BaseRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class OfParsedQuery(BaseNodePostprocessor):
+    """The service's own stages in one, told what a query is about and not how it was typed.
+
+    ``stages`` are LlamaIndex postprocessors, to be taken out and used.
+    """
+
+    stages: list[BaseNodePostprocessor]
+    _service: SearchServiceV2 = PrivateAttr()
+    _mode: Mode = PrivateAttr()
+
+    def __init__(self, service: SearchServiceV2, **search: Any) -> None:
+        super().__init__(stages=service.postprocessors(**search))
+        self._service, self._mode = service, known_mode(search.get("mode", "hybrid"))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name LlamaIndex serialises."""
+        return "OfParsedQuery"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is not None:
+            most = self._service.workspace.settings.rag_v2.max_query_chars
+            parsed = parse_query(query_bundle.query_str, max_chars=most)
+            query_bundle = QueryBundle(parsed.text)
+        for stage in self.stages:
+            nodes = stage.postprocess_nodes(nodes, query_bundle)
+        return nodes
 
 
 class QueryEngineBuilderV2:
@@ -59,10 +94,10 @@ class QueryEngineBuilderV2:
         """
         asked = llm or MockLLM()  # given explicitly: LlamaIndex would look for OpenAI otherwise
         synthesizer = NoText(llm=asked) if llm is None else CompactAndRefine(llm=asked)
-        own = self._service.postprocessors(**search)
+        own = OfParsedQuery(self._service, **search)
         return RetrieverQueryEngine.from_args(
             CatalogRetriever(self._service, dataset_name, whole=False, **search),
             llm=asked,
             response_synthesizer=synthesizer,
-            node_postprocessors=[*own, *postprocessors],
+            node_postprocessors=[own, *postprocessors],
         )

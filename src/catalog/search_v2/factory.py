@@ -40,17 +40,22 @@ class HybridRetrieverFactoryV2:
     ) -> HybridRetrieverV2:
         """A ``QueryFusionRetriever`` over the legs the mode asks for; depths default to settings.
 
-        The query's phrases bind the lexical leg and its exclusions both; what is then asked of
-        the retriever should be the parsed query's ``text``. With an ``expansion`` the legs are
-        asked its lines as well. Raises :class:`QueryError` for a typed query without a part for
-        the mode's legs.
+        The query's phrases bind the lexical leg, expansions included, and its exclusions both;
+        what is then asked of the retriever should be what the parsed query is ``about``. With an
+        ``expansion`` the legs are asked its lines as well. Raises :class:`QueryError` for a
+        typed query without a part for the mode's legs.
         """
         rag = self._workspace.settings.rag_v2
         if isinstance(query, str):
             query = parse_query(query, max_chars=rag.max_query_chars)
         allowed = replace(within or Restriction(dataset_name), without=query.exclusions)
         legs = LegMaker(
-            self._workspace, allowed, k_lex or rag.fts_top_k, k_dense or rag.vector_top_k, mode
+            self._workspace,
+            allowed,
+            k_lex or rag.fts_top_k,
+            k_dense or rag.vector_top_k,
+            mode,
+            phrases=() if query.is_typed else query.phrases,
         )
         asked = list(legs.asked(query.parts, own=not query.is_typed))
         if not asked:
@@ -74,25 +79,35 @@ class HybridRetrieverFactoryV2:
 
 
 class LegMaker:
-    """Makes the retrievers of sub-queries, all under one restriction."""
+    """Makes the retrievers of sub-queries, all under one restriction.
+
+    ``phrases`` must stand in every lexical hit, those of expansions too.
+    """
 
     def __init__(
-        self, workspace: Workspace, allowed: Restriction, k_lex: int, k_dense: int, mode: Mode
+        self,
+        workspace: Workspace,
+        allowed: Restriction,
+        k_lex: int,
+        k_dense: int,
+        mode: Mode,
+        *,
+        phrases: tuple[str, ...] = (),
     ) -> None:
-        self._workspace, self._allowed = workspace, allowed
+        self._workspace, self._allowed, self._phrases = workspace, allowed, phrases
         self._k_lex, self._k_dense, self._mode = k_lex, k_dense, mode
 
     def asked(self, parts: tuple[SubQuery, ...], *, own: bool = False) -> Iterator[Asked]:
         """The parts that the mode has a leg for, each with its retriever."""
         for part in parts:
-            if part.kind == "lex" and self._mode in ("lexical", "hybrid"):
-                yield Asked(part, self._lexical(part), is_own=own)
-            elif part.kind != "lex" and self._mode in ("vector", "hybrid"):
-                yield Asked(part, self._vector(part), is_own=own)
+            if part.is_for(self._mode):
+                make = self._lexical if part.kind == "lex" else self._vector
+                yield Asked(part, make(part), is_own=own)
 
     def _lexical(self, part: SubQuery) -> LexicalRetriever:
         engine = self._workspace.lexical(self._allowed.dataset)
-        holding = replace(self._allowed, containing=part.phrases)
+        phrases = tuple(dict.fromkeys((*self._phrases, *part.phrases)))
+        holding = replace(self._allowed, containing=phrases)
         return LexicalRetriever(self._workspace.database, engine, holding, self._k_lex)
 
     def _vector(self, part: SubQuery) -> VectorRetriever:

@@ -50,7 +50,7 @@ def gather(
     The legs go deeper while the cap for each document leaves too few passages.
     """
     rag = workspace.settings.rag_v2
-    bundle = QueryBundle(request.query.text)
+    bundle = QueryBundle(request.query.about(request.mode))
     for leg in ("lexical", "vector"):
         if request.mode not in (leg, "hybrid"):
             stages.skipped(leg, f"mode is {request.mode}")
@@ -89,16 +89,18 @@ def _expansion(
     workspace: Workspace, request: SearchRequest, stages: Stages
 ) -> ExpansionPlan | None:
     """What else to ask, if the settings or the call say so and the user did not."""
-    terms = workspace.settings.rag_v2.feedback_terms
-    if not (request.expand or terms):
-        return None
+    terms = workspace.settings.rag_v2.feedback_terms if request.mode != "vector" else 0
+    wanted = [name for name, on in (("expand", request.expand), ("feedback", terms)) if on]
     if request.query.is_typed:
-        stages.skipped("expand", "the query is typed")
+        for name in wanted:
+            stages.skipped(name, "the query is typed")
+        return None
+    if not wanted:
         return None
     return ExpansionPlan(
         workspace,
         request.restriction.dataset,
         expander=workspace.expander if request.expand else None,
-        feedback_terms=terms if request.mode != "vector" else 0,
+        feedback_terms=terms,
         strict=stages.strict,
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from pydantic import PrivateAttr
 
 from catalog.core.models import Chunk
+from catalog.core.query import Kind
 from catalog.core.results import Reranked
 from catalog.search_v2.fusion import Fused
 
@@ -17,14 +20,14 @@ class PassageNode(TextNode):
 
     @classmethod
     def of(cls, chunk: Chunk) -> PassageNode:
-        """The node of a chunk, with the metadata a LlamaIndex user expects."""
+        """The node of a chunk, with the metadata a LlamaIndex user expects, free to be changed."""
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,
             start_char_idx=chunk.start_offset,
             end_char_idx=chunk.end_offset,
             metadata={
-                **chunk.metadata,
+                **{name: _own(value) for name, value in chunk.metadata.items()},
                 "source_doc_id": chunk.source_doc_id,
                 "path": chunk.path,
                 "title": chunk.title,
@@ -49,23 +52,26 @@ class ScoredPassage(NodeWithScore):
     _fused: Fused = PrivateAttr()
     _reranked: Reranked | None = PrivateAttr(default=None)
     _relevance: float | None = PrivateAttr(default=None)
+    _heard: frozenset[Kind] = PrivateAttr(default=frozenset())
 
     @classmethod
-    def of(cls, node: PassageNode, fused: Fused) -> ScoredPassage:
-        """Pair a node with its fusion record."""
+    def of(
+        cls, node: PassageNode, fused: Fused, heard: frozenset[Kind] = frozenset()
+    ) -> ScoredPassage:
+        """Pair a node with its fusion record and the kinds of original parts that answered."""
         scored = cls(node=node, score=fused.score)
-        scored._fused = fused
+        scored._fused, scored._heard = fused, heard
         return scored
 
     def reranked_as(self, score: float, record: Reranked) -> ScoredPassage:
         """The same passage under the score a reranker led to."""
-        scored = ScoredPassage.of(self._node, self._fused)
+        scored = ScoredPassage.of(self._node, self._fused, self._heard)
         scored.score, scored._reranked, scored._relevance = score, record, self._relevance
         return scored
 
     def judged(self, relevance: float) -> ScoredPassage:
         """The same passage with its relevance, 0 to 1."""
-        scored = ScoredPassage.of(self._node, self._fused)
+        scored = ScoredPassage.of(self._node, self._fused, self._heard)
         scored.score, scored._reranked, scored._relevance = self.score, self._reranked, relevance
         return scored
 
@@ -85,6 +91,11 @@ class ScoredPassage(NodeWithScore):
         return self._fused
 
     @property
+    def heard(self) -> frozenset[Kind]:
+        """The kinds of the user's own sub-queries that were answered, by hits or by none."""
+        return self._heard
+
+    @property
     def reranked(self) -> Reranked | None:
         """What a reranker made of the fused score, if one was asked."""
         return self._reranked
@@ -93,3 +104,12 @@ class ScoredPassage(NodeWithScore):
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` if not calibrated."""
         return self._relevance
+
+
+def _own(value: Any) -> Any:
+    """A copy that shares no list or mapping with the value."""
+    if isinstance(value, list):
+        return [_own(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _own(one) for name, one in value.items()}
+    return value

@@ -17,7 +17,7 @@ from catalog.search_v2.postprocessors import (
     SimilarityThreshold,
     TokenBudget,
 )
-from catalog.search_v2.relevance import Calibration, RelevanceEstimator
+from catalog.search_v2.relevance import RelevanceEstimator
 from catalog.search_v2.rerank.stage import RerankPostprocessor
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
@@ -42,8 +42,9 @@ class Precision:
         self._rag = workspace.settings.rag_v2
         self._workspace = workspace
         self._rerank = self._reranker() if rerank else None
-        self._calibration = workspace.calibration(mode, reranked=rerank)
-        if self._rag.similarity_threshold > 0 and self._calibration is None:
+        self._estimator = RelevanceEstimator(workspace)
+        self._is_calibrated = workspace.calibration(mode, reranked=rerank) is not None
+        if self._rag.similarity_threshold > 0 and not self._is_calibrated:
             raise ConfigError(
                 "similarity_threshold needs a calibration, and there is none for these models: "
                 "'catalog golden calibrate' makes one, or set it to 0"
@@ -58,9 +59,7 @@ class Precision:
         chain: list[BaseNodePostprocessor] = []
         if self._rerank is not None:
             chain.append(self._rerank)
-        if self._calibration is not None:
-            chain.append(self._estimator(self._calibration))
-        return [*chain, *self._cuts(top_k)]
+        return [*chain, self._estimator, *self._cuts(top_k)]
 
     def refine(
         self, candidates: Sequence[ScoredPassage], query: str, top_k: int, stages: Stages
@@ -70,15 +69,7 @@ class Precision:
         nodes: list[NodeWithScore] = list(candidates)
         if self._rerank is not None and nodes:
             nodes = self._reranked(self._rerank, nodes, query, stages)
-        confidence = None
-        if self._calibration is not None:
-            with stages.run("relevance") as notes:
-                nodes = RelevanceEstimator(
-                    self._calibration, self._rag.original_weight
-                ).postprocess_nodes(nodes, bundle)
-                judged = [node.relevance for node in _passages(nodes)[:top_k]]
-                confidence = max((one for one in judged if one is not None), default=0.0)
-                notes.append(f"best {confidence:.2f}")
+        nodes, confidence = self._judged(nodes, bundle, top_k, stages)
         for cut in self._cuts(top_k):
             before, nodes = len(nodes), cut.postprocess_nodes(nodes, bundle)
             if not isinstance(cut, KeepFirst):
@@ -102,8 +93,19 @@ class Precision:
         stages.ran("rerank", (time.perf_counter() - started) * 1000, done.note)
         return done.nodes
 
-    def _estimator(self, calibration: Calibration) -> RelevanceEstimator:
-        return RelevanceEstimator(calibration, self._rag.original_weight)
+    def _judged(
+        self, nodes: list[NodeWithScore], bundle: QueryBundle, top_k: int, stages: Stages
+    ) -> tuple[list[NodeWithScore], float | None]:
+        """The nodes with their relevance, and the best of those that may be shown."""
+        if self._estimator.calibration(_passages(nodes)) is None:
+            why = "no passage" if not nodes else "no calibration fits what answered"
+            stages.skipped("relevance", why)
+            return nodes, None if nodes or not self._is_calibrated else 0.0
+        with stages.run("relevance") as notes:
+            nodes = self._estimator.postprocess_nodes(nodes, bundle)
+            shown = [one.relevance or 0.0 for one in _passages(nodes)[:top_k]]
+            notes.append(f"best {max(shown):.2f}")
+        return nodes, max(shown)
 
     def _cuts(self, top_k: int) -> list[BaseNodePostprocessor]:
         cuts: list[BaseNodePostprocessor] = []

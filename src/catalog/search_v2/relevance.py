@@ -25,16 +25,22 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.ids import sha256_hex
+from catalog.core.query import Kind
+from catalog.core.results import Mode
 from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
-    from catalog.core.results import Mode
     from catalog.core.settings import RAGv2Settings
     from catalog.search_v2.fusion import Share
     from catalog.search_v2.workspace import Workspace
 
 _LIMIT = 40.0  # exp of more says nothing new
 _PACKAGED = "calibrations.json"
+_MODES: dict[frozenset[Kind], Mode] = {  # a hypothetical passage's cosines are of another kind
+    frozenset({"lex", "vec"}): "hybrid",
+    frozenset({"lex"}): "lexical",
+    frozenset({"vec"}): "vector",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +111,41 @@ class Features:
 
 
 class RelevanceEstimator(BaseNodePostprocessor):
-    """Gives every passage of a v2 search its relevance; order and other nodes stay as they are."""
+    """Gives every passage of a v2 search its relevance, if what was asked is calibrated.
 
-    _calibration: Calibration = PrivateAttr()
-    _original_weight: float = PrivateAttr()
+    That depends on which legs answered and whether a reranker did, so it is looked up for each
+    search. Order and other nodes stay as they are.
+    """
 
-    def __init__(self, calibration: Calibration, original_weight: float = 2.0) -> None:
+    _workspace: Workspace = PrivateAttr()
+
+    def __init__(self, workspace: Workspace) -> None:
         super().__init__()
-        self._calibration, self._original_weight = calibration, original_weight
+        self._workspace = workspace
 
     @classmethod
     def class_name(cls) -> str:
         """The name LlamaIndex serialises."""
         return "RelevanceEstimator"
 
+    def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:
+        """The calibration for passages of one search; ``None`` without one, or without passages."""
+        mode = _MODES.get(passages[0].heard) if passages else None
+        reranked = any(one.reranked is not None for one in passages)
+        return None if mode is None else self._workspace.calibration(mode, reranked=reranked)
+
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
         passages = [node for node in nodes if isinstance(node, ScoredPassage)]
-        seen = dict(zip(map(id, passages), features(passages, self._original_weight), strict=True))
+        calibration = self.calibration(passages)
+        if calibration is None:
+            return nodes
+        weight = self._workspace.settings.rag_v2.original_weight
+        seen = dict(zip(map(id, passages), features(passages, weight), strict=True))
         return [
-            node.judged(self._calibration.relevance(seen[id(node)]))
+            node.judged(calibration.relevance(seen[id(node)]))
             if isinstance(node, ScoredPassage)
             else node
             for node in nodes

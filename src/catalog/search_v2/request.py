@@ -52,8 +52,7 @@ def read_request(
     top_k, doc_ids = asked.get("top_k", DEFAULT_TOP_K), asked.get("doc_ids")
     rerank, expand = asked.get("rerank"), asked.get("expand")
     mode = known_mode(asked.get("mode", "hybrid"))
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= MAX_TOP_K:
-        raise InputError(f"top_k must be a whole number from 1 to {MAX_TOP_K}, not {top_k!r}")
+    top_k = possible_top_k(top_k)
     if isinstance(doc_ids, str):
         raise InputError("doc_ids must be a list of ids or paths, not one string")
     workspace.require_dataset(storable(asked["dataset"]))
@@ -73,6 +72,13 @@ def read_request(
         rerank=rag.rerank_enabled if rerank is None else rerank,
         expand=rag.expansion_enabled if expand is None else expand,
     )
+
+
+def possible_top_k(top_k: object) -> int:
+    """The number, if an answer can have so many passages; raises :class:`InputError`."""
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= MAX_TOP_K:
+        raise InputError(f"top_k must be a whole number from 1 to {MAX_TOP_K}, not {top_k!r}")
+    return top_k
 
 
 def known_mode(name: str) -> Mode:

@@ -128,8 +128,14 @@ class HybridRetrieverV2(QueryFusionRetriever):
             kept = fused[: self.similarity_top_k]
             seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
             chunks = load_chunks(connection, self._dataset, [seq_of[one.chunk_id] for one in kept])
+        heard = frozenset(
+            answer.asked.part.kind
+            for answer in answers
+            if isinstance(answer.found, LegHits) and answer.asked.part.origin == "original"
+        )
         nodes = [
-            ScoredPassage.of(PassageNode.of(chunks[seq_of[one.chunk_id]]), one) for one in kept
+            ScoredPassage.of(PassageNode.of(chunks[seq_of[one.chunk_id]]), one, heard)
+            for one in kept
         ]
         ms = (time.perf_counter() - started) * 1000
         return Settled(nodes, len(fused), len(answers), is_whole=len(ids) == len(seqs), ms=ms)

@@ -19,6 +19,7 @@ from catalog.search_v2.request import (
     SearchArguments,
     SearchRequest,
     known_mode,
+    possible_top_k,
     read_request,
 )
 from catalog.search_v2.stages import Stages
@@ -76,7 +77,8 @@ class SearchServiceV2:
             expand=expand,
         )
         precision, candidates = self._gathered(request, stages)
-        found = precision.refine(candidates.passages, request.query.text, top_k, stages)
+        about = request.query.about(request.mode)
+        found = precision.refine(candidates.passages, about, top_k, stages)
         results = []
         with stages.run("shape"):
             for rank, node in enumerate(found.passages, start=1):
@@ -84,7 +86,7 @@ class SearchServiceV2:
                     node.passage,
                     node.fused,
                     rank,
-                    query=request.query.text,
+                    query=request.query.words,
                     fusion=candidates.fusion,
                     snippet_chars=self.workspace.settings.rag_v2.snippet_chars,
                     explain=explain,
@@ -115,7 +117,7 @@ class SearchServiceV2:
         stages = Stages()
         request = read_request(self.workspace, query, stages, **asked)
         precision, candidates = self._gathered(request, stages)
-        text, top_k = request.query.text, request.top_k
+        text, top_k = request.query.about(request.mode), request.top_k
         return list(precision.refine(candidates.passages, text, top_k, stages).passages)
 
     def candidates(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
@@ -135,7 +137,7 @@ class SearchServiceV2:
         """The stages between ``candidates`` and ``retrieve``, which take the same arguments."""
         asked = self.workspace.settings.rag_v2.rerank_enabled if rerank is None else rerank
         chain = Precision(self.workspace, rerank=asked, mode=known_mode(mode))
-        return chain.postprocessors(top_k)
+        return chain.postprocessors(possible_top_k(top_k))
 
     def _gathered(self, request: SearchRequest, stages: Stages) -> tuple[Precision, Candidates]:
         precision = Precision(self.workspace, rerank=request.rerank, mode=request.mode)

@@ -42,6 +42,7 @@ _OF_THE_RERANKER = (
     "rerank_max_tokens",
     "rerank_url",
     "rerank_api_key",
+    "rerank_budget_ms",  # also how long a request may take
 )
 _OF_THE_STORE = ("qdrant_url", "qdrant_api_key")  # engines are shared between views
 
@@ -81,6 +82,8 @@ class Workspace:
         from catalog.embedding import query_prefix
 
         _ = self.model, self.threads  # made before the copy, so that they are shared
+        if self.settings.llm.provider != "none":
+            _ = self.llm
         other = copy(self)
         other.settings = settings
         if settings.rag_v2.embed_prefix_query != self.settings.rag_v2.embed_prefix_query:
@@ -116,7 +119,8 @@ class Workspace:
         found = self._llm or get_llm(self.settings.llm)
         if found is None:
             raise ConfigError(
-                "this needs a language model: set IDX_LLM__PROVIDER, or leave expand off"
+                "this needs a language model: set IDX_LLM__PROVIDER, or leave expansion and the "
+                "llm reranker off"
             )
         return found
 

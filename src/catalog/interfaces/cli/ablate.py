@@ -21,7 +21,7 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     open_workspace,
 )
-from catalog.interfaces.cli.output import print_json, say
+from catalog.interfaces.cli.output import complain, print_json, say
 
 
 def ablate(
@@ -41,11 +41,19 @@ def ablate(
     preset: PresetOption = None,
 ) -> None:
     """Measure what each stage is worth: hybrid search with one stage more or other at a time."""
-    from catalog.evaluation.ablation import ablation, ablation_dict, ablation_lines, variants
+    from catalog.evaluation.ablation import (
+        ablation,
+        ablation_dict,
+        ablation_lines,
+        possible,
+        variants,
+    )
 
     with open_workspace(context, home, preset) as workspace:
         queries, name = questions(workspace, golden, beir, split, dataset)
-        chosen = variants(workspace.settings)
+        chosen, left_out = possible(workspace, variants(workspace.settings))
+        for variant, why in left_out.items():
+            complain(f"{variant} is left out: {why}")
         specs = [one.spec for one in chosen]
         runs = ask_backends(workspace, queries, name, specs, top_k, repeats)
         rows = ablation(chosen, runs, queries, allowed_by_filters(workspace, name))

@@ -7,6 +7,7 @@ import typer
 from catalog.core.settings import field_of, leaves, needs_rebuild
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
 from catalog.interfaces.cli.output import print_json, say
+from catalog.llm.naming import without_userinfo
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 
@@ -22,11 +23,12 @@ def config(
     rows = []
     for name, value in leaves(loaded.settings.model_dump(mode="json")):
         field = field_of(name)
+        shown = without_userinfo(value) if isinstance(value, str) else value
         hidden = value is not None and not field.repr
         rows.append(
             {
                 "name": name,
-                "value": SECRET if hidden else value,
+                "value": SECRET if hidden else shown,
                 "origin": loaded.origins.get(name, "default"),
                 "variable": "IDX_" + name.upper().replace(".", "__"),
                 "description": field.description,

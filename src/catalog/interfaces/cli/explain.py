@@ -37,8 +37,13 @@ def stage_lines(stages: Iterable[StageReport]) -> Iterator[str]:
     listed = list(stages)
     width = max((len(stage.name) for stage in listed), default=0)
     for stage in listed:
-        note = " ".join(stage.note.split())
+        note = one_line(stage.note)
         yield f"{stage.name:<{width}}  {stage.status:<7}  {stage.ms:8.1f} ms  {note}".rstrip()
+
+
+def one_line(text: str) -> str:
+    """The text with one blank for each run of white space: what a model says forges no line."""
+    return " ".join(text.split())
 
 
 def _tree(branches: Sequence[_Branch]) -> Iterator[str]:
@@ -69,5 +74,5 @@ def _rerank_line(reranked: Reranked) -> str:
 
 
 def _short(query: str) -> str:
-    line = " ".join(query.split())
+    line = one_line(query)
     return f'"{line}"' if len(line) <= _QUERY_SHOWN else f'"{line[: _QUERY_SHOWN - 1].rstrip()}…"'

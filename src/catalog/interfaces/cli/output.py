@@ -10,7 +10,7 @@ import unicodedata
 from typing import Any, TextIO
 
 from catalog.core.results import SearchResult, SearchResults
-from catalog.interfaces.cli.explain import explanation_lines, stage_lines
+from catalog.interfaces.cli.explain import explanation_lines, one_line, stage_lines
 from catalog.search_v2.citations import header, parts
 
 _KEPT = frozenset("\n\t")
@@ -20,7 +20,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    print(f"catalog: {safe(message)}", file=sys.stderr)
+    print(f"catalog: {safe(one_line(message))}", file=sys.stderr)
 
 
 def say(line: str = "") -> None:
@@ -97,7 +97,7 @@ def _account(answer: SearchResults, *, explain: bool) -> str:
     if explain:
         return f"{found}:"
     ran = [
-        f"{stage.name} {stage.ms:.1f} ms" + (f" ({stage.note})" if stage.note else "")
+        f"{stage.name} {stage.ms:.1f} ms" + (f" ({one_line(stage.note)})" if stage.note else "")
         for stage in answer.stages
         if stage.status == "ran" and (stage.note or stage.name not in ("normalise", "shape"))
     ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from catalog.core.bounded import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
     from catalog.search_v2.expansion.transform import ExpansionSource
 
+ResultT = TypeVar("ResultT")
 _ABANDONED = 2  # hanging calls before the source is left alone until one of them ends
 
 
@@ -40,23 +43,23 @@ class Expander:
         self._calls = BoundedCalls(_ABANDONED)
         self._analyzer = Analyzer()
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        """The source's fingerprint."""
-        return self._source.fingerprint
+        """The source's fingerprint; raises :class:`LLMError` if it has none to give."""
+        return self._guarded(lambda: self._source.fingerprint)
 
     def expand(self, query: str) -> Expanded:
         """The lines that survive the filters; never raises for what the source does."""
         started = time.perf_counter()
-        key = cache_key("expansion", _normalised(query), self._source.fingerprint)
-        cached = self._cache.get([key]).get(key)
         try:
-            lines = _decoded(cached) if cached is not None else self._asked(query)
+            key = cache_key("expansion", _normalised(query), self.identity)
+            cached = _decoded(self._cache.get([key]).get(key))
+            lines = self._asked(query) if cached is None else cached
         except CatalogError as error:
             return Expanded((), _since(started), "", error)
         if cached is None and lines:
             encoded = json.dumps([asdict(line) for line in lines])
-            self._cache.put({key: Entry(encoded, None)}, model=self._source.fingerprint)
+            self._cache.put({key: Entry(encoded, None)}, model=self.identity)
         kept, dropped = kept_lines(
             lines,
             query,
@@ -75,16 +78,29 @@ class Expander:
 
     def _asked(self, query: str) -> list[ExpansionLine]:
         seconds = self._rag.expansion_timeout_ms / 1000
-        try:
+
+        def ask() -> list[ExpansionLine]:
             return self._calls.call(lambda: self._source.expand(query), seconds)
-        except CatalogError:
+
+        return self._guarded(ask)
+
+    def _guarded(self, ask: Callable[[], ResultT]) -> ResultT:
+        """Whatever another's code raises, an exit too, as our error."""
+        try:
+            return ask()
+        except (CatalogError, KeyboardInterrupt):
             raise
-        except Exception as error:
-            raise LLMError(f"{self._source.name}: {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            name = type(self._source).__name__
+            raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def _decoded(text: str) -> list[ExpansionLine]:
-    return [ExpansionLine(**line) for line in json.loads(text)]
+def _decoded(text: str | None) -> list[ExpansionLine] | None:
+    """Kept lines; nothing of an entry that cannot be read."""
+    try:
+        return None if text is None else [ExpansionLine(**line) for line in json.loads(text)]
+    except (TypeError, ValueError):
+        return None
 
 
 def _normalised(query: str) -> str:

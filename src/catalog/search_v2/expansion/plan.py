@@ -83,7 +83,7 @@ class ExpansionPlan:
             self.stages.failed("expand", expansion.ms, expansion.error)
             return []
         parts = [SubQuery(line.kind, line.text, origin="expansion") for line in expansion.lines]
-        near = [part for part in parts if part.kind == "lex" or self._near(query, part, vector)]
+        near = [part for part in parts if self._near(query, part, vector)]
         note = expansion.note
         if len(near) < len(parts):
             note = f"{note}; dropped: {len(parts) - len(near)} off the subject"

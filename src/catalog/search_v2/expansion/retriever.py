@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from catalog.core.errors import LLMError
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import Answer, Asked, LegHits
 from catalog.search_v2.passages import PassageNode, ScoredPassage
@@ -88,9 +89,13 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
             return None
         with self._workspace.database.read() as connection:
             stamp = read_stamp(connection, self._dataset)
+        try:
+            identity = self._plan.identity
+        except LLMError:
+            return None
         legs = tuple((one.part, *_bounds(one), one.leg.top_k) for one in self._asked)
         asked = (self._dataset, query.query_str, self.similarity_top_k, self.stages.strict)
-        return (stamp, *asked, legs, *self._plan.identity)
+        return (stamp, *asked, legs, *identity)
 
 
 def _bounds(asked: Asked) -> tuple[Restriction, str]:
@@ -100,7 +105,9 @@ def _bounds(asked: Asked) -> tuple[Restriction, str]:
 
 def _anew(settled: Settled) -> Settled:
     """The same with nodes of its own: whoever is given nodes may change them."""
-    nodes = [ScoredPassage.of(PassageNode.of(one.passage), one.fused) for one in settled.nodes]
+    nodes = [
+        ScoredPassage.of(PassageNode.of(one.passage), one.fused, one.heard) for one in settled.nodes
+    ]
     return replace(settled, nodes=nodes)
 
 

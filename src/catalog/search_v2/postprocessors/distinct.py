@@ -9,7 +9,10 @@ from catalog.search_v2.postprocessors.nodes import text_of
 
 
 class DistinctText(BaseNodePostprocessor):
-    """Drops a node whose text equals an earlier node's, whitespace apart; case matters."""
+    """Drops a node whose text equals an earlier node's, whitespace apart; case matters.
+
+    A node without a text, such as an image, equals no other.
+    """
 
     @classmethod
     def class_name(cls) -> str:
@@ -20,7 +23,12 @@ class DistinctText(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        first: dict[str, NodeWithScore] = {}
+        kept: list[NodeWithScore] = []
+        seen: set[str] = set()
         for node in nodes:
-            first.setdefault(" ".join(text_of(node).split()), node)
-        return list(first.values())
+            text = " ".join(text_of(node).split())
+            if text not in seen:
+                kept.append(node)
+            if text:
+                seen.add(text)
+        return kept

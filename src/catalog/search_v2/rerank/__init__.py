@@ -6,8 +6,9 @@ cross_encoder.py  ONNX models through fastembed (the default)
 sentence.py       torch models through sentence-transformers
 llm.py            any LlamaIndex language model
 http.py           a rerank server
-
-How their order joins the fused one is decided elsewhere.
+scoring.py        asking one of them for what the cache lacks
+blending.py       joining its scores with the fused order
+stage.py          the step of a search that does all this
 """
 
 from __future__ import annotations

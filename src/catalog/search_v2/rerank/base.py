@@ -12,7 +12,10 @@ from catalog.core.errors import RerankError
 class Reranker(Protocol):
     """A model that reads query and passage together. Building one is cheap; it loads at first use.
 
-    One reranker may be asked from several threads at once.
+    One reranker may be asked from several threads at once. Two methods are used where they exist:
+    ``scores_within(query, passages, seconds)``, which is :meth:`scores` but gives up after that
+    time, and ``learn(scores)``, which is shown raw scores, kept ones too, before any of them is
+    given to :meth:`relevance`.
     """
 
     @property
@@ -44,6 +47,7 @@ class Reranker(Protocol):
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """One finite raw score for each passage, in order; higher is better.
 
+        Raw scores of one :attr:`fingerprint` are on one scale, whichever call gave them.
         ``passages`` are as :meth:`fitted` gives them. Raises
         :class:`~catalog.core.errors.RerankError` for a failure or an answer that cannot be used,
         and :class:`~catalog.core.errors.ConfigError` when the model cannot be had at all.
@@ -61,7 +65,7 @@ def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
         raise RerankError(f"{name} gave {len(scores)} scores for {count} passages")
     try:
         numbers = [float(score) for score in scores]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise RerankError(f"{name} gave a score that is no number") from error
     if not all(map(math.isfinite, numbers)):
         raise RerankError(f"{name} gave a score that is not finite")

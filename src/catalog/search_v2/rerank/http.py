@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from catalog.core.errors import ConfigError, RerankError
+from catalog.core.bounded import BoundedCalls
+from catalog.core.errors import ConfigError, LLMError, LLMTimeoutError, RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import fingerprint
 from catalog.search_v2.rerank.base import checked, sigmoid
 from catalog.search_v2.rerank.windows import fit_pair
 
 _BATCH = 100
+_MOST_BYTES = 20_000_000  # of an answer; 100 scores take some kilobytes
+_ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
 
 
 class HttpReranker:
@@ -20,9 +26,11 @@ class HttpReranker:
 
     Understands ``{"results": [{"index", "relevance_score"}]}``, with ``data`` for ``results``
     (Voyage), ``score`` for ``relevance_score``, and the bare list (text-embeddings-inference).
-    Raw scores are 0..1; an answer with any score outside is taken for logits, and raw scores are
-    then their sigmoids. No redirect is followed, and no message holds the key or the documents.
-    ``timeout_seconds`` bounds each of connecting, sending and waiting. Tokens are taken to have
+    Raw scores are the server's own numbers. Relevance is the same number, until one outside 0..1
+    is seen: from then on the server is taken to give logits, and relevance is their sigmoid. What
+    was called relevant before that is not taken back, but the raw scores stay comparable.
+    No redirect is followed, and no message holds the key or the documents. ``timeout_seconds``
+    bounds a request as a whole; an answer of over 20 MB is not read. Tokens are taken to have
     four characters, and ``max_tokens`` of them are sent of query and passage.
     """
 
@@ -37,16 +45,17 @@ class HttpReranker:
         timeout_seconds: float = 30.0,
         max_tokens: int = 512,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("IDX_RAG_V2__RERANK_URL must be an http:// or https:// address")
+        parts = _parts(url)
         self._url = url
         self._host = parts.netloc.rpartition("@")[2]
-        self._path = parts.path
+        self._public_url = parts._replace(netloc=self._host).geturl()
         self._model = model
         self._api_key = api_key
         self._timeout = timeout_seconds
         self._max_tokens = max_tokens
+        self._calls = BoundedCalls(_ABANDONED)
+        self._gives_logits = False
+        self._learning = Lock()
 
     @property
     def name(self) -> str:
@@ -57,9 +66,10 @@ class HttpReranker:
     def fingerprint(self) -> str:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`: address, model's name, window.
 
-        Weights that the server changes under the same name go unnoticed.
+        The address is the whole of it but user and password. Weights that the server changes
+        under the same name go unnoticed.
         """
-        return fingerprint("http-rerank", self._host, self._path, self._model, self._max_tokens)
+        return fingerprint("http-rerank", self._public_url, self._model, self._max_tokens)
 
     def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
@@ -67,6 +77,10 @@ class HttpReranker:
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`; one request for all passages."""
+        return self.scores_within(query, passages, self._timeout)
+
+    def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
+        """As :meth:`scores`, given up after ``seconds`` if that is less than the time-out."""
         if not passages:
             return []
         body = {
@@ -75,44 +89,68 @@ class HttpReranker:
             "documents": list(passages),
             "top_n": len(passages),
         }
-        given = self._by_index(self._post(body), len(passages))
+        answer = self._answer(body, min(seconds, self._timeout))
+        given = self._by_index(answer, len(passages))
         numbers = checked([given[i] for i in range(len(passages))], len(passages), self._at)
-        if all(0 <= number <= 1 for number in numbers):
-            return numbers
-        return [sigmoid(number) for number in numbers]
+        self.learn(numbers)
+        return numbers
+
+    def learn(self, scores: Iterable[float]) -> None:
+        """Take the server to give logits, for good, if any of its scores lies outside 0..1."""
+        if any(not 0 <= score <= 1 for score in scores):
+            with self._learning:
+                self._gives_logits = True
 
     def relevance(self, score: float) -> float:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`; the score itself."""
-        return score
+        """See :class:`~catalog.search_v2.rerank.base.Reranker`; the score, or a logit's sigmoid."""
+        self.learn([score])
+        with self._learning:
+            return sigmoid(score) if self._gives_logits else score
 
     @property
     def _at(self) -> str:
         return f"the reranker at {self._host}"
 
-    def _post(self, body: Mapping[str, Any]) -> Any:
+    def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
+        try:  # the whole request, for httpx bounds only each wait of it
+            content = self._calls.call(lambda: self._post(body, seconds), seconds)
+        except LLMTimeoutError as error:
+            raise RerankError(f"{self._at} gave no answer in {seconds:g} s") from error
+        except LLMError as error:
+            raise RerankError(f"{self._at} cannot be asked: {error}") from error
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise RerankError(f"{self._at} answered, but not in JSON that can be read") from error
+
+    def _post(self, body: Mapping[str, Any], seconds: float) -> bytes:
         import httpx
 
+        deadline = time.monotonic() + seconds
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        content = bytearray()
         try:
-            response = httpx.post(
+            with httpx.stream(
+                "POST",
                 self._url,
                 json=body,
                 headers=headers,
-                timeout=self._timeout,
+                timeout=seconds,
                 follow_redirects=False,
-            )
+            ) as response:
+                if not response.is_success:
+                    raise RerankError(f"{self._at} answered with status {response.status_code}")
+                for chunk in response.iter_bytes():
+                    content += chunk
+                    if len(content) > _MOST_BYTES:
+                        raise RerankError(f"{self._at} answered with over {_MOST_BYTES} bytes")
+                    if time.monotonic() > deadline:
+                        raise RerankError(f"{self._at} gave no answer in {seconds:g} s")
         except httpx.TimeoutException as error:
-            raise RerankError(f"{self._at} gave no answer in {self._timeout:g} s") from error
+            raise RerankError(f"{self._at} gave no answer in {seconds:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise RerankError(f"{self._at} cannot be asked: {type(error).__name__}") from error
-        if not response.is_success:
-            raise RerankError(f"{self._at} answered with status {response.status_code}")
-        try:
-            return response.json()
-        except ValueError as error:
-            raise RerankError(
-                f"{self._at} answered with status {response.status_code}, but not in JSON"
-            ) from error
+        return bytes(content)
 
     def _by_index(self, answer: Any, count: int) -> dict[int, Any]:
         """The answer's scores by document; each of ``count`` documents must be there once."""
@@ -125,3 +163,14 @@ class HttpReranker:
         if sorted(map(str, indexes)) != sorted(map(str, range(count))):
             raise RerankError(f"{self._at} did not score each of {count} documents once")
         return {int(row["index"]): row.get("relevance_score", row.get("score")) for row in rows}
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = None
+    if not usable:  # outside the handler: the ValueError may quote a password
+        raise ConfigError("IDX_RAG_V2__RERANK_URL must be an http:// or https:// address")
+    return parts

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from catalog.core.bounded import BoundedCalls
 from catalog.core.errors import LLMError, RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import fingerprint
+from catalog.llm.naming import llm_identity, llm_name
 from catalog.search_v2.rerank.base import checked
 from catalog.search_v2.rerank.windows import cut_query, fit_pair
 
@@ -59,13 +59,13 @@ class LLMReranker:
     @property
     def name(self) -> str:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        return self._llm.metadata.model_name or type(self._llm).__name__
+        return llm_name(self._llm)
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`: LLM, prompt, reading."""
         prompt = self._reranker(1).choice_select_prompt.get_template(self._llm)
-        llm = (self._llm.class_name(), self._llm.metadata.model_name)
+        llm = llm_identity(self._llm)
         return fingerprint("llm-rerank", *llm, _VERSION, prompt, self.batch_size, self._max_tokens)
 
     def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
@@ -80,6 +80,10 @@ class LLMReranker:
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
+        return self.scores_within(query, passages, self._seconds)
+
+    def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
+        """As :meth:`scores`, given up after ``seconds`` if that is less than the time-out."""
         if not passages:
             return []
         from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -92,7 +96,7 @@ class LLMReranker:
         try:
             ranked = self._calls.call(
                 lambda: self._reranker(len(nodes)).postprocess_nodes(nodes, QueryBundle(query)),
-                self._seconds,
+                min(seconds, self._seconds),
             )
         except (RerankError, LLMError):
             raise

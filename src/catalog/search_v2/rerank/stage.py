@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import CatalogError
-from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.rerank.blending import BlendName, Judged, blend, order
-from catalog.store.llm_cache import Entry, cache_key
+from catalog.search_v2.rerank.scoring import (
+    Budget,
+    Scoring,
+    candidate,
+    guarded,
+    judgements,
+    score_missing,
+)
 
 if TYPE_CHECKING:
     from catalog.search_v2.model_cache import ModelCache
@@ -28,27 +33,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """Passages in their new order, and how many were scored, and whence."""
+    """Passages in their new order, how many were scored and whence, and what stopped it early."""
 
     nodes: list[NodeWithScore]
     note: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    head: str  # title and headings, read before the text
-    text: str
-    key: str
-    text_hash: str
-
-
-@dataclass(slots=True)
-class _Scoring:
-    """Raw scores by key so far, what of them is new, and how many passages were read in part."""
-
-    scores: dict[str, float]
-    new: dict[str, Entry]
-    cut: int = 0
+    error: CatalogError | None = None
 
 
 class RerankPostprocessor(BaseNodePostprocessor):
@@ -81,29 +70,37 @@ class RerankPostprocessor(BaseNodePostprocessor):
         return "RerankPostprocessor"
 
     def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> Reranking:
-        """The nodes in their new order; raises :class:`RerankError` and leaves them as they are."""
-        started = time.perf_counter()
-        chosen = [self._candidate(query, node) for node in nodes[: self.candidates]]
+        """The nodes in their new order; what was scored before a failure is kept and counts.
+
+        Raises :class:`RerankError` and leaves the nodes as they are when nothing was scored.
+        """
+        budget = Budget(self.budget_ms)
+        with guarded(self._reranker):
+            model = self._reranker.fingerprint
+        chosen = [candidate(query, node, model) for node in nodes[: self.candidates]]
         known = {} if self._cache is None else self._cache.get([one.key for one in chosen])
-        scoring = _Scoring({key: float(value) for key, value in known.items()}, {})
-        self._score_missing(query, chosen, scoring, started)
+        scoring = Scoring({key: float(value) for key, value in known.items()})
+        score_missing(self._reranker, query, chosen, scoring, budget)
         if self._cache is not None:
-            self._cache.put(scoring.new, model=self._reranker.fingerprint)
-        judged = []
+            self._cache.put(scoring.new, model=model)
+        raws: list[float] = []
         for one in chosen:
             if one.key not in scoring.scores:
                 break
-            raw = scoring.scores[one.key]
-            judged.append(Judged(raw, self._reranker.relevance(raw)))
-        kept = self._blended(nodes, judged)
+            raws.append(scoring.scores[one.key])
+        if scoring.error is not None and not raws:
+            raise scoring.error
+        judged = judgements(self._reranker, raws, scoring.scores.values())
         note = f"{self._reranker.name}, {self.blend}: {len(judged)} of {len(nodes)} scored"
         if known:
             note = f"{note}, {len(known)} of them cached"
-        if len(judged) < len(chosen):
+        if scoring.error is not None:
+            note = f"{note}; stopped: {scoring.error}"
+        elif len(judged) < len(chosen):
             note = f"{note}; {self.budget_ms} ms allow no more"
         if scoring.cut:
             note = f"{note}; {scoring.cut} read in part"
-        return Reranking(kept, note)
+        return Reranking(self._blended(nodes, judged), note, scoring.error)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -111,38 +108,13 @@ class RerankPostprocessor(BaseNodePostprocessor):
         if query_bundle is None or not nodes:
             return nodes
         try:
-            return self.rerank(nodes, query_bundle.query_str).nodes
+            done = self.rerank(nodes, query_bundle.query_str)
         except CatalogError as error:
             _log.warning("not reranked, the order stands: %s", error)
             return nodes
-
-    def _candidate(self, query: str, node: NodeWithScore) -> _Candidate:
-        text, head = node.node.get_content(metadata_mode=MetadataMode.NONE), _head(node)
-        text_hash = sha1_hex(text)
-        key = cache_key("rerank", query, head, text_hash, self._reranker.fingerprint)
-        return _Candidate(head, text, key, text_hash)
-
-    def _score_missing(
-        self, query: str, chosen: Sequence[_Candidate], scoring: _Scoring, started: float
-    ) -> None:
-        """Score what the cache lacks, best first and equal texts once, while time is left."""
-        scores = scoring.scores
-        missing = list({one.key: one for one in chosen if one.key not in scores}.values())
-        size = self._reranker.batch_size
-        slowest_ms = 0.0
-        for start in range(0, len(missing), size):
-            batch_started = time.perf_counter()
-            if self.budget_ms and slowest_ms + _ms(started) > self.budget_ms:
-                return
-            batch = missing[start : start + size]
-            fitted = [self._reranker.fitted(query, one.text, head=one.head) for one in batch]
-            raw_scores = self._reranker.scores(query, [text for text, _ in fitted])
-            for one, (_, was_cut), raw in zip(batch, fitted, raw_scores, strict=True):
-                scores[one.key] = raw
-                scoring.new[one.key] = Entry(repr(raw), one.text_hash)
-                scoring.cut += was_cut
-            if start:  # the first batch may have loaded the model
-                slowest_ms = max(slowest_ms, _ms(batch_started))
+        if done.error is not None:
+            _log.warning("reranked in part: %s", done.error)
+        return done.nodes
 
     def _blended(
         self, nodes: Sequence[NodeWithScore], judged: Sequence[Judged]
@@ -167,15 +139,3 @@ class RerankPostprocessor(BaseNodePostprocessor):
             else:
                 done.append(NodeWithScore(node=node.node, score=part.score))
         return done[: self.top_n] if self.top_n else done
-
-
-def _head(node: NodeWithScore) -> str:
-    """Title and headings, outermost first, none twice."""
-    about = node.node.metadata
-    headings = about.get("heading_path") or ()
-    names = dict.fromkeys(str(one) for one in (about.get("title"), *headings) if one)
-    return " > ".join(names)
-
-
-def _ms(since: float) -> float:
-    return (time.perf_counter() - since) * 1000
