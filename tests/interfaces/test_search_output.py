@@ -216,4 +216,4 @@ def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
         "catalog: stage rerank failed: no lines catalog: all is well",
     ]
     complain(said)
-    assert capsys.readouterr().err.splitlines() == ["catalog: no lines catalog: all is well"]
+    assert capsys.readouterr().err.splitlines() == ["catalog: no lines", "  catalog: all is well"]

@@ -66,7 +66,7 @@ class OfParsedQuery(BaseNodePostprocessor):
         if query_bundle is not None:
             most = self._service.workspace.settings.rag_v2.max_query_chars
             parsed = parse_query(query_bundle.query_str, max_chars=most)
-            query_bundle = QueryBundle(parsed.text)
+            query_bundle = QueryBundle(parsed.about(self._mode))
         for stage in self.stages:
             nodes = stage.postprocess_nodes(nodes, query_bundle)
         return nodes

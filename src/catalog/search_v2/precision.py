@@ -90,7 +90,11 @@ class Precision:
         except CatalogError as error:
             stages.failed("rerank", (time.perf_counter() - started) * 1000, error)
             return nodes
-        stages.ran("rerank", (time.perf_counter() - started) * 1000, done.note)
+        ms = (time.perf_counter() - started) * 1000
+        if done.error is None:
+            stages.ran("rerank", ms, done.note)
+        else:
+            stages.failed("rerank", ms, done.error)
         return done.nodes
 
     def _judged(

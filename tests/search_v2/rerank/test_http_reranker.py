@@ -1,7 +1,9 @@
 """A rerank server, played by a small one in a thread."""
 
+import contextlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -24,6 +26,8 @@ class Server(HTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.status, self.answer, self.headers = 200, json.dumps(GOOD), {}
         self.requests = []
+        self.pause = 0.0  # seconds between the bytes of an answer
+        self.slow_head = False  # the pauses are in the headers
         self.silent = threading.Event()  # set: answers come at once
         self.silent.set()
 
@@ -37,14 +41,27 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.requests.append((self.path, self.headers, json.loads(body)))
         self.server.silent.wait(20)
+        if self.server.slow_head:
+            with contextlib.suppress(OSError):  # the client has gone
+                self._write(b"HTTP/1.0 200 OK\r\nX-Filler: " + b"x" * 120 + b"\r\n\r\n")
+            return
         self.send_response(self.server.status)
         for name, value in self.server.headers.items():
             self.send_header(name, value)
         self.end_headers()
         try:
-            self.wfile.write(self.server.answer.encode())
+            self._write(self.server.answer.encode())
         except OSError:
             return  # the client has gone
+
+    def _write(self, content):
+        if not self.server.pause:
+            self.wfile.write(content)
+            return
+        for byte in content:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(self.server.pause)
 
     def log_message(self, *_args):
         return
@@ -94,16 +111,42 @@ def test_other_servers_forms_of_answer_are_read(server, answer):
     assert reranker(server).scores("q", ["one", "two"]) == [0.25, 0.9]
 
 
-def test_logits_become_relevance(server):
+def test_logits_stay_raw_and_their_sigmoid_is_the_relevance(server):
     server.answer = json.dumps([{"index": 0, "score": -1.0}, {"index": 1, "score": 0.0}])
+    asked = reranker(server)
+    assert asked.scores("q", ["one", "two"]) == [-1.0, 0.0]
     # 1 / (1 + e)
-    assert reranker(server).scores("q", ["one", "two"]) == pytest.approx([0.268941, 0.5], abs=1e-6)
+    assert [asked.relevance(raw) for raw in (-1.0, 0.0)] == pytest.approx([0.268941, 0.5], abs=1e-6)
+
+
+def test_a_server_once_seen_to_give_logits_is_taken_to_give_them_ever_after(server):
+    asked = reranker(server)
+    server.answer = json.dumps([{"index": 0, "score": 3.0}])
+    asked.scores("q", ["one"])
+    server.answer = json.dumps([{"index": 0, "score": 0.0}])
+    assert asked.scores("q", ["one"]) == [0.0]
+    assert asked.relevance(0.0) == 0.5
+
+
+def test_the_scale_is_learned_from_kept_scores_too():
+    asked = HttpReranker("http://a", model="m")
+    asked.learn([0.0, 0.5])
+    assert asked.relevance(0.0) == 0.0
+    asked.learn([0.0, 4.0])
+    assert asked.relevance(0.0) == 0.5
+
+
+def test_relevance_is_never_outside_its_range():
+    assert HttpReranker("http://a", model="m").relevance(1000.0) == 1.0
+    assert HttpReranker("http://a", model="m").relevance(-1000.0) == 0.0
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         ("no JSON", "not in JSON"),
+        ("[" * 100_000, "not in JSON"),
+        ('[{"index": 0, "score": 0.1}, {"index": 1, "score": 1' + "0" * 400 + "}]", "no number"),
         ("{}", "without a list"),
         ('{"results": 3}', "without a list"),
         ('{"results": [1, 2]}', "without a list"),
@@ -148,6 +191,26 @@ def test_a_server_that_does_not_answer_is_given_up(server):
         reranker(server, timeout_seconds=0.05).scores("q", ["one"])
 
 
+@pytest.mark.parametrize("slow_head", [False, True])
+def test_an_answer_that_trickles_in_is_given_up(server, slow_head):
+    server.slow_head = slow_head
+    server.pause = 0.01  # over a hundred bytes: each in time, and all of them not
+    with pytest.raises(RerankError, match=r"no answer in 0\.3 s"):
+        reranker(server, timeout_seconds=0.3).scores("q", ["one", "two"])
+
+
+def test_a_call_may_be_given_less_time_than_the_reranker_has(server):
+    server.silent.clear()
+    with pytest.raises(RerankError, match=r"no answer in 0\.05 s"):
+        reranker(server, timeout_seconds=20.0).scores_within("q", ["one"], 0.05)
+
+
+def test_an_answer_that_is_too_large_is_not_read(server):
+    server.answer = " " * 20_000_000 + json.dumps(GOOD)
+    with pytest.raises(RerankError, match="over 20000000 bytes"):
+        reranker(server).scores("q", ["one", "two"])
+
+
 def test_no_server_at_all_is_a_rerank_error(server):
     with Server() as gone:
         url = gone.url
@@ -182,6 +245,8 @@ def test_the_fingerprint_names_server_and_model():
     assert one == HttpReranker("http://a/rerank", model="m", api_key="y").fingerprint
     assert one != HttpReranker("http://b/rerank", model="m").fingerprint
     assert one != HttpReranker("http://a/rerank", model="n").fingerprint
+    assert one != HttpReranker("https://a/rerank", model="m").fingerprint
+    assert one != HttpReranker("http://a/rerank?index=2", model="m").fingerprint
 
 
 def test_a_long_passage_is_cut_before_it_is_sent():
@@ -190,10 +255,13 @@ def test_a_long_passage_is_cut_before_it_is_sent():
     assert 200 < len(text) <= 64 * 4
 
 
-@pytest.mark.parametrize("url", ["ftp://a/rerank", "rerank", "http://"])
+@pytest.mark.parametrize(
+    "url", ["ftp://a/rerank", "rerank", "http://", "http://[", "http://u:SECRET/w@a"]
+)
 def test_an_address_that_is_none_is_a_setting_to_correct(url):
-    with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL"):
+    with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL") as raised:
         HttpReranker(url, model="m")
+    assert raised.value.__context__ is None  # that would quote the password
 
 
 def test_the_http_provider_needs_an_address(server):

@@ -1,11 +1,13 @@
 """A language model as the reranker, with scripted answers."""
 
+import threading
+
 import pytest
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 from pydantic import PrivateAttr
 
-from catalog.core.errors import ConfigError, RerankError
+from catalog.core.errors import ConfigError, LLMTimeoutError, RerankError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.rerank import get_reranker
 from catalog.search_v2.rerank.llm import LLMReranker, read_answer
@@ -139,6 +141,33 @@ def test_the_fingerprint_changes_with_the_model_and_the_batch():
     assert one == LLMReranker(ScriptedLLM()).fingerprint
     assert one != LLMReranker(ScriptedLLM(model="other")).fingerprint
     assert one != LLMReranker(ScriptedLLM(), batch_size=5).fingerprint
+
+
+def test_the_fingerprint_tells_weights_and_servers_of_one_name_apart():
+    class Served(ScriptedLLM):
+        fingerprint: str = "weights 1"
+        api_base: str = "http://a/v1"
+
+    one = LLMReranker(Served()).fingerprint
+    assert one == LLMReranker(Served(api_base="http://me:pw@a/v1")).fingerprint
+    assert one != LLMReranker(Served(api_base="http://b/v1")).fingerprint
+    assert one != LLMReranker(Served(fingerprint="weights 2")).fingerprint
+
+
+def test_a_call_may_be_given_less_time_than_the_reranker_has():
+    release = threading.Event()
+
+    class Hanging(ScriptedLLM):
+        @llm_completion_callback()
+        def complete(self, prompt, formatted=False, **kwargs):
+            release.wait(20)
+            return CompletionResponse(text="Doc: 1, Relevance: 5")
+
+    try:
+        with pytest.raises(LLMTimeoutError, match=r"0\.05 s"):
+            LLMReranker(Hanging(), timeout_seconds=20.0).scores_within("q", PASSAGES, 0.05)
+    finally:
+        release.set()
 
 
 def test_a_batch_of_passages_fits_a_small_context():

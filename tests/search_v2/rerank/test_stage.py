@@ -1,9 +1,11 @@
 """The rerank stage: who is scored, what the cache spares, what a failure leaves."""
 
+import time
+
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from catalog.core.errors import RerankError
+from catalog.core.errors import LLMTimeoutError, RerankError
 from catalog.search_v2.model_cache import ModelCache
 from catalog.search_v2.rerank.stage import RerankPostprocessor
 from catalog.store import Database
@@ -109,3 +111,149 @@ def test_scores_known_before_a_failure_are_not_lost(cache):
     broken = ScriptedReranker({}, error=RerankError("no answer"))
     done = RerankPostprocessor(broken, cache, blend="replace").rerank(nodes("a", "b"), "q")
     assert texts(done.nodes) == ["b", "a"]
+
+
+class Failing(ScriptedReranker):
+    """Raises ``error`` for the text ``bad``, or answers ``answer`` whatever it is asked."""
+
+    def __init__(self, scores=0.0, *, error=None, answer=None, **settings):
+        super().__init__(scores, **settings)
+        self._raised, self._answer = error, answer
+
+    def scores(self, query, passages):
+        if "bad" in passages:
+            raise self._raised
+        return super().scores(query, passages) if self._answer is None else self._answer
+
+
+def test_what_was_scored_before_a_failure_is_blended_and_kept(cache):
+    error = RerankError("no answer")
+    reranker = Failing({"a": 0.0, "b": 1.0, "c": 9.0}, error=error)
+    stage = RerankPostprocessor(reranker, cache, blend="replace")
+    done = stage.rerank(nodes("a", "b", "bad", "c"), "q")
+    assert texts(done.nodes) == ["b", "a", "bad", "c"]
+    assert done.error is error
+    assert "2 of 4 scored; stopped: no answer" in done.note
+    assert reranker.asked == ["a", "b"]
+    again = stage.rerank(nodes("a", "b"), "q")
+    assert reranker.asked == ["a", "b"]
+    assert again.error is None
+    assert "stopped" not in again.note
+
+
+def test_a_failure_half_way_is_logged_for_those_who_chain(caplog):
+    stage = RerankPostprocessor(
+        Failing({"a": 0.0, "b": 1.0}, error=RerankError("no answer")), blend="replace"
+    )
+    done = stage.postprocess_nodes(nodes("a", "b", "bad"), QueryBundle("q"))
+    assert texts(done) == ["b", "a", "bad"]
+    assert "no answer" in caplog.text
+
+
+def test_whatever_a_reranker_raises_is_a_rerank_error():
+    stage = RerankPostprocessor(Failing(error=KeyError("lost")))
+    with pytest.raises(RerankError, match="Failing failed: KeyError: 'lost'"):
+        stage.rerank(nodes("bad"), "q")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
+    with pytest.raises(stop):
+        RerankPostprocessor(Failing(error=stop())).rerank(nodes("bad"), "q")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([], "0 scores for 1"),
+        ([1.0, 2.0], "2 scores for 1"),
+        ([float("nan")], "not finite"),
+        (["much"], "no number"),
+        (7, "TypeError"),
+    ],
+)
+def test_the_answer_of_any_reranker_is_checked(answer, said):
+    with pytest.raises(RerankError, match=said):
+        RerankPostprocessor(Failing(answer=answer)).rerank(nodes("a"), "q")
+
+
+def test_a_relevance_that_is_no_number_is_an_error():
+    reranker = ScriptedReranker({"a": 1.0})
+    reranker.relevance = lambda _score: float("nan")
+    with pytest.raises(RerankError, match="not finite"):
+        RerankPostprocessor(reranker).rerank(nodes("a"), "q")
+
+
+@pytest.mark.parametrize(
+    ("headings", "read"),
+    [
+        ("Rotation", "Keys > Rotation\na"),
+        (("Keys", "Rotation"), "Keys > Rotation\na"),
+        ({"Rotation": 1}, "Keys\na"),
+        (5, "Keys\na"),
+        (None, "Keys\na"),
+    ],
+)
+def test_headings_are_a_list_or_one_text(headings, read):
+    reranker = ScriptedReranker(0.0)
+    RerankPostprocessor(reranker).rerank(nodes("a", title="Keys", heading_path=headings), "q")
+    assert reranker.asked == [read]
+
+
+def test_a_reranker_that_learns_its_scale_is_shown_kept_scores_first(cache):
+    class Learning(ScriptedReranker):
+        top = 1.0
+
+        def learn(self, scores):
+            self.top = max(self.top, *scores)
+
+        def relevance(self, score):
+            return score / self.top
+
+    given = {"a": 1.0, "b": 4.0}
+    RerankPostprocessor(Learning(given), cache).rerank(nodes("a", "b"), "q")
+    fresh = RerankPostprocessor(Learning(given), cache, blend="replace")
+    assert [node.score for node in fresh.rerank(nodes("a", "b"), "q").nodes] == [1.0, 0.25]
+
+
+class Timed(ScriptedReranker):
+    """Can be told how long a call may last; ``b`` takes all of it."""
+
+    def __init__(self):
+        super().__init__({"a": 1.0})
+        self.allowed = []
+
+    def scores_within(self, query, passages, seconds):
+        self.allowed.append(seconds)
+        if "b" in passages:
+            time.sleep(seconds + 0.01)
+            raise LLMTimeoutError("no answer in time")
+        if "bad" in passages:
+            raise RerankError("no answer")
+        return self.scores(query, passages)
+
+
+def test_each_call_is_given_what_is_left_of_the_budget():
+    reranker = Timed()
+    done = RerankPostprocessor(reranker, budget_ms=600).rerank(nodes("a", "b", "c"), "q")
+    first, second = reranker.allowed
+    assert 0 < second < first <= 0.6
+    assert "1 of 3 scored; 600 ms allow no more" in done.note
+    assert done.error is None
+
+
+def test_a_call_that_uses_up_the_budget_before_any_score_is_a_failure():
+    with pytest.raises(LLMTimeoutError):
+        RerankPostprocessor(Timed(), budget_ms=50).rerank(nodes("b", "a"), "q")
+
+
+def test_a_failure_while_time_is_left_is_one_with_a_budget_too():
+    done = RerankPostprocessor(Timed(), budget_ms=60_000).rerank(nodes("a", "bad"), "q")
+    assert "stopped: no answer" in done.note
+    assert isinstance(done.error, RerankError)
+
+
+def test_without_a_budget_no_call_is_given_one():
+    reranker = Timed()
+    RerankPostprocessor(reranker).rerank(nodes("a"), "q")
+    assert reranker.allowed == []

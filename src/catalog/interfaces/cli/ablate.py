@@ -34,7 +34,7 @@ def ablate(
     ] = None,
     split: Annotated[str, typer.Option(help="Of that collection.")] = "test",
     dataset: DatasetOption = None,
-    top_k: TopKOption = 10,
+    top_k: TopKOption = 30,
     repeats: RepeatsOption = 1,
     json: JsonOption = False,
     home: HomeOption = None,

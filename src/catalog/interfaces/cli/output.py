@@ -19,8 +19,9 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
-    print(f"catalog: {safe(one_line(message))}", file=sys.stderr)
+    """A message on standard error; its further lines are set in, so that none looks like ours."""
+    first, *others = [safe(line.strip()) for line in message.splitlines() if line.strip()] or [""]
+    print("\n  ".join([f"catalog: {first}", *others]), file=sys.stderr)
 
 
 def say(line: str = "") -> None:
@@ -70,7 +71,7 @@ def print_results(answer: SearchResults, *, explain: bool) -> None:
         print(safe(line), file=sys.stderr)
     for stage in answer.stages:
         if stage.status == "failed":
-            complain(f"stage {stage.name} failed: {stage.note}")
+            complain(f"stage {stage.name} failed: {one_line(stage.note)}")
 
 
 def _shown(result: SearchResult, bold: bool) -> list[str]:

@@ -9,6 +9,7 @@ from llama_index.core.indices.query.query_transform.base import BaseQueryTransfo
 from llama_index.core.schema import QueryBundle
 
 from catalog.embedding.encoder import fingerprint
+from catalog.llm.naming import llm_identity, llm_name
 from catalog.search_v2.expansion.parsing import parse_lines
 from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT, PROMPT_VERSION, Expansion
 from catalog.search_v2.expansion.text import ExpansionLine, one_line
@@ -65,7 +66,7 @@ class LexVecQueryTransform(BaseQueryTransform):
     @property
     def name(self) -> str:
         """See :class:`ExpansionSource`."""
-        return _model(self._llm)
+        return llm_name(self._llm)
 
     @property
     def fingerprint(self) -> str:
@@ -126,7 +127,7 @@ class HydeSource:
     @property
     def name(self) -> str:
         """See :class:`ExpansionSource`."""
-        return f"hyde {_model(self._llm)}"
+        return f"hyde {llm_name(self._llm)}"
 
     @property
     def fingerprint(self) -> str:
@@ -153,12 +154,6 @@ class HydeSource:
         return self._transform.get_prompts()["hyde_prompt"]
 
 
-def _model(llm: LLM) -> str:
-    name = llm.metadata.model_name
-    return type(llm).__name__ if name in ("", "unknown") else name
-
-
 def _fingerprint(source: object, llm: LLM, version: int, prompt: BasePromptTemplate) -> str:
-    model = getattr(llm, "fingerprint", _model(llm))  # ours name their weights
-    about = (type(llm).__name__, model, str(version), prompt.get_template(llm=llm))
+    about = (*llm_identity(llm), str(version), prompt.get_template(llm=llm))
     return fingerprint(type(source).__name__, *about)

@@ -1,0 +1,110 @@
+"""What names a language model, and that no password in an address is shown."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from catalog.evaluation.backends import Backends
+from catalog.interfaces.cli import main
+from catalog.llm.local import LocalLLM
+from catalog.llm.naming import llm_identity, llm_name, without_userinfo
+from fakes import open_workspace
+
+MIB = 2**20
+
+
+def model(name="m", **attributes):
+    return SimpleNamespace(metadata=SimpleNamespace(model_name=name), **attributes)
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("http://user:pw@host:8080/v1?a=b", "http://host:8080/v1?a=b"),
+        ("http://token@host/v1", "http://host/v1"),
+        ("redis://:pw@host", "redis://host"),
+        ("http://user:p@w@host/v1", "http://host/v1"),
+        ("postgresql://user:p/w#1@host/db", "postgresql://host/db"),
+        ("http://host/a@b", "http://host/a@b"),
+        ("http://host:8080/v1", "http://host:8080/v1"),
+        ("someone@example.org", "someone@example.org"),
+        ("package.module:function", "package.module:function"),
+        ("sqlite:///home/x.db", "sqlite:///home/x.db"),
+    ],
+)
+def test_user_and_password_are_left_out_of_an_address(address, public):
+    assert without_userinfo(address) == public
+
+
+@pytest.mark.parametrize("nameless", ["", "unknown"])
+def test_a_model_without_a_name_is_called_by_its_class(nameless):
+    assert llm_name(model(nameless)) == "SimpleNamespace"
+    assert llm_name(model("m")) == "m"
+
+
+def test_a_model_is_known_by_its_weights_and_its_server():
+    assert llm_identity(model()) == ("SimpleNamespace", "m", "")
+    assert llm_identity(model(fingerprint="abc")) == ("SimpleNamespace", "abc", "")
+    served = model(api_base="http://u:pw@host/v1")
+    assert llm_identity(served) == ("SimpleNamespace", "m", "http://host/v1")
+    assert llm_identity(model(fingerprint=lambda: "abc", api_base=None)) == llm_identity(model())
+
+
+def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(tmp_path):
+    contents = {
+        "a": b"a" * 3 * MIB,
+        "same": b"a" * 3 * MIB,
+        "head": b"b" + b"a" * (3 * MIB - 1),
+        "tail": b"a" * (3 * MIB - 1) + b"b",
+        "longer": b"a" * (3 * MIB + 1),
+        "small": b"a",
+        "small other": b"b",
+    }
+    found = {}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        found[name] = LocalLLM(str(tmp_path / name)).fingerprint
+    assert found.pop("same") == found["a"]
+    assert len(set(found.values())) == len(found)
+
+
+def test_a_file_that_comes_later_is_known_then(tmp_path):
+    file = tmp_path / "m.gguf"
+    llm = LocalLLM(str(file))
+    assert llm.fingerprint == "m.gguf, unreadable"
+    file.write_bytes(b"weights")
+    known = llm.fingerprint
+    assert known == LocalLLM(str(file)).fingerprint
+    file.unlink()
+    assert llm.fingerprint == known
+
+
+def test_config_shows_no_password(monkeypatch, capsys):
+    monkeypatch.setenv("IDX_RAG_V2__RERANK_URL", "http://me:s3cret@ranks/v2")
+    monkeypatch.setenv("IDX_RAG_V2__QDRANT_URL", "http://me:s3cret@qdrant:6333")
+    monkeypatch.setenv("IDX_LLM__URL", "http://me:s3cret@llm/v1")
+    monkeypatch.setenv("IDX_DATABASE_URL", "postgresql://me:s3/cret@db/catalog")
+    for arguments in (["config"], ["config", "--json"]):
+        monkeypatch.setattr(sys, "argv", ["catalog", *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        out = capsys.readouterr().out
+        assert "http://ranks/v2" in out
+        assert "http://qdrant:6333" in out
+        assert "http://llm/v1" in out
+        assert "postgresql://db/catalog" in out
+        assert "cret" not in out
+
+
+def test_the_identity_of_a_search_holds_no_password(tmp_path):
+    with (
+        open_workspace(tmp_path, rerank_url="http://me:s3cret@ranks/v2") as workspace,
+        Backends(workspace) as backends,
+    ):
+        identity = backends.load("v2").identity
+    assert identity["rag_v2"]["rerank_url"] == "http://ranks/v2"
+    assert identity["rag_v2"]["rrf_k"] == 60
+    assert identity["llm"]["provider"] == "none"
+    assert "s3cret" not in json.dumps(identity)
