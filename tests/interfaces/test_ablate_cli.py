@@ -81,7 +81,7 @@ def test_every_variant_is_a_row_and_the_first_is_what_the_others_are_compared_wi
     code, out, _ = catalog("ablate", "--golden", golden)
     assert code == 0
     head, columns, first, *others = out.splitlines()
-    assert head == "zoo-questions on zoo: 6 queries, 10 deep"
+    assert head == "zoo-questions on zoo: 6 queries, 30 deep"
     assert columns.split()[0] == "nDCG@10"
     assert first.startswith("hybrid ")
     assert "n = 6" in first

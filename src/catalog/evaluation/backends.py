@@ -27,11 +27,11 @@ from catalog.core.errors import BackendError, InputError, StageFailedError
 from catalog.core.plugged import PluggedSearch
 from catalog.core.results import Mode
 from catalog.core.settings import Settings
+from catalog.core.text import without_userinfo
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.records import require_run
 from catalog.evaluation.trec import read_run
 from catalog.ingest.report import Progress
-from catalog.llm.naming import without_userinfo
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -1,15 +1,13 @@
-"""What names a language model, and addresses without the user and password in them."""
+"""What names a language model: for explanations, and for what is kept of its replies."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from catalog.core.text import without_userinfo
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
-
-# The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
-_USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
 
 
 def llm_name(llm: LLM) -> str:
@@ -31,12 +29,3 @@ def llm_identity(llm: LLM) -> tuple[str, str, str]:
         weights if isinstance(weights, str) else llm_name(llm),
         without_userinfo(server) if isinstance(server, str) else "",
     )
-
-
-def without_userinfo(address: str) -> str:
-    """``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
-
-    Where a password that is not percent-encoded makes this ambiguous, too much is left out
-    rather than too little.
-    """
-    return _USERINFO.sub("", address, count=1)

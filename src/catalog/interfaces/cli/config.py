@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from catalog.core.settings import field_of, leaves, needs_rebuild
+from catalog.core.text import without_userinfo
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
 from catalog.interfaces.cli.output import print_json, say
-from catalog.llm.naming import without_userinfo
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from catalog.core.text import without_userinfo
 from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
 from catalog.llm.local import LocalLLM
-from catalog.llm.naming import llm_identity, llm_name, without_userinfo
+from catalog.llm.naming import llm_identity, llm_name
 from fakes import open_workspace
 
 MIB = 2**20
