@@ -127,6 +127,18 @@ def test_a_deleted_document_answers_no_longer(opened, folder):
     assert "keys.md" not in [one.path for one in ask(service)]
 
 
+def test_no_search_of_an_earlier_state_stays_in_memory(opened, folder):
+    service, _ = opened()
+    ask(service)
+    (folder / "keys.md").unlink()
+    Indexer(service.workspace).build(folder, "docs")
+    service.search("another question about bread", dataset="docs", expand=True)
+    _, kept = service.workspace._expanded["docs"]
+    texts = [one.passage.path for each in kept._values.values() for one in each.settled.nodes]
+    assert texts
+    assert "keys.md" not in texts
+
+
 def test_an_update_by_another_workspace_is_noticed(opened, folder):
     service, _ = opened()
     ask(service)

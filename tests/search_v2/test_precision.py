@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
+from catalog.core.settings import LLMSettings
 from catalog.search_v2.engine import QueryEngineBuilderV2
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import strong_signal
@@ -501,3 +502,12 @@ def test_a_typed_query_names_the_stages_that_it_skips(opened):
         (True, "lexical"): {"expand", "feedback"},
         (True, "vector"): {"expand"},
     }
+
+
+def test_a_view_makes_no_language_model_that_none_of_its_stages_asks(opened):
+    workspace = opened().workspace
+    broken = LLMSettings(provider="openai")  # lacks its address
+    workspace.settings = workspace.settings.model_copy(update={"llm": broken})
+    assert workspace.view({"rrf_k": 10}).settings.rag_v2.rrf_k == 10
+    with pytest.raises(ConfigError, match="IDX_LLM__URL"):
+        workspace.view({"expansion_enabled": True})

@@ -9,11 +9,10 @@ from operator import itemgetter
 
 from catalog.core.models import Chunk
 from catalog.ingest.chunking.lines import Line
-from catalog.ingest.chunking.sentences import sentence_spans, sentence_starts
+from catalog.ingest.chunking.sentences import END_MARK, sentence_spans, sentence_starts
 from catalog.search_v2.query_words import Match, QueryWords
 
 _PLAIN_WORD = re.compile(r"\w+")
-_END_MARK = re.compile("[.!?…。！？｡]")  # what sentence_starts looks for, but found sooner
 _MARKUP = 20  # characters that a heading's line may have beyond its title
 
 
@@ -167,5 +166,5 @@ def _sentence_at(text: str, offset: int, begin: int, after: int) -> tuple[int, i
 
 def _next_sentence(text: str, start: int, stop: int) -> int:
     """Where the first sentence after ``start`` begins; ``stop`` if none does."""
-    mark = _END_MARK.search(text, start, stop)
+    mark = END_MARK.search(text, start, stop)
     return stop if mark is None else next(sentence_starts(text, mark.start(), stop), stop)

@@ -53,6 +53,14 @@ class Fused:
     shares: tuple[Share, ...]
     bonus: float
 
+    def own(self, leg: Leg) -> tuple[Share, ...]:
+        """What the lists of the user's own query in one leg contributed."""
+        return tuple(
+            share
+            for share in self.shares
+            if share.source.leg == leg and share.source.origin == "original"
+        )
+
     @property
     def best_rank(self) -> int:
         """Its best rank in any list."""

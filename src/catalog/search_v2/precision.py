@@ -71,9 +71,11 @@ class Precision:
             nodes = self._reranked(self._rerank, nodes, query, stages)
         nodes, confidence = self._judged(nodes, bundle, top_k, stages)
         for cut in self._cuts(top_k):
-            before, nodes = len(nodes), cut.postprocess_nodes(nodes, bundle)
+            started, before = time.perf_counter(), len(nodes)
+            nodes = cut.postprocess_nodes(nodes, bundle)
             if not isinstance(cut, KeepFirst):
-                stages.ran(_names[type(cut)], 0.0, f"{len(nodes)} of {before} kept")
+                ms = (time.perf_counter() - started) * 1000
+                stages.ran(_NAMES[type(cut)], ms, f"{len(nodes)} of {before} kept")
         low = None if confidence is None else confidence < self._rag.low_confidence_below
         return Refined(_passages(nodes), confidence, low)
 
@@ -135,7 +137,7 @@ class Precision:
         )
 
 
-_names: dict[type, str] = {SimilarityThreshold: "threshold", TokenBudget: "token budget"}
+_NAMES: dict[type, str] = {SimilarityThreshold: "threshold", TokenBudget: "token budget"}
 
 
 def _passages(nodes: Sequence[NodeWithScore]) -> list[ScoredPassage]:

@@ -31,7 +31,6 @@ from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.search_v2.fusion import Share
     from catalog.search_v2.workspace import Workspace
 
 _LIMIT = 40.0  # exp of more says nothing new
@@ -164,7 +163,7 @@ def features(passages: Sequence[ScoredPassage], original_weight: float) -> list[
     ]
     worst = min(said, default=0.0)
     last = min(
-        (share.source.hits[-1][1] for one in passages for share in _original(one, "vector")),
+        (share.source.hits[-1][1] for one in passages for share in one.fused.own("vector")),
         default=0.0,
     )
     return [_features(one, original_weight or 1.0, last, worst) for one in passages]
@@ -190,7 +189,7 @@ def _fusion(rag: RAGv2Settings) -> str:
 def _features(
     one: ScoredPassage, original_weight: float, last_cosine: float, worst: float
 ) -> Features:
-    lexical, vector = _original(one, "lexical"), _original(one, "vector")
+    lexical, vector = one.fused.own("lexical"), one.fused.own("vector")
     own = sum(share.contribution for share in (*lexical, *vector))
     raw = None if one.reranked is None else one.reranked.raw_score
     return Features(
@@ -199,14 +198,6 @@ def _features(
         lexical=math.log1p(max((share.raw_score for share in lexical), default=0.0)),
         rerank=worst if raw is None else raw,
     )
-
-
-def _original(one: ScoredPassage, leg: str) -> list[Share]:
-    return [
-        share
-        for share in one.fused.shares
-        if share.source.leg == leg and share.source.origin == "original"
-    ]
 
 
 @cache

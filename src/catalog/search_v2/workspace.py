@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from catalog.search_v2.relevance import Calibration, Signals
     from catalog.search_v2.rerank.base import Reranker
     from catalog.store.lexical.base import LexicalEngine
+    from catalog.store.stamp import Stamp
     from catalog.store.vectors.base import VectorEngine
 
 
@@ -56,6 +57,7 @@ class Workspace:
         self.database = (
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
+        self._expanded: dict[str, tuple[Stamp | None, Recent[Hashable, KeptSearch]]] = {}
         self._calibrations: dict[Signals, Calibration | None] = {}
         self._lexical: dict[tuple[str, str], LexicalEngine] = {}
         self._vector: dict[tuple[str, str], VectorEngine] = {}
@@ -82,14 +84,16 @@ class Workspace:
         from catalog.embedding import query_prefix
 
         _ = self.model, self.threads  # made before the copy, so that they are shared
-        if self.settings.llm.provider != "none":
+        rag = settings.rag_v2
+        if rag.expansion_enabled or (rag.rerank_enabled and rag.rerank_provider == "llm"):
             _ = self.llm
         other = copy(self)
         other.settings = settings
         if settings.rag_v2.embed_prefix_query != self.settings.rag_v2.embed_prefix_query:
             prefix = query_prefix(settings.embedding, settings.rag_v2)
             other.__dict__["model"] = self.model.model_copy(update={"query_prefix": prefix})
-        for name in ("query_vectors", "expander", "expanded", "rerank_cache"):
+        other._expanded = {}
+        for name in ("query_vectors", "expander", "rerank_cache"):
             other.__dict__.pop(name, None)
         if any(name in changes for name in _OF_THE_RERANKER):
             other.__dict__.pop("reranker", None)
@@ -135,10 +139,13 @@ class Workspace:
         cache = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
         return Expander(get_source(rag.expansion_source, self.llm), cache, rag)
 
-    @cached_property
-    def expanded(self) -> Recent[Hashable, KeptSearch]:
-        """Expanded retrievals of late, each over the state of the dataset it names."""
-        return Recent(_KEPT_SEARCHES)
+    def expanded(self, dataset: str, stamp: Stamp | None) -> Recent[Hashable, KeptSearch]:
+        """Expanded retrievals of late over this state of the dataset; those of another go."""
+        with self._lock:
+            known = self._expanded.get(dataset)
+            if known is None or known[0] != stamp:
+                known = self._expanded[dataset] = (stamp, Recent(_KEPT_SEARCHES))
+            return known[1]
 
     @cached_property
     def reranker(self) -> Reranker:

@@ -49,7 +49,7 @@ class Database:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot create the store folder {home}: {error.strerror}") from error
-        return cls(URL.create("sqlite", database=str(home / "catalog.db")))
+        return cls(URL.create("sqlite", database=str(store_file(home))))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -100,6 +100,11 @@ class Database:
         """Set such a value; raises as :meth:`write` does."""
         with self.write() as connection:
             set_meta(connection, key, value)
+
+
+def store_file(home: Path) -> Path:
+    """The file that is the embedded store of a home."""
+    return home / "catalog.db"
 
 
 def _sqlite_engine(url: URL) -> Engine:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+END_MARK = re.compile("[.!?…。！？｡]")  # no sentence ends without one of these
 _END = re.compile(
     r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|\Z)"""  # Latin, Cyrillic, Greek
     r"""|[。！？｡]++[」』”’）】]*+"""  # Chinese, Japanese

@@ -86,7 +86,9 @@ def _chosen(kind: str | None) -> tuple[CacheKind, ...]:
 def _is_store(settings: Settings) -> bool:
     """Whether opening the store would make none; a URL of another kind fails when opened."""
     if settings.database_url is None:
-        return (settings.home / "catalog.db").exists()
+        from catalog.store.database import store_file
+
+        return store_file(settings.home).exists()
     url = urlsplit(settings.database_url)
     return not url.scheme.startswith("sqlite") or Path(url.path[1:].removeprefix("file:")).is_file()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import LLMError
+from catalog.core.recent import Recent
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import Answer, Asked, LegHits
 from catalog.search_v2.passages import PassageNode, ScoredPassage
@@ -58,10 +59,14 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         super().__init__(workspace, asked, dataset=dataset, top_k=top_k, stages=stages)
         self._plan, self._legs = plan, legs
         self._key: Hashable | None = None
+        self._kept: Recent[Hashable, KeptSearch] | None = None
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._key = self._key_of(query_bundle)
-        kept = None if self._key is None else self._workspace.expanded.get(self._key)
+        with self._workspace.database.read() as connection:
+            stamp = read_stamp(connection, self._dataset)
+        self._kept = self._workspace.expanded(self._dataset, stamp)
+        kept = None if self._key is None else self._kept.get(self._key)
         lifetime = self._settings.cache_ttl_seconds
         if kept is None or time.monotonic() - kept.since > lifetime:
             return super()._retrieve(query_bundle)
@@ -76,26 +81,25 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         self.stages.join(self._plan.stages)
         nodes = super()._told(answers, settled)
         failed = any(report.status == "failed" for report in self._plan.stages.reports)
-        if self._key is not None and settled.is_whole and not failed and _all_well(answers):
+        well = settled.is_whole and not failed and _all_well(answers)
+        if well and self._key is not None and self._kept is not None:
             timeless = tuple(replace(one, ms=0.0, found=_without_note(one)) for one in answers)
             again, settled = _told_again(self._plan.stages), replace(settled, ms=0.0)
             kept = KeptSearch(again, timeless, settled, time.monotonic())
-            self._workspace.expanded.put(self._key, kept)
+            self._kept.put(self._key, kept)
         return nodes
 
     def _key_of(self, query: QueryBundle) -> Hashable | None:
-        """All that the answer depends on in this workspace; ``None`` if it is not to be kept."""
+        """All that the answer depends on beside the dataset; ``None``: it is not to be kept."""
         if query.embedding is not None or not self._settings.cache_ttl_seconds:
             return None
-        with self._workspace.database.read() as connection:
-            stamp = read_stamp(connection, self._dataset)
         try:
             identity = self._plan.identity
         except LLMError:
             return None
         legs = tuple((one.part, *_bounds(one), one.leg.top_k) for one in self._asked)
-        asked = (self._dataset, query.query_str, self.similarity_top_k, self.stages.strict)
-        return (stamp, *asked, legs, *identity)
+        asked = (query.query_str, self.similarity_top_k, self.stages.strict)
+        return (*asked, legs, *identity)
 
 
 def _bounds(asked: Asked) -> tuple[Restriction, str]:

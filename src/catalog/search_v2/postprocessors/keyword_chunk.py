@@ -61,12 +61,7 @@ def _vector_rank(node: NodeWithScore) -> float:
     fused = getattr(node, "fused", None)
     if not isinstance(fused, Fused):
         return math.inf
-    ranks = [
-        share.rank
-        for share in fused.shares
-        if share.source.leg == "vector" and share.source.origin == "original"
-    ]
-    return min(ranks, default=math.inf)
+    return min((share.rank for share in fused.own("vector")), default=math.inf)
 
 
 def _words(text: str) -> list[str]:

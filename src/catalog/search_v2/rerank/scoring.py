@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import NodeWithScore
 
 from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
+from catalog.search_v2.postprocessors.nodes import text_of
 from catalog.search_v2.rerank.base import checked
 from catalog.search_v2.rerank.blending import Judged
 from catalog.store.llm_cache import Entry, cache_key
@@ -68,7 +69,7 @@ class Budget:
 
 def candidate(query: str, node: NodeWithScore, model: str) -> Candidate:
     """The node's passage behind its title and headings; ``model`` is the fingerprint."""
-    text, head = node.node.get_content(metadata_mode=MetadataMode.NONE), _head(node)
+    text, head = text_of(node), _head(node)
     text_hash = sha1_hex(text)
     return Candidate(head, text, cache_key("rerank", query, head, text_hash, model), text_hash)
 

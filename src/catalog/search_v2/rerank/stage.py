@@ -49,7 +49,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
     (0: all). See ``rerank.blending`` for the formulas.
     """
 
-    candidates: int = Field(40, ge=1)
+    candidates: int = Field(20, ge=1)
     blend: BlendName = "linear"
     weight: float = Field(0.3, ge=0.0, le=1.0)
     rrf_k: int = Field(60, ge=1)
