@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from catalog.core.errors import RerankError
-from catalog.interfaces.cli import main
 from catalog.search_v2.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 from scripted import ScriptedReranker, ScriptedSource
@@ -29,22 +28,14 @@ def zoo(tmp_path):
 
 
 @pytest.fixture
-def catalog(zoo, tmp_path, monkeypatch, capsys):
+def catalog(zoo, tmp_path, monkeypatch, command):
     """Run the command in this process; exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())
     monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return exit_.value.code or 0, out, err
-
-    yield run
+    yield command
     sys.modules.pop("own_model", None)
 
 

@@ -1,30 +1,14 @@
 """``catalog cache`` as a person or a script uses it; no model is loaded for it."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from catalog.interfaces.cli import main
 from catalog.store import Database, embedding_cache, llm_cache
 from catalog.store.llm_cache import Entry
 
 DAY = 86_400.0  # 1970-01-02
-
-
-@pytest.fixture
-def catalog(monkeypatch, capsys):
-    """Run the command in this process: exit code, standard output, standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 @pytest.fixture

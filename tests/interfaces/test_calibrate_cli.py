@@ -1,11 +1,10 @@
 """``catalog golden calibrate``, and what ``catalog search`` tells before and after it."""
 
 import json
-import sys
 
 import pytest
 
-from catalog.interfaces.cli import golden, main, search
+from catalog.interfaces.cli import golden, search
 from catalog.search_v2.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 from scripted import ScriptedReranker
@@ -25,7 +24,7 @@ def reranker():
 
 
 @pytest.fixture
-def catalog(monkeypatch, capsys, tmp_path, settings, reranker):
+def catalog(monkeypatch, command, tmp_path, settings, reranker):
     """Run the command over a store of 25 documents; exit code, standard output, error."""
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -42,15 +41,7 @@ def catalog(monkeypatch, capsys, tmp_path, settings, reranker):
     for module in (golden, search):
         monkeypatch.setattr(module, "open_workspace", opened)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return exit_.value.code or 0, out, err
-
-    return run
+    return command
 
 
 @pytest.fixture

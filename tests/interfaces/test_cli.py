@@ -11,27 +11,12 @@ from pathlib import Path
 import pytest
 
 from catalog.embedding import packaged
-from catalog.interfaces.cli import main
 from catalog.interfaces.cli.output import safe
 
 pytestmark = pytest.mark.skipif(
     packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None,
     reason="the packaged bge-small model is not installed (pip install '.[offline]')",
 )
-
-
-@pytest.fixture
-def catalog(monkeypatch, capsys):
-    """Run the command in this process: exit code, standard output, standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return exit_.value.code or 0, out, err
-
-    return run
 
 
 @pytest.fixture

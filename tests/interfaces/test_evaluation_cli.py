@@ -62,7 +62,7 @@ def template(tmp_path_factory):
 
 
 @pytest.fixture
-def catalog(template, tmp_path, monkeypatch, capsys):
+def catalog(template, tmp_path, monkeypatch, command):
     """Run the command in this process, in a folder that holds ``own_zoo.py``."""
     shutil.copytree(template / "home", tmp_path / "home")
     work = tmp_path / "work"
@@ -74,15 +74,7 @@ def catalog(template, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
     sys.modules.pop("own_zoo", None)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return exit_.value.code or 0, out, err
-
-    yield run
+    yield command
     sys.modules.pop("own_zoo", None)
 
 

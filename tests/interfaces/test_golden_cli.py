@@ -3,10 +3,11 @@
 import io
 import json
 import sys
+from functools import partial
 
 import pytest
 
-from catalog.interfaces.cli import golden, main
+from catalog.interfaces.cli import golden
 from catalog.search_v2.indexing import Indexer
 from fakes import open_workspace
 
@@ -14,7 +15,7 @@ QUERY = "rotate the keys"
 
 
 @pytest.fixture
-def catalog(monkeypatch, capsys, tmp_path, notes):
+def catalog(monkeypatch, command, tmp_path, notes):
     """Run ``catalog golden``; exit code, standard output, standard error."""
     with open_workspace(tmp_path / "home") as workspace:
         Indexer(workspace).build(notes, "notes")
@@ -22,14 +23,7 @@ def catalog(monkeypatch, capsys, tmp_path, notes):
         golden, "open_workspace", lambda context, home, preset: open_workspace(tmp_path / "home")
     )
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["catalog", "golden", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return exit_.value.code or 0, out, err
-
-    return run
+    return partial(command, "golden")
 
 
 @pytest.fixture
