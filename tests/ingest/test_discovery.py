@@ -12,6 +12,7 @@ import pytest
 
 from catalog.core.errors import InputError, SourceError
 from catalog.ingest.discovery import discover
+from catalog.ingest.readers import ReadLimits
 
 
 def make(root: Path, *paths: str, text: str = "x") -> None:
@@ -74,7 +75,7 @@ def test_include_and_exclude_are_patterns_relative_to_the_root(tmp_path: Path) -
 
 def test_too_large_files_are_named_but_json_lines_are_streamed(tmp_path: Path) -> None:
     make(tmp_path, "big.txt", "big.jsonl", text="x" * 200)
-    listing = discover(tmp_path, max_bytes=100)
+    listing = discover(tmp_path, limits=ReadLimits(text_bytes=100))
     assert [file.path for file in listing.files] == ["big.jsonl"]
     assert [(one.path, "200" in one.reason) for one in listing.skipped] == [("big.txt", True)]
 

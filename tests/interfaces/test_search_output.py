@@ -4,6 +4,8 @@ import pytest
 
 from catalog.core.results import (
     Contribution,
+    Evidence,
+    EvidenceLine,
     Explanation,
     Reranked,
     ResultLocator,
@@ -106,6 +108,66 @@ def test_a_result_is_its_place_score_trail_and_snippet(printed):
     )
     assert err.splitlines()[0] == "1 passages in 14.0 ms: lexical 1.2 ms (bm25: 9 passages)"
     assert "catalog: stage vector failed" in err
+
+
+def heard(rank, link="talks/lecture.mp4#t=65", media="lecture.mp4", **more):
+    lines = (
+        EvidenceLine(
+            time_start=65.2,
+            time_end=78.0,
+            kind="Audio",
+            speaker=None,
+            text="We then apply batch normalisation...",
+            chunk_id="c1",
+        ),
+        EvidenceLine(
+            time_start=72.0,
+            time_end=72.4,
+            kind="Screen",
+            speaker=None,
+            text="Slide: BatchNorm formula",
+            chunk_id="c2",
+        ),
+    )
+    evidence = Evidence(
+        media=media, dataset="notes", start=50, end=93, lines=lines, anchors=("c1",), link=link
+    )
+    shown = {"modality": "video_transcript", "evidence": evidence, "link": link, "rank": rank}
+    return result(**{**shown, **more})
+
+
+def test_a_passage_of_a_recording_is_what_was_said_and_shown_and_where_to_play_it(printed):
+    assert printed(heard(2)).out == (
+        "[2] lecture.mp4 — video transcript  score 0.9124  #3fa9c1ab\n"
+        '    00:01:05–00:01:18 (Audio): "We then apply batch normalisation..."\n'
+        '    00:01:12 (Screen): "Slide: BatchNorm formula"\n'
+        "    talks/lecture.mp4#t=65\n"
+        "\n"
+    )
+
+
+def test_a_passage_that_shares_its_evidence_refers_to_the_first_that_has_it(printed):
+    second = heard(2, modality="video_frame")
+    out = printed(heard(1), second, heard(3, media="other.mp4")).out
+    assert out.count("(Screen)") == 2
+    assert "[2] lecture.mp4 — video frame  score 0.9124  #3fa9c1ab\n    see [1]\n" in out
+    assert "see [2]" not in out
+
+
+def test_a_recordings_name_and_lines_forge_nothing(printed):
+    evil = "a\n[9] b\x1b[31m"
+    line = EvidenceLine(
+        time_start=0, time_end=0, kind="Audio", speaker="S\x07", text="x\u202e", chunk_id="c"
+    )
+    hit = heard(1, media=evil)
+    hit = hit.model_copy(update={"evidence": hit.evidence.model_copy(update={"lines": (line,)})})
+    out = printed(hit).out
+    assert out.splitlines()[0] == "[1] a [9] b�[31m — video transcript  score 0.9124  #3fa9c1ab"
+    assert out.splitlines()[1] == '    00:00:00 (Audio, S�): "x�"'
+
+
+def test_a_page_is_printed_with_the_link_that_opens_it(printed):
+    assert "    | API keys\there.\n    a.pdf#page=4\n" in printed(result(link="a.pdf#page=4")).out
 
 
 def test_a_known_relevance_is_told_in_per_cent(printed):

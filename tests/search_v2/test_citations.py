@@ -2,8 +2,8 @@
 
 import pytest
 
-from catalog.core.models import Chunk, Locator
-from catalog.core.results import Reranked
+from catalog.core.models import Chunk, Cue, Locator
+from catalog.core.results import Reranked, ResultLocator
 from catalog.search_v2.citations import chunk_citation, citation, clock, header, marked
 from catalog.search_v2.formatting import to_result
 from catalog.search_v2.fusion import RankedList, rrf
@@ -12,7 +12,13 @@ NOWHERE = Locator()
 
 
 def chunk(
-    locator=NOWHERE, *, title="Keys", path="notes/keys.md", modality="text", text="Rotate keys."
+    locator=NOWHERE,
+    *,
+    title="Keys",
+    path="notes/keys.md",
+    modality="text",
+    text="Rotate keys.",
+    **more,
 ):
     return Chunk(
         seq=1,
@@ -29,7 +35,26 @@ def chunk(
         modality=modality,
         locator=locator,
         text=text,
+        **more,
     )
+
+
+SPOKEN = "Good morning all.\nRotate the keys.\nIn the console.\nGoodbye then.\n"
+CUES = tuple(
+    Cue(start, end, *seconds)
+    for start, end, seconds in [
+        (0, 17, (754.2, 758.0)),
+        (18, 34, (758.0, 763.9)),
+        (35, 50, (765.0, 770.0)),
+        (51, 64, (770.0, 785.9)),
+    ]
+)
+
+
+def spoken(**more):
+    where = Locator(line_start=7, line_end=10, time_start=754.2, time_end=785.9)
+    about = {"path": "talk.vtt", "modality": "video_transcript", "text": SPOKEN, "cues": CUES}
+    return chunk(where, **{**about, **more})
 
 
 def result(passage, **more):
@@ -106,6 +131,88 @@ def test_a_header_names_the_path_and_where_the_snippet_stands(locator, path, tol
     shown = result(chunk(locator, path=path, text=text), query="rotate", snippet_chars=40)
     assert shown.snippet == "Rotate the keys.\nIn the console."
     assert header(shown) == told
+
+
+@pytest.mark.parametrize(
+    ("query", "chars", "snippet", "seconds", "told", "between"),
+    [
+        ("rotate", 20, "Rotate the keys.", (758.0, 763.9), "12:38", "12:38-12:43"),
+        (
+            "console",
+            40,
+            "Rotate the keys.\nIn the console.",
+            (758.0, 770.0),
+            "12:45",
+            "12:38-12:50",
+        ),
+        ("goodbye", 20, "Goodbye then.", (770.0, 785.9), "12:50", "12:50-13:05"),
+        ("rotate", 300, SPOKEN.strip(), (754.2, 785.9), "12:38", "12:34-13:05"),
+    ],
+)
+def test_a_transcript_is_cited_and_linked_at_the_second_of_the_best_sentence(
+    query, chars, snippet, seconds, told, between
+):
+    got = result(spoken(), query=query, snippet_chars=chars)
+    assert got.snippet == snippet
+    where = got.snippet_locator
+    assert (where.time_start, where.time_end) == seconds
+    assert (where.line_start, where.line_end) == got.snippet_lines
+    assert got.citation == f"[source: Keys, t={told}]" == citation(got)
+    assert header(got) == f"@@ talk.vtt {between} @@"
+    assert (got.locator.time_start, got.locator.time_end) == (754.2, 785.9)
+    minutes, second = told.split(":")
+    assert int(got.moment) == 60 * int(minutes) + int(second)
+    assert got.link == f"talk.vtt#t={int(got.moment)}"
+
+
+def test_a_transcript_without_cues_is_cited_at_its_own_seconds():
+    got = result(spoken(cues=()), query="rotate", snippet_chars=20)
+    assert got.citation == "[source: Keys, t=12:34]"
+    assert header(got) == "@@ talk.vtt 12:34-13:05 @@"
+
+
+def test_a_text_that_has_lines_and_a_time_is_shown_by_its_lines():
+    got = result(chunk(Locator(line_start=7, line_end=7, time_start=754.2)))
+    assert header(got) == "@@ notes/keys.md:7 @@"
+    assert got.link is None
+
+
+@pytest.mark.parametrize(
+    ("query", "chars", "breaks", "page"),
+    [
+        ("morning", 20, (18, 35), 3),
+        ("rotate", 20, (18, 35), 4),  # the page begins where the sentence does
+        ("console", 20, (18, 35), 5),
+        ("console", 40, (18, 35), 5),  # shown with a line of the page before
+        ("console", 20, (), 3),
+        ("goodbye", 20, (18, 18, 18), 6),  # two blank pages
+        ("console", 300, (18, 35), 5),
+        ("absent", 300, (18, 35), 3),
+    ],
+)
+def test_a_book_is_cited_at_the_page_of_the_best_sentence(query, chars, breaks, page):
+    passage = chunk(Locator(page=3), path="a b.pdf", text=SPOKEN, page_breaks=breaks)
+    got = result(passage, query=query, snippet_chars=chars)
+    assert (got.locator.page, got.snippet_locator.page) == (3, page)
+    assert got.citation == f"[source: Keys, page {page}]"
+    assert header(got) == f"@@ a b.pdf page {page} @@"
+    assert got.link == f"a%20b.pdf#page={page}"
+
+
+def test_the_lines_of_a_citation_are_the_whole_passages():
+    passage = chunk(Locator(line_start=7, line_end=10), text=SPOKEN)
+    got = result(passage, query="rotate", snippet_chars=20)
+    assert got.citation == "[source: Keys, lines 7-10]"
+    assert got.snippet_locator == ResultLocator(line_start=8, line_end=8)
+
+
+def test_a_recordings_address_is_linked_where_the_snippet_begins():
+    about = {"source_url": "https://youtu.be/x", "media_file": "talks/talk.mp4"}
+    got = result(spoken(metadata=about), query="rotate", snippet_chars=20)
+    assert got.link == "https://youtu.be/x?t=758"
+    del about["source_url"]
+    got = result(spoken(metadata=about), query="rotate", snippet_chars=20)
+    assert got.link == "talks/talk.mp4#t=758"
 
 
 def test_a_header_of_one_line_names_it_once():

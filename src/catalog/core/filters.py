@@ -30,7 +30,7 @@ from catalog.core.models import MetadataScalar, MetadataValue
 DOCUMENT_FIELDS = frozenset(
     {
         "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type",
-        "tags", "source_url", "confidentiality", "created", "modified",
+        "tags", "source_url", "confidentiality", "created", "modified", "media",
     }
 )  # fmt: skip
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})

@@ -44,12 +44,31 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch ``text[start:end]`` of a document that is not plain text.
+
+    One cue of a transcript, one described frame of a video, the OCR text or the caption of an
+    image. Transcripts and frames have times in seconds (``time_start <= time_end``, not
+    negative), the others none; ``speaker`` is whoever speaks the cue, where that is known.
+    """
+
+    start: int
+    end: int
+    modality: Modality
+    time_start: float | None = None
+    time_end: float | None = None
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedDocument:
     """What a reader makes of one document.
 
     ``text`` is canonical: every offset anywhere refers to it, and it is stored as it is (no
     NUL, no lone surrogate). ``body_start`` is where retrievable text begins (after front
     matter). ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk.
+    ``pages[n - 1]`` is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are
+    disjoint and in the order of the text; what is in none of them is plain text.
     ``metadata`` holds user metadata and the first-class fields the reader knows
     (``tags``, ``created``, ``modified``, ``source_url`` …).
     """
@@ -63,13 +82,28 @@ class ParsedDocument:
     headings: tuple[Heading, ...] = ()
     atomic: tuple[tuple[int, int], ...] = ()
     body_start: int = 0
+    pages: tuple[int, ...] = ()
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A timed part of a passage: ``passage.text[start:end]`` was said in these seconds."""
+
+    start: int
+    end: int
+    time_start: float
+    time_end: float
+    speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
     """A passage as the chunker cuts it: ``text[start:end]`` is the chunk, always.
 
-    ``heading_path`` runs from the outermost heading to the chunk's own.
+    ``heading_path`` runs from the outermost heading to the chunk's own. ``tokens`` is its size
+    as the chunker counts it. ``cues`` and ``page_breaks`` (where the page after
+    ``locator.page`` begins, and the one after that, …) are offsets in the chunk.
     """
 
     start: int
@@ -77,6 +111,9 @@ class ChunkSpan:
     heading_path: tuple[str, ...] = ()
     modality: Modality = "text"
     locator: Locator = Locator()
+    tokens: int = 0
+    cues: tuple[Cue, ...] = ()
+    page_breaks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +139,5 @@ class Chunk:
     locator: Locator
     text: str
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    cues: tuple[Cue, ...] = ()
+    page_breaks: tuple[int, ...] = ()

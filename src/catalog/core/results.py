@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 Mode = Literal["lexical", "vector", "hybrid"]
 MODES: tuple[Mode, ...] = ("lexical", "vector", "hybrid")
+TIMED = frozenset(["video_transcript", "audio_transcript", "video_frame"])
+"""The modalities of passages that belong to a moment of a recording."""
 
 
 class _Frozen(BaseModel):
@@ -73,6 +75,38 @@ class Explanation(_Frozen):
     score: float
 
 
+class EvidenceLine(_Frozen):
+    """What was said, or shown, from one second of a recording to another (inclusive).
+
+    ``speaker`` is ``None`` where nobody is known to speak; ``text`` is one line, ``chunk_id`` the
+    passage it is from.
+    """
+
+    time_start: float
+    time_end: float
+    kind: Literal["Audio", "Screen"]
+    speaker: str | None
+    text: str
+    chunk_id: str
+
+
+class Evidence(_Frozen):
+    """What was said and shown in a recording around the passages found there, by time.
+
+    ``start`` and ``end`` are the window's seconds, within the recording; a cue that reaches over
+    its edge is whole. ``media`` is the recording's name, ``anchors`` the ids of the passages found,
+    by time, and ``link`` opens the recording where the first of them begins.
+    """
+
+    media: str
+    dataset: str
+    start: float
+    end: float
+    lines: tuple[EvidenceLine, ...]
+    anchors: tuple[str, ...]
+    link: str
+
+
 class FoundPassage(_Frozen):
     """What a result of either pipeline tells: v2's results add to it and take nothing away."""
 
@@ -92,7 +126,11 @@ class SearchResult(FoundPassage):
     ``docs/scoring.md``) and it is not comparable between queries. ``relevance`` is: the estimated
     probability (0 to 1) that the passage answers, ``None`` where nothing was calibrated.
     ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the document and
-    ``matches`` the ``[start, end)`` of query words in it. ``citation`` names the source.
+    ``matches`` the ``[start, end)`` of query words in it. ``snippet_locator`` is where the snippet
+    itself stands; ``moment`` the second from which its best sentence is said. ``citation`` names
+    the source and that place. ``link`` opens a recording at that second or a PDF at its page,
+    ``None`` for anything else. ``evidence`` is what a
+    recording holds around the passage; results near one another share it.
     """
 
     docid: str
@@ -105,6 +143,10 @@ class SearchResult(FoundPassage):
     snippet_lines: tuple[int, int] | None
     matches: tuple[tuple[int, int], ...]
     citation: str
+    snippet_locator: ResultLocator | None = None
+    moment: float | None = None
+    link: str | None = None
+    evidence: Evidence | None = None
     relevance: float | None = None
     explain: Explanation | None = None
 

@@ -33,7 +33,28 @@ class IngestSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_file_bytes: int = Field(
-        20_000_000, ge=1, le=2_000_000_000, description="Larger files are skipped and reported."
+        20_000_000, ge=1, le=2_000_000_000, description="Larger text files are skipped and named."
+    )
+    max_document_bytes: int = Field(
+        200_000_000,
+        ge=1,
+        le=2_000_000_000,
+        description="The same for PDF, Office, e-book and notebook files.",
+    )
+    max_unpacked_bytes: int = Field(
+        500_000_000, ge=1, le=10_000_000_000, description="What an archive may hold when unpacked."
+    )
+    max_pages: int = Field(
+        20_000, ge=1, le=1_000_000, description="Pages, slides or chapters of one file."
+    )
+    read_seconds: float = Field(
+        600.0, gt=0.0, le=86_400.0, description="Time that reading one such file may take."
+    )
+    read_memory_bytes: int = Field(
+        2_000_000_000,
+        ge=100_000_000,
+        le=100_000_000_000,
+        description="Memory that reading one such file may take.",
     )
     group_chars: int = Field(
         64_000,
@@ -78,6 +99,13 @@ class RAGv2Settings(BaseSettings):
         ge=0,
         le=4096,
         description="Sections under this many tokens are merged with what follows.",
+        json_schema_extra=REBUILD,
+    )
+    transcript_window_seconds: float = Field(
+        60.0,
+        ge=5.0,
+        le=3600.0,
+        description="About how long the passages of a transcript are.",
         json_schema_extra=REBUILD,
     )
     embed_prefix_query: str | None = Field(
@@ -212,6 +240,21 @@ class RAGv2Settings(BaseSettings):
     )
     token_budget: int = Field(
         0, ge=0, le=10_000_000, description="Tokens that an answer's passages hold; 0: no limit."
+    )
+    temporal_enabled: bool = Field(
+        True, description="Show what a recording holds around a passage found in it."
+    )
+    temporal_transcript_seconds: float = Field(
+        15.0, ge=0.0, le=600.0, description="Seconds before and after a passage of a transcript."
+    )
+    temporal_frame_seconds: float = Field(
+        10.0, ge=0.0, le=600.0, description="Seconds before and after a frame of a video."
+    )
+    temporal_max_chars: int = Field(
+        6000,
+        ge=0,
+        le=1_000_000,
+        description="Characters shown of one recording; what was found is always whole.",
     )
     cache_ttl_seconds: int = Field(
         7 * 24 * 3600,

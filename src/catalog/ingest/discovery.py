@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import InputError, ReadError, SourceError
+from catalog.ingest.readers.base import file_type
+from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
 from catalog.ingest.readers.opening import kind_of, open_regular
+from catalog.ingest.readers.sniffing import DOCUMENTS
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".catalogignore")
 IGNORED_FOLDERS = frozenset(["node_modules", "__pycache__"])
-STREAMED = (".jsonl", ".ndjson")
+CONVERTED_FOLDER = ".converted"
+STREAMED = frozenset(["jsonl", "ndjson"])
 MAX_STREAMED_BYTES = 2_000_000_000
 _MAX_IGNORE_FILE = 1_000_000
 
@@ -48,8 +52,9 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a folder holds, both parts sorted by path."""
+    """What a folder holds, both parts sorted by path; ``top`` is the folder, or file, resolved."""
 
+    top: Path
     files: tuple[SourceFile, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
@@ -59,7 +64,7 @@ def discover(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    max_bytes: int = 20_000_000,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Listing:
     """The files under ``root``, or ``root`` itself if it is a file.
 
@@ -67,14 +72,15 @@ def discover(
     ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__``
     and what ``.gitignore`` or ``.catalogignore`` files (nested ones too) name are left out
     silently; all else that is not listed is ``skipped`` with a reason. No symlink is followed
-    out of the root and none to a folder at all. JSON Lines are streamed, so they may have 2 GB
-    instead of ``max_bytes``. A file named by ``root`` is listed whatever its name.
+    out of the root and none to a folder at all. ``limits`` bounds the size of files; JSON Lines
+    are streamed, so they may have 2 GB. A file named by ``root`` is listed whatever its name,
+    and ``.converted`` is no hidden folder: converters put their Markdown there.
 
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for a pattern that has no meaning.
     """
     top, mode = _resolve(root)
-    walk = _Walk(top, _patterns(include), _patterns(exclude), max_bytes)
+    walk = _Walk(top, _patterns(include), _patterns(exclude), limits)
     if stat.S_ISDIR(mode):
         walk.folder()
     elif stat.S_ISREG(mode):
@@ -101,7 +107,7 @@ class _Walk:
     root: Path
     include: GitIgnoreSpec | None
     exclude: GitIgnoreSpec | None
-    max_bytes: int
+    limits: ReadLimits
     found: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
@@ -128,7 +134,9 @@ class _Walk:
             files[name] = SourceFile(name, absolute, info.st_size, info.st_mtime_ns)
         ordered = sorted(files.values(), key=lambda file: file.path)
         return Listing(
-            tuple(ordered), tuple(sorted(self.skipped, key=lambda one: (one.path, one.reason)))
+            self.root,
+            tuple(ordered),
+            tuple(sorted(self.skipped, key=lambda one: (one.path, one.reason))),
         )
 
     def _entries(self, base: str) -> list[os.DirEntry[str]]:
@@ -149,7 +157,8 @@ class _Walk:
         """Lists the files of one folder; answers the folders to go down into."""
         for entry in entries:
             path = base + entry.name
-            if entry.name.startswith(".") or entry.name in IGNORED_FOLDERS:
+            is_hidden = entry.name.startswith(".") and entry.name != CONVERTED_FOLDER
+            if is_hidden or entry.name in IGNORED_FOLDERS:
                 continue
             try:
                 info = entry.stat(follow_symlinks=False)
@@ -187,14 +196,19 @@ class _Walk:
             self._add(path, target, info)
 
     def _add(self, path: str, absolute: Path, info: os.stat_result) -> None:
-        is_streamed = path.lower().endswith(STREAMED)
-        limit = max(self.max_bytes, MAX_STREAMED_BYTES) if is_streamed else self.max_bytes
+        limit = self._limit(path)
         if not stat.S_ISREG(info.st_mode):
             self._skip(path, f"not a regular file ({kind_of(info.st_mode)})")
         elif info.st_size > limit:
             self._skip(path, f"too large: {info.st_size:,} bytes, at most {limit:,} are read")
         else:
             self.found.append((path, absolute, info))
+
+    def _limit(self, path: str) -> int:
+        extension = file_type(path)
+        if extension in STREAMED:
+            return max(self.limits.text_bytes, MAX_STREAMED_BYTES)
+        return self.limits.document_bytes if extension in DOCUMENTS else self.limits.text_bytes
 
     def _is_left_out(self, path: str, rules: tuple[_Rules, ...]) -> bool:
         """The rules nearest to the file decide, as in git."""

@@ -35,7 +35,8 @@ from catalog.core.errors import (
 from catalog.core.models import ParsedDocument
 from catalog.ingest.discovery import Listing, SourceFile, discover
 from catalog.ingest.nodes import Source, SourceDocument
-from catalog.ingest.readers import ReadFailure, read_file
+from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
+from catalog.ingest.readers.limits import DEFAULT_LIMITS
 from catalog.ingest.report import Failure, Progress, Silent, SyncReport
 from catalog.ingest.transforms import (
     CachedEmbedding,
@@ -59,7 +60,7 @@ class SyncOptions:
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    max_file_bytes: int = 20_000_000
+    limits: ReadLimits = DEFAULT_LIMITS
     group_chars: int = 64_000
     max_missing_fraction: float = 0.5
     allow_deletions: bool = False
@@ -141,6 +142,7 @@ class _Run:
         clock: Callable[[], float],
     ) -> None:
         self.database, self.root, self.dataset = database, root, dataset
+        self.top: Path | None = None
         self.options, self.progress, self.clock = options, progress, clock
         steps = list(pipeline.transformations)
         at = next(i for i, step in enumerate(steps) if isinstance(step, CachedEmbedding))
@@ -158,8 +160,9 @@ class _Run:
             self.root,
             include=self.options.include,
             exclude=self.options.exclude,
-            max_bytes=self.options.max_file_bytes,
+            limits=self.options.limits,
         )
+        self.top = listing.top
         with self.database.read() as connection:
             self.entries = manifest.entries(connection, self.dataset)
             self.known = manifest.known_documents(connection, self.dataset)
@@ -215,9 +218,9 @@ class _Run:
 
     def _read(self, file: _File) -> Iterator[ParsedDocument]:
         """The documents of a file; what cannot be read is noted on the file."""
-        source, limit = file.source, self.options.max_file_bytes
+        source, limits = file.source, self.options.limits
         try:
-            for item in read_file(source.absolute, source.path, max_bytes=limit):
+            for item in read_file(source.absolute, source.path, root=self.top, limits=limits):
                 if isinstance(item, ReadFailure):
                     file.failures.append(Failure(item.path, item.reason))
                 else:
@@ -251,7 +254,7 @@ class _Run:
             file.failures.append(Failure(parsed.path, reason))
             return
         file.paths.add(parsed.path)
-        modified = _iso(file.source.mtime_ns) if parsed.source_type == "file" else None
+        modified = _iso(file.source.mtime_ns) if parsed.source_type != "record" else None
         source = Source(self.dataset, file.source.path, parsed, modified)
         is_same = (
             known is not None

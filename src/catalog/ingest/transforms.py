@@ -17,7 +17,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from pydantic import PrivateAttr
 
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.chunking import TextChunker
+from catalog.ingest.chunking.base import Chunker
 from catalog.ingest.nodes import ChunkNode, Source, source_of
 from catalog.store import Database, embedding_cache
 from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
@@ -30,10 +30,10 @@ class ChunkSplitter(TransformComponent):
     """
 
     dataset: str
-    _chunker: TextChunker = PrivateAttr()
+    _chunker: Chunker = PrivateAttr()
     _fallbacks: dict[str, str] = PrivateAttr(default_factory=dict)
 
-    def __init__(self, chunker: TextChunker, *, dataset: str) -> None:
+    def __init__(self, chunker: Chunker, *, dataset: str) -> None:
         super().__init__(dataset=dataset)
         self._chunker = chunker
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from catalog.core.models import Chunk
-from catalog.core.results import SearchResult
+from catalog.core.models import Chunk, Locator
+from catalog.core.results import TIMED, ResultLocator, SearchResult
 
-_TIMED = frozenset(["video_transcript", "video_frame", "audio_transcript"])
 _BRACKETS = str.maketrans("[]", "()")
 _JOINERS = "\u200c\u200d"  # of emoji, and of scripts that need them
 
 
-def citation(passage: SearchResult | Chunk) -> str:
+def citation(passage: SearchResult | Chunk, at: Locator | None = None) -> str:
     """``[source: Title, page 3]``, or ``t=12:34``, or ``lines 120-131``, or the title only.
 
-    The lines are the whole passage's. Of a recording the time comes before the page (of a slide),
-    of anything else the page before the time. A title that is blank gives way to the path; square
-    brackets in it become round ones, so that the citation is one line and closes once.
+    Page and time are those of the best sentence, ``at`` or a result's own, and the whole passage's
+    where it has none; the lines are the whole passage's. Of a recording the time comes before the
+    page (of a slide), of anything else the page before the time. A title that is blank gives way
+    to the path; square brackets in it become round ones, so that the citation is one line and
+    closes once.
     """
     name = _one_line(passage.title) or _one_line(passage.path)
-    return f"[source: {', '.join(filter(None, (name.translate(_BRACKETS), _place(passage))))}]"
+    place = _place(passage, at or _best(passage))
+    return f"[source: {', '.join(filter(None, (name.translate(_BRACKETS), place)))}]"
 
 
 def chunk_citation(chunk_id: str) -> str:
@@ -32,14 +34,16 @@ def chunk_citation(chunk_id: str) -> str:
 def header(result: SearchResult) -> str:
     """``@@ notes/keys.md:120-131 @@``: the path and the snippet's lines.
 
-    Where it has none, ``@@ talk.vtt 12:34-13:05 @@``, ``@@ book.pdf page 3 @@``, or the path.
+    Of a recording ``@@ talk.vtt 12:34-13:05 @@``, the snippet's seconds. Of what has no lines that
+    too, ``@@ book.pdf page 3 @@``, or the path.
     """
-    path, where = _one_line(result.path), result.locator
-    if result.snippet_lines is not None:
-        return f"@@ {path}:{_range(*map(str, result.snippet_lines))} @@"
-    if where.time_start is not None and _times_first(result):
+    path, where = _one_line(result.path), _snippets(result)
+    is_told_by_lines = result.snippet_lines is not None and result.modality not in TIMED
+    if where.time_start is not None and not is_told_by_lines and _times_first(result):
         end = where.time_start if where.time_end is None else where.time_end
         return f"@@ {path} {_range(clock(where.time_start), clock(end))} @@"
+    if result.snippet_lines is not None:
+        return f"@@ {path}:{_range(*map(str, result.snippet_lines))} @@"
     return f"@@ {path} page {where.page} @@" if where.page is not None else f"@@ {path} @@"
 
 
@@ -69,21 +73,35 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def _place(passage: SearchResult | Chunk) -> str:
-    where = passage.locator
+def _snippets(passage: SearchResult | Chunk) -> ResultLocator | Locator:
+    """Where the snippet stands; of a passage that has none of its own, where that does."""
+    own = passage.snippet_locator if isinstance(passage, SearchResult) else None
+    return own or passage.locator
+
+
+def _best(passage: SearchResult | Chunk) -> ResultLocator | Locator:
+    """The same, with the second of the best sentence."""
+    where = _snippets(passage)
+    if isinstance(where, ResultLocator) and isinstance(passage, SearchResult):
+        seconds = where.time_start if passage.moment is None else passage.moment
+        return where.model_copy(update={"time_start": seconds})
+    return where
+
+
+def _place(passage: SearchResult | Chunk, where: ResultLocator | Locator) -> str:
     if where.time_start is not None and _times_first(passage):
         return f"t={clock(where.time_start)}"
     if where.page is not None:
         return f"page {where.page}"
-    if where.line_start is None:
+    first, last = passage.locator.line_start, passage.locator.line_end
+    if first is None:
         return ""
-    last = where.line_start if where.line_end is None else where.line_end
-    one = last == where.line_start
-    return f"{'line' if one else 'lines'} {_range(str(where.line_start), str(last))}"
+    last = first if last is None else last
+    return f"{'line' if last == first else 'lines'} {_range(str(first), str(last))}"
 
 
 def _times_first(passage: SearchResult | Chunk) -> bool:
-    return passage.locator.page is None or passage.modality in _TIMED
+    return passage.locator.page is None or passage.modality in TIMED
 
 
 def _range(first: str, last: str) -> str:

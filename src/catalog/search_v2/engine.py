@@ -88,9 +88,10 @@ class QueryEngineBuilderV2:
     ) -> RetrieverQueryEngine:
         """A query engine over one dataset; ``search`` takes what ``retrieve`` takes.
 
-        Its postprocessors are the service's own (reranking, relevance, the cuts), so that it
-        answers from the passages ``retrieve`` gives, and then those added here. Without an
-        ``llm`` it answers with the passages themselves (``source_nodes``) and asks no model.
+        Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
+        recordings), so that it answers from the passages ``retrieve`` gives, and then those added
+        here. Without an ``llm`` it answers with the passages themselves (``source_nodes``) and asks
+        no model.
         """
         asked = llm or MockLLM()  # given explicitly: LlamaIndex would look for OpenAI otherwise
         synthesizer = NoText(llm=asked) if llm is None else CompactAndRefine(llm=asked)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from catalog.core.models import Chunk
+from dataclasses import replace
+
+from catalog.core.models import Chunk, Locator
 from catalog.core.results import (
+    TIMED,
     Contribution,
+    Evidence,
     Explanation,
     Reranked,
     ResultLocator,
@@ -12,6 +16,7 @@ from catalog.core.results import (
 )
 from catalog.search_v2.citations import citation
 from catalog.search_v2.fusion import Fused
+from catalog.search_v2.links import moved, page_link, recording_link
 from catalog.search_v2.snippets import snippet_of
 
 
@@ -27,12 +32,13 @@ def to_result(
     score: float | None = None,
     rerank: Reranked | None = None,
     relevance: float | None = None,
+    evidence: Evidence | None = None,
 ) -> SearchResult:
     """The public form of one passage; its ``score`` is the fused one unless another is given."""
     final = fused.score if score is None else score
-    locator = chunk.locator
     snippet = snippet_of(chunk, query, snippet_chars)
     has_lines = snippet.line_start is not None
+    best = replace(snippet.locator, time_start=snippet.moment)
     fields = {
         "rank": rank,
         "score": final,
@@ -43,25 +49,45 @@ def to_result(
         "title": chunk.title,
         "heading_path": chunk.heading_path,
         "modality": chunk.modality,
-        "locator": ResultLocator(
-            page=locator.page,
-            line_start=locator.line_start,
-            line_end=locator.line_end,
-            time_start=locator.time_start,
-            time_end=locator.time_end,
-        ),
+        "locator": _told(chunk.locator),
         "start_offset": chunk.start_offset,
         "end_offset": chunk.end_offset,
         "text": chunk.text,
         "snippet": snippet.text,
         "snippet_lines": (snippet.line_start, snippet.line_end) if has_lines else None,
         "matches": snippet.matches,
-        "citation": citation(chunk),
+        "citation": citation(chunk, best),
+        "snippet_locator": _told(snippet.locator),
+        "moment": snippet.moment,
+        "link": _link(chunk, best, evidence),
+        "evidence": evidence,
         "relevance": relevance,
     }
     if explain:
         fields["explain"] = explanation(fused, fusion, score=final, rerank=rerank)
     return SearchResult.model_validate(fields)
+
+
+def _told(where: Locator) -> ResultLocator:
+    return ResultLocator(
+        page=where.page,
+        line_start=where.line_start,
+        line_end=where.line_end,
+        time_start=where.time_start,
+        time_end=where.time_end,
+    )
+
+
+def _link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None:
+    """Where to play or open the best sentence; see :class:`SearchResult`."""
+    seconds = where.time_start
+    if evidence is not None and seconds is not None:
+        return moved(evidence.link, seconds)
+    if chunk.modality in TIMED and seconds is not None:
+        file = chunk.metadata.get("media_file")
+        path = file if isinstance(file, str) and file else chunk.path
+        return recording_link(chunk.metadata.get("source_url"), path, seconds)
+    return None if where.page is None else page_link(chunk.path, where.page)
 
 
 def explanation(

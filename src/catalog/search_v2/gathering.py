@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
@@ -20,6 +20,7 @@ from catalog.search_v2.postprocessors import (
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
+from catalog.store.restriction import Restriction
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 
@@ -32,14 +33,14 @@ class Candidates:
     fusion: str
 
 
-def selectors(rag: RAGv2Settings) -> list[BaseNodePostprocessor]:
-    """What thins out the fused list, before anything reads it."""
+def selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
+    """What thins out the fused list, before anything reads it; ``limit`` is for each document."""
     chosen: list[BaseNodePostprocessor] = []
     if rag.chunk_selection == "keyword":
         chosen.append(KeywordChunkSelector())
     if rag.distinct_text:
         chosen.append(DistinctText())
-    return [*chosen, MaxChunksPerDocument(limit=rag.max_chunks_per_doc)]
+    return [*chosen, MaxChunksPerDocument(limit=limit)]
 
 
 def gather(
@@ -47,7 +48,8 @@ def gather(
 ) -> Candidates:
     """Legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
 
-    The legs go deeper while the cap for each document leaves too few passages.
+    The legs go deeper while the cap for each document leaves too few passages. There is no cap
+    where the search is confined to one document, except in best-chunk mode.
     """
     rag = workspace.settings.rag_v2
     bundle = QueryBundle(request.query.about(request.mode))
@@ -57,6 +59,7 @@ def gather(
     expansion = _expansion(workspace, request, stages)
     least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
     factor = rag.overfetch
+    limit = _per_document(rag, request.restriction)
     while True:
         round_stages = stages.fork()
         retriever = HybridRetrieverFactoryV2(workspace, stages=round_stages).build(
@@ -70,19 +73,28 @@ def gather(
             expansion=expansion,
         )
         nodes = kept = retriever.retrieve(bundle)
-        for selector in selectors(rag):
+        for selector in selectors(rag, limit):
             kept = selector.postprocess_nodes(kept, bundle)
         if len(kept) >= request.top_k or retriever.exhausted or factor >= MAX_FACTOR:
             break
         factor *= 4
     stages.join(round_stages)
     with stages.run("select") as notes:
-        limit = rag.max_chunks_per_doc or "any"
-        notes.append(f"{len(kept)} of {len(nodes)} kept, {limit} per document")
+        notes.append(f"{len(kept)} of {len(nodes)} kept, {limit or 'any'} per document")
         if factor > rag.overfetch:
             notes.append(f"legs searched {factor} times deeper to fill the answer")
-    passages = [node for node in kept if isinstance(node, ScoredPassage)]
+    allowed = replace(request.restriction, without=request.query.exclusions)
+    passages = [node.found_within(allowed) for node in kept if isinstance(node, ScoredPassage)]
     return Candidates(passages, retriever.fusion)
+
+
+def _per_document(rag: RAGv2Settings, restriction: Restriction) -> int:
+    """The cap on one document's passages: there is nothing to share out when only one may answer.
+
+    Best-chunk mode (a cap of 1) stays.
+    """
+    spread = rag.max_chunks_per_doc
+    return 0 if spread > 1 and restriction.is_one_document else spread
 
 
 def _expansion(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
+from catalog.ingest.readers import ReadLimits
 from catalog.ingest.report import Progress, SyncReport
 from catalog.ingest.sync import SyncOptions, check_dataset_name, sync
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
@@ -13,20 +14,35 @@ from catalog.search_v2.workspace import Workspace
 from catalog.store import manifest
 from catalog.store.model import adopt_model, require_model
 from catalog.store.passages import StoredDataset, all_datasets
+from catalog.store.statistics import (
+    ChunkSizes,
+    FileCounts,
+    chunk_sizes,
+    database_bytes,
+    file_counts,
+    modalities,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet."""
+    """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet.
+
+    ``sizes`` are held against ``chunk_min_size`` and ``chunk_size``. ``database_bytes`` is the
+    whole store's, all datasets and caches included; ``updated_at`` is seconds since 1970.
+    """
 
     dataset: str
     root: str
+    files: FileCounts
     documents: int
     chunks: int
+    modalities: dict[str, int]
+    sizes: ChunkSizes
     windows: int
     vectors: int
-    failed_files: int
     pending_points: int
+    database_bytes: int
     updated_at: float
 
 
@@ -60,7 +76,14 @@ class Indexer:
         options = SyncOptions(
             include=include,
             exclude=exclude,
-            max_file_bytes=ingest.max_file_bytes,
+            limits=ReadLimits(
+                text_bytes=ingest.max_file_bytes,
+                document_bytes=ingest.max_document_bytes,
+                unpacked_bytes=ingest.max_unpacked_bytes,
+                pages=ingest.max_pages,
+                seconds=ingest.read_seconds,
+                memory_bytes=ingest.read_memory_bytes,
+            ),
             group_chars=ingest.group_chars,
             max_missing_fraction=ingest.max_missing_fraction,
             allow_deletions=allow_deletions,
@@ -121,22 +144,23 @@ class Indexer:
 
     def stats(self, dataset: str) -> DatasetStats:
         """Counts straight from the truth."""
-        stored = self._stored(dataset)
+        stored, rag = self._stored(dataset), self._workspace.settings.rag_v2
         with self._workspace.database.read() as connection:
             totals = manifest.totals(connection, dataset)
-            entries = manifest.entries(connection, dataset).values()
-            pending = manifest.pending_points(connection, dataset)
-        return DatasetStats(
-            dataset=dataset,
-            root=stored.root,
-            documents=totals.documents,
-            chunks=totals.chunks,
-            windows=totals.windows,
-            vectors=totals.vectors,
-            failed_files=sum(entry.reason is not None for entry in entries),
-            pending_points=pending,
-            updated_at=stored.updated_at,
-        )
+            return DatasetStats(
+                dataset=dataset,
+                root=stored.root,
+                files=file_counts(connection, dataset),
+                documents=totals.documents,
+                chunks=totals.chunks,
+                modalities=modalities(connection, dataset),
+                sizes=chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
+                windows=totals.windows,
+                vectors=totals.vectors,
+                pending_points=manifest.pending_points(connection, dataset),
+                database_bytes=database_bytes(connection),
+                updated_at=stored.updated_at,
+            )
 
     def _stored(self, dataset: str) -> StoredDataset:
         self._workspace.require_dataset(dataset)

@@ -7,7 +7,7 @@ from llama_index.core.ingestion import IngestionPipeline
 from catalog.core.ids import sha1_hex
 from catalog.core.settings import RAGv2Settings
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.chunking import TextChunker
+from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.transforms import (
     CachedEmbedding,
     ChunkPersistenceTransform,
@@ -17,7 +17,7 @@ from catalog.ingest.transforms import (
 from catalog.search_v2.transforms import EmbeddingPrefixTransform
 from catalog.store import Database
 
-TEXTS_VERSION = 2  # +1 when the same file gives other chunks, or other text to embed
+TEXTS_VERSION = 3  # +1 when the same file gives other chunks, or other text to embed
 
 
 class IngestionPipelineBuilderV2:
@@ -41,11 +41,12 @@ class IngestionPipelineBuilderV2:
     ) -> IngestionPipeline:
         """The pipeline for one dataset; sizes are the settings' unless given, in model tokens."""
         settings = self._settings
-        chunker = TextChunker(
+        chunker = DocumentChunker(
             embed_model.encoder.counter,
             chunk_size=settings.chunk_size if chunk_size is None else chunk_size,
             chunk_overlap=settings.chunk_overlap if chunk_overlap is None else chunk_overlap,
             min_size=settings.chunk_min_size,
+            window_seconds=settings.transcript_window_seconds,
         )
         staged = ChunkPersistenceTransform(pipeline=pipeline_fingerprint(settings, embed_model))
         return IngestionPipeline(
@@ -67,6 +68,7 @@ def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbeddin
         settings.chunk_size,
         settings.chunk_overlap,
         settings.chunk_min_size,
+        settings.transcript_window_seconds,
         settings.embed_context,
         embed_model.document_prefix,
         embed_model.encoder.fingerprint,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from pydantic import PrivateAttr
 
 from catalog.core.models import Chunk
 from catalog.core.query import Kind
-from catalog.core.results import Reranked
+from catalog.core.results import Evidence, Reranked
 from catalog.search_v2.fusion import Fused
+
+if TYPE_CHECKING:
+    from catalog.store.restriction import Restriction
 
 
 class PassageNode(TextNode):
@@ -40,6 +43,12 @@ class PassageNode(TextNode):
         node._chunk = chunk
         return node
 
+    def telling(self, **more: str) -> PassageNode:
+        """The same node with more metadata, for a language model to read and not to be embedded."""
+        hidden = [*self.excluded_embed_metadata_keys, *more]
+        changed = {"metadata": {**self.metadata, **more}, "excluded_embed_metadata_keys": hidden}
+        return self.model_copy(update=changed)
+
     @property
     def chunk(self) -> Chunk:
         """The stored chunk."""
@@ -53,6 +62,8 @@ class ScoredPassage(NodeWithScore):
     _reranked: Reranked | None = PrivateAttr(default=None)
     _relevance: float | None = PrivateAttr(default=None)
     _heard: frozenset[Kind] = PrivateAttr(default=frozenset())
+    _within: Restriction | None = PrivateAttr(default=None)
+    _evidence: Evidence | None = PrivateAttr(default=None)
 
     @classmethod
     def of(
@@ -65,14 +76,26 @@ class ScoredPassage(NodeWithScore):
 
     def reranked_as(self, score: float, record: Reranked) -> ScoredPassage:
         """The same passage under the score a reranker led to."""
-        scored = ScoredPassage.of(self._node, self._fused, self._heard)
-        scored.score, scored._reranked, scored._relevance = score, record, self._relevance
+        scored = self.model_copy(update={"score": score})
+        scored._reranked = record
         return scored
 
     def judged(self, relevance: float) -> ScoredPassage:
         """The same passage with its relevance, 0 to 1."""
-        scored = ScoredPassage.of(self._node, self._fused, self._heard)
-        scored.score, scored._reranked, scored._relevance = self.score, self._reranked, relevance
+        scored = self.model_copy()
+        scored._relevance = relevance
+        return scored
+
+    def found_within(self, restriction: Restriction) -> ScoredPassage:
+        """The same passage, knowing what its search let answer."""
+        scored = self.model_copy()
+        scored._within = restriction
+        return scored
+
+    def witnessed(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
+        """The same passage by another node of it, with what its recording holds around it."""
+        scored = self.model_copy(update={"node": node})
+        scored._evidence = evidence
         return scored
 
     @property
@@ -104,6 +127,16 @@ class ScoredPassage(NodeWithScore):
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` if not calibrated."""
         return self._relevance
+
+    @property
+    def within(self) -> Restriction | None:
+        """What the passage's search let answer, exclusions included; ``None`` if not known."""
+        return self._within
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What its recording holds around it; ``None`` unless it is timed and was expanded."""
+        return self._evidence
 
 
 def _own(value: Any) -> Any:

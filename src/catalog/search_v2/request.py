@@ -14,7 +14,7 @@ from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
-from catalog.store.passages import count_documents, dataset_fields, has_field
+from catalog.store.passages import dataset_fields, has_field, live_documents
 from catalog.store.restriction import Restriction
 
 MAX_TOP_K = 1000
@@ -100,7 +100,8 @@ def _restriction(
     if not scope.is_all or tree is not None:
         with workspace.database.read() as connection:
             if scope.ids is not None:
-                notes.append(f"{count_documents(connection, scope.ids)} documents in scope")
+                scope = Scope.of(live_documents(connection, scope.ids))
+                notes.append(f"{len(scope.ids or ())} documents in scope")
             if tree is not None:
                 unknown = [f for f in fields_of(tree) if not has_field(connection, dataset, f)]
                 if unknown:

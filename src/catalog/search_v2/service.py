@@ -13,6 +13,7 @@ from catalog.core.results import Comparison, SearchResults
 from catalog.search_v2.compare import Baseline, compared, not_compared
 from catalog.search_v2.formatting import to_result
 from catalog.search_v2.gathering import Candidates, gather
+from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.precision import Precision
 from catalog.search_v2.request import (
     DEFAULT_TOP_K,
@@ -23,6 +24,7 @@ from catalog.search_v2.request import (
     read_request,
 )
 from catalog.search_v2.stages import Stages
+from catalog.search_v2.temporal import TemporalExpansion
 from catalog.search_v2.workspace import Workspace
 
 
@@ -79,9 +81,10 @@ class SearchServiceV2:
         precision, candidates = self._gathered(request, stages)
         about = request.query.about(request.mode)
         found = precision.refine(candidates.passages, about, top_k, stages)
+        passages = self._in_time(found.passages, stages)
         results = []
         with stages.run("shape"):
-            for rank, node in enumerate(found.passages, start=1):
+            for rank, node in enumerate(passages, start=1):
                 result = to_result(
                     node.passage,
                     node.fused,
@@ -93,6 +96,7 @@ class SearchServiceV2:
                     score=node.score,
                     rerank=node.reranked,
                     relevance=node.relevance,
+                    evidence=node.evidence,
                 )
                 results.append(result)
         elapsed_ms = (time.perf_counter() - started) * 1000
@@ -118,7 +122,8 @@ class SearchServiceV2:
         request = read_request(self.workspace, query, stages, **asked)
         precision, candidates = self._gathered(request, stages)
         text, top_k = request.query.about(request.mode), request.top_k
-        return list(precision.refine(candidates.passages, text, top_k, stages).passages)
+        found = precision.refine(candidates.passages, text, top_k, stages)
+        return list(self._in_time(found.passages, stages))
 
     def candidates(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
         """What ``retrieve`` starts from: passages as fused and selected, more than ``top_k``."""
@@ -137,12 +142,38 @@ class SearchServiceV2:
         """The stages between ``candidates`` and ``retrieve``, which take the same arguments."""
         asked = self.workspace.settings.rag_v2.rerank_enabled if rerank is None else rerank
         chain = Precision(self.workspace, rerank=asked, mode=known_mode(mode))
-        return chain.postprocessors(possible_top_k(top_k))
+        stages = chain.postprocessors(possible_top_k(top_k))
+        rag = self.workspace.settings.rag_v2
+        if rag.temporal_enabled:
+            stages.append(TemporalExpansion.of(self.workspace.database, rag))
+        return stages
 
     def _gathered(self, request: SearchRequest, stages: Stages) -> tuple[Precision, Candidates]:
         precision = Precision(self.workspace, rerank=request.rerank, mode=request.mode)
         wanted = precision.wanted(request.top_k)
         return precision, gather(self.workspace, request, stages, wanted=wanted)
+
+    def _in_time(
+        self, passages: Sequence[ScoredPassage], stages: Stages
+    ) -> Sequence[ScoredPassage]:
+        """The passages, those of recordings with their evidence; its failure is a failed stage."""
+        rag = self.workspace.settings.rag_v2
+        if not rag.temporal_enabled:
+            return passages
+        started = time.perf_counter()
+        try:
+            done = TemporalExpansion.of(self.workspace.database, rag).expand(passages)
+        except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
+            stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
+            return passages
+        if done.timed == 0:
+            stages.skipped("temporal", "no timed passage")
+            return passages
+        bundles = "bundle" if done.bundles == 1 else "bundles"
+        hits = "hit" if done.timed == 1 else "hits"
+        note = f"{done.timed} {hits} in {done.bundles} {bundles}"
+        stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
+        return [node for node in done.nodes if isinstance(node, ScoredPassage)]
 
     def _compare(
         self,

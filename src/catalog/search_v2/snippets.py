@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catalog.core.models import Chunk
+from catalog.core.models import Chunk, Locator
 from catalog.ingest.chunking.lines import Line, iter_lines
 from catalog.search_v2.best_sentence import BestSentence
 from catalog.search_v2.cutting import cut_line
@@ -18,12 +19,17 @@ class Snippet:
 
     ``line_start`` and ``line_end`` are lines of the document, from 1, both included, and ``None``
     where the passage has none. ``matches`` are the ``[start, end)`` of query words in ``text``.
+    ``locator`` has these lines, the page on which the best sentence begins, and the seconds of the
+    cues that the snippet covers; of a passage without cues, the passage's. ``moment`` is the
+    second from which the best sentence is said, ``None`` where nothing is timed.
     """
 
     text: str
     line_start: int | None
     line_end: int | None
     matches: tuple[tuple[int, int], ...]
+    locator: Locator
+    moment: float | None = None
 
 
 def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
@@ -36,7 +42,7 @@ def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
     """
     text, words = chunk.text, query_words(query)
     matches = words.matches(text)
-    start, end = _bounds(chunk, words, matches, max_chars)
+    start, end, best = _bounds(chunk, words, matches, max_chars)
     first = last = chunk.locator.line_start
     if first is not None:
         first += _breaks(text, 0, start)
@@ -46,7 +52,26 @@ def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
         for match in matches
         if match.start >= start and match.end <= end
     )
-    return Snippet(text[start:end], first, last, marked)
+    times = _seconds(chunk, start, end)
+    where = Locator(_page(chunk, best), first, last, *times)
+    return Snippet(text[start:end], first, last, marked, where, _moment(chunk, best))
+
+
+def _page(chunk: Chunk, at: int) -> int | None:
+    page = chunk.locator.page
+    return None if page is None else page + bisect_right(chunk.page_breaks, at)
+
+
+def _moment(chunk: Chunk, at: int) -> float | None:
+    said = (cue.time_start for cue in chunk.cues if cue.end > at)
+    return next(said, chunk.locator.time_start)
+
+
+def _seconds(chunk: Chunk, start: int, end: int) -> tuple[float | None, float | None]:
+    cues = [cue for cue in chunk.cues if cue.start < end and cue.end > start]
+    if not cues:
+        return chunk.locator.time_start, chunk.locator.time_end
+    return min(cue.time_start for cue in cues), max(cue.time_end for cue in cues)
 
 
 def _breaks(text: str, start: int, end: int) -> int:
@@ -57,19 +82,35 @@ def _breaks(text: str, start: int, end: int) -> int:
 
 def _bounds(
     chunk: Chunk, words: QueryWords, matches: Sequence[Match], max_chars: int
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
+    """Start and end of the snippet, and where its best sentence begins."""
     lines = _lines(chunk.text)
     if not lines:
-        return 0, 0
+        return 0, 0, 0
     if lines[-1].end - lines[0].start <= max_chars:
-        return lines[0].start, lines[-1].end
-    best = BestSentence(chunk, lines, words, matches, max_chars)
-    best.look()
+        start, end = lines[0].start, lines[-1].end
+        if chunk.cues:
+            return start, end, _best(chunk, lines, words, matches, max_chars).span[0]
+        return start, end, matches[0].start if matches else start
+    best = _best(chunk, lines, words, matches, max_chars)
     start, end = best.span
     first, last = best.lines_of(start, end)
     if lines[last].end - lines[first].start <= max_chars:
-        return _grown(lines, first, last, max_chars)
-    return cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
+        return *_grown(lines, first, last, max_chars), start
+    cut = cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
+    return *cut, max(start, cut[0])
+
+
+def _best(
+    chunk: Chunk,
+    lines: Sequence[Line],
+    words: QueryWords,
+    matches: Sequence[Match],
+    max_chars: int,
+) -> BestSentence:
+    best = BestSentence(chunk, lines, words, matches, max_chars)
+    best.look()
+    return best
 
 
 def _lines(text: str) -> list[Line]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -64,10 +64,12 @@ class NewRevision:
 
 def content_hash(document: ParsedDocument) -> str:
     """SHA-256 over everything of a document that a search can show or ask about."""
-    about = json.dumps(
-        [document.title, document.file_type, dict(document.metadata)], sort_keys=True
-    )
-    return ids.sha256_hex(f"{about}\0{document.text}")
+    about: list[object] = [document.title, document.file_type, dict(document.metadata)]
+    if document.pages:
+        about.append({"pages": document.pages})
+    if document.segments:
+        about.append({"segments": [astuple(segment) for segment in document.segments]})
+    return ids.sha256_hex(f"{json.dumps(about, sort_keys=True)}\0{document.text}")
 
 
 def ensure_dataset(connection: Connection, name: str, now: float) -> None:
@@ -252,7 +254,14 @@ def _chunk_row(
         "headings": json.dumps(list(span.heading_path), ensure_ascii=False),
         "text": text,
         "text_hash": ids.sha1_hex(text),
+        "tokens": span.tokens or None,
+        "cues": _json_or_null([astuple(cue) for cue in span.cues]),
+        "page_breaks": _json_or_null(span.page_breaks),
     }
+
+
+def _json_or_null(items: Sequence[object]) -> str | None:
+    return json.dumps(items, ensure_ascii=False) if items else None
 
 
 def _last_seq() -> Any:

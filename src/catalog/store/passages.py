@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, select
 
 from catalog.core import ids
 from catalog.core.errors import UnknownDatasetError
-from catalog.core.models import Chunk, Locator, MetadataValue, Modality
+from catalog.core.models import Chunk, Cue, Locator, MetadataValue, Modality
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 
 _BATCH = 500
@@ -127,14 +127,15 @@ def has_field(connection: Connection, dataset: str, field: str) -> bool:
     return connection.scalar(query) is not None
 
 
-def count_documents(connection: Connection, source_doc_ids: Iterable[str]) -> int:
-    """How many of these ids are live documents."""
-    listed, count = list(source_doc_ids), 0
+def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
+    """Those of the ids that are live documents."""
+    listed = list(source_doc_ids)
+    found: set[str] = set()
     for start in range(0, len(listed), _BATCH):
         ids_here = listed[start : start + _BATCH]
-        query = select(func.count()).where(documents.c.source_doc_id.in_(ids_here))
-        count += connection.scalar(query) or 0
-    return count
+        query = select(documents.c.source_doc_id).where(documents.c.source_doc_id.in_(ids_here))
+        found.update(connection.scalars(query))
+    return found
 
 
 def all_paths(connection: Connection, dataset: str) -> list[str]:
@@ -203,4 +204,6 @@ def _chunk(row: Row[Any]) -> Chunk:
         locator=Locator(row.page, row.line_start, row.line_end, row.time_start, row.time_end),
         text=row.text,
         metadata=json.loads(row.metadata),
+        cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
+        page_breaks=tuple(json.loads(row.page_breaks or "[]")),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, and_, select, true
 
-from catalog.core.filters import Filter
+from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.scope import ALL, Scope
 from catalog.store.filter_sql import among, compile_filter
 from catalog.store.fts_match import phrase_clause
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from sqlalchemy import ColumnElement
+
+_NAMES_ONE = frozenset(["path", "source_doc_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,17 @@ class Restriction:
             and self.filter is None
             and len(self.without) == 0
             and len(self.containing) == 0
+        )
+
+    @property
+    def is_one_document(self) -> bool:
+        """True when scope or filter name the only document that may answer."""
+        if self.scope.ids is not None and len(self.scope.ids) == 1:
+            return True
+        parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)
+        return any(
+            isinstance(part, Condition) and part.op is Op.EQ and part.field in _NAMES_ONE
+            for part in parts
         )
 
     def clause(self) -> ColumnElement[bool]:

@@ -114,6 +114,9 @@ chunks = Table(
     Column("headings", Text, nullable=False),  # JSON list, outermost first
     Column("text", Text, nullable=False),
     Column("text_hash", String, nullable=False),
+    Column("tokens", Integer),  # as the chunker counted them; NULL: cut by an older release
+    Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
+    Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
     Index("chunks_document", "document_id", "position"),
     Index("chunks_dataset", "dataset", "seq"),
     sqlite_autoincrement=True,

@@ -31,3 +31,7 @@ class Chunker(Protocol):
     def chunk(self, doc: ParsedDocument) -> tuple[ChunkSpan, ...]:
         """The passages in order of their start; none for a document without text."""
         ...
+
+    def cut(self, doc: ParsedDocument) -> Cut:
+        """The same, and whether a substitute had to count their tokens."""
+        ...

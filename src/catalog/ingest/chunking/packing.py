@@ -1,112 +1,133 @@
-"""Cuts a section that is too large for one passage."""
+"""Cuts a group of sections that is too large for one passage."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from catalog.ingest.chunking import breaks
+from catalog.ingest.chunking.atoms import Atoms
+from catalog.ingest.chunking.band import Band
 from catalog.ingest.chunking.breaks import Finder
+from catalog.ingest.chunking.grouping import Group
 from catalog.ingest.chunking.measure import Measure
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Sizes in tokens: of a passage at most, of its overlap at most, of a last piece at least."""
+class Window(NamedTuple):
+    """Where a passage may end: at an offset in ``(low, high]``."""
 
-    chunk_size: int
-    overlap: int
-    min_size: int
-
-
-class _Disjoint:
-    """Spans that do not overlap, in order; the outer of two nested ones is kept."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-
-    def add(self, start: int, end: int) -> None:
-        """Adds a span whose start is not before that of the last one."""
-        if start < end and (not self._ends or start >= self._ends[-1]):
-            self._starts.append(start)
-            self._ends.append(end)
-
-    def around(self, offset: int) -> tuple[int, int] | None:
-        """The span that a cut at ``offset`` would break."""
-        at = bisect_left(self._starts, offset) - 1
-        if at >= 0 and offset < self._ends[at]:
-            return self._starts[at], self._ends[at]
-        return None
-
-
-class Atoms:
-    """Spans that are kept whole where they fit into a passage, and cut at lines elsewhere."""
-
-    def __init__(self, spans: Sequence[tuple[int, int]], measure: Measure, chunk_size: int) -> None:
-        whole, large = _Disjoint(), _Disjoint()
-        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-            fits = measure.size(start, end) <= chunk_size
-            (whole if fits else large).add(start, end)
-        self.around = whole.around
-        self.around_large = large.around
+    low: int
+    high: int
 
 
 class Packer:
-    """Fills passages up to the limit, and ends each at the best break in its second half."""
+    """Fills passages up to the limit, and ends each at the best break in its second half.
+
+    A passage ends where both it and what is left can be in the band, if there is such a place.
+    """
 
     def __init__(
-        self, text: str, measure: Measure, atoms: Atoms, limits: Limits, *, lines_first: bool
+        self, text: str, measure: Measure, atoms: Atoms, band: Band, *, lines_first: bool
     ) -> None:
         self._text = text
         self._measure = measure
         self._atoms = atoms
-        self._limits = limits
+        self._band = band
         self._lines_first = lines_first
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Passages of ``[start, end)``, which begins and ends with a visible character.
+    def pieces(self, group: Group) -> Iterator[tuple[int, int]]:
+        """Passages of a group, which begins and ends with a visible character.
 
-        ``core`` is where the new text of a passage begins; the stretch before it is overlap.
+        ``core`` is where the new text of a passage begins; the stretch before it is overlap,
+        which only passages within one section have.
         """
-        core = start
-        while core < end:
-            start, cut = self._next(start, core, end)
+        start = core = group.start
+        while core < group.end:
+            start, cut = self._next(start, core, group)
             yield start, breaks.trim_end(self._text, start, cut)
-            core = breaks.skip_space(self._text, cut, end)
-            start = self._overlapping(start, core)
+            core = breaks.skip_space(self._text, cut, group.end)
+            is_one_section = group.index(start) == group.index(core)
+            start = self._overlapping(start, core) if is_one_section else core
 
-    def _next(self, start: int, core: int, end: int) -> tuple[int, int]:
+    def _next(self, start: int, core: int, group: Group) -> tuple[int, int]:
         """The passage's start (later than proposed if the overlap must go) and its end."""
-        if self._fits(start, end):
-            return start, end
-        limit = self._limit(start, core, end)
-        atom = self._atoms.around(limit)
-        if atom is None:
-            return start, self._best_cut(core, limit, end)
-        if start < core and self._fits(core, atom[1]):
-            return self._next(core, core, end)
-        if atom[0] > core:
-            return start, atom[0]
-        return start, min(atom[1], end)
+        if self._fits(start, group.end):
+            return start, group.end
+        choices = self._windows(start, core, group)
+        atom = self._atoms.around(choices[0][0].high)
+        if atom is not None and start < core and self._fits(core, atom[1]):
+            return self._next(core, core, group)
+        for windows in choices:
+            cut = self._best_cut(core, windows, group, None if atom is None else atom[0])
+            if cut is not None:
+                return start, cut
+        if atom is not None:
+            return start, atom[0] if atom[0] > core else min(atom[1], group.end)
+        return start, self._any_cut(core, choices[0][0], group.end)
 
-    def _limit(self, start: int, core: int, end: int) -> int:
-        """How far the passage may reach, so that what is left is not too small."""
-        limit = min(self._measure.furthest(start, self._limits.chunk_size), end)
-        before_tail = self._measure.earliest(end, max(0, self._limits.min_size - 1)) - 1
-        if core < before_tail < limit:
-            limit = before_tail
-        return max(limit, core + 1)
+    def _windows(self, start: int, core: int, group: Group) -> list[list[Window]]:
+        """Where the passage may end: choices, the best first, with the furthest window first.
 
-    def _best_cut(self, core: int, limit: int, end: int) -> int:
+        Best is where the band holds what is left without counting its overlaps, then where it
+        does with most of them; if there is no such place, near the lower end of the band.
+        """
+        band = self._band
+        size = self._measure.size(start, group.end)
+        budgets = [band.chunk_size]
+        if len(group) > 1:
+            even = -(-size // band.fewest(size))
+            budgets.insert(0, min(band.chunk_size, max(band.min_size, even * 5 // 4)))
+        choices = [
+            windows
+            for shared in (0, band.overlap * 3 // 4)
+            for budget in budgets
+            if (windows := self._in_band(start, core, group.end, budget, shared))
+        ]
+        if choices:
+            return choices
+        low = max(core, self._measure.furthest(start, band.min_size - 1))
+        spare = (band.chunk_size - band.min_size) // 4
+        high = min(self._measure.furthest(start, band.min_size + spare), group.end)
+        return [[Window(low, max(high, low + 1))]]
+
+    def _in_band(self, start: int, core: int, end: int, budget: int, shared: int) -> list[Window]:
+        least = max(core, self._measure.furthest(start, self._band.min_size - 1))
+        furthest = max(min(self._measure.furthest(start, budget), end), core + 1)
+        least_rest, most_rest = self._measure.size(furthest, end), self._measure.size(least, end)
+        found = []
+        for fewest, most in self._band.rests(least_rest, most_rest, shared=shared):
+            low = max(least, self._measure.earliest(end, most) - 1)
+            high = min(furthest, self._measure.earliest(end, fewest - 1) - 1)
+            if low < high:
+                found.append(Window(low, high))
+        return found
+
+    def _best_cut(
+        self, core: int, windows: list[Window], group: Group, atom: int | None
+    ) -> int | None:
+        """The best break in a window; the start of the atom that ends the furthest is good too."""
+        for window in windows:
+            for at in group.starts(*window):
+                if self._atoms.around(at) is None:
+                    return at
+        if atom is not None and any(low < atom <= high for low, high in windows):
+            return atom
+        half = (core + windows[0].high) // 2
+        for finder in self._finders(windows[0].high):
+            for low, high in windows:
+                reach = breaks.skip_space(self._text, high, group.end)
+                begin = max(low, half) if half < high else low
+                cut = self._outside_atoms(finder, begin, reach)
+                if cut is not None:
+                    return cut
+        return None
+
+    def _any_cut(self, core: int, window: Window, end: int) -> int:
+        limit = window.high
         high = breaks.skip_space(self._text, limit, end)
-        half = (core + limit) // 2
-        for finder in self._finders(limit):
-            if (cut := self._outside_atoms(finder, half, high)) is not None:
+        for low in (window.low, core):
+            if (cut := self._outside_atoms(breaks.last_word, low, high)) is not None:
                 return cut
-        if (cut := self._outside_atoms(breaks.last_word, core, high)) is not None:
-            return cut
         return breaks.last_character(self._text, core, limit)
 
     def _finders(self, limit: int) -> tuple[Finder, ...]:
@@ -124,8 +145,8 @@ class Packer:
 
     def _overlapping(self, start: int, core: int) -> int:
         """Where the next passage starts: in the one that started at ``start``, or at ``core``."""
-        low = max(self._measure.earliest(core, self._limits.overlap), start + 1)
-        if self._limits.overlap == 0 or low >= core:
+        low = max(self._measure.earliest(core, self._band.overlap), start + 1)
+        if self._band.overlap == 0 or low >= core:
             return core
         for at in breaks.overlap_starts(self._text, low, core, lines_first=self._lines_first):
             if self._atoms.around(at) is None:
@@ -133,4 +154,4 @@ class Packer:
         return core
 
     def _fits(self, start: int, end: int) -> bool:
-        return self._measure.size(start, end) <= self._limits.chunk_size
+        return self._measure.size(start, end) <= self._band.chunk_size

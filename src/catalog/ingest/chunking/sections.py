@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from catalog.core.models import Heading, ParsedDocument
+from catalog.core.models import ParsedDocument
 from catalog.ingest.chunking.breaks import skip_space, trim_end
-from catalog.ingest.chunking.measure import Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,56 +24,66 @@ class Section:
     outer_path: tuple[str, ...] = ()
 
 
-def sections(doc: ParsedDocument) -> list[Section]:
-    """The sections of a document's body in order; those without text are left out."""
-    headings = [heading for heading in doc.headings if heading.start >= doc.body_start]
-    headings.sort(key=lambda heading: heading.start)
-    first = headings[0].start if headings else len(doc.text)
-    found = [_trimmed(doc.text, Section(doc.body_start, first))]
-    found.extend(_under_headings(doc.text, headings))
-    return [section for section in found if section.start < section.end]
+class Outline:
+    """The headings of a document's body, with their paths."""
 
+    def __init__(self, doc: ParsedDocument) -> None:
+        self._text = doc.text
+        headings = [heading for heading in doc.headings if heading.start >= doc.body_start]
+        self._headings = sorted(headings, key=lambda heading: heading.start)
+        self._starts = [heading.start for heading in self._headings]
+        self._paths = list(self._walk())
 
-def merged(
-    found: Sequence[Section], measure: Measure, *, min_size: int, chunk_size: int
-) -> Iterator[Section]:
-    """Joins a section under ``min_size`` with those after it while all fit in ``chunk_size``."""
-    at = 0
-    while at < len(found):
-        section, following = found[at], at + 1
-        end = section.end
-        while (
-            following < len(found)
-            and measure.size(section.start, end) < min_size
-            and measure.size(section.start, found[following].end) <= chunk_size
-        ):
-            end = found[following].end
-            following += 1
-        is_one = following == at + 1
-        yield section if is_one else replace(section, end=end, path=section.outer_path)
-        at = following
+    def path_at(self, offset: int) -> tuple[str, ...]:
+        """The headings above the character at ``offset``, or that it stands in."""
+        at = bisect_right(self._starts, offset)
+        return self._paths[at - 1] if at else ()
 
+    def sections(self, start: int, end: int) -> list[Section]:
+        """The sections of ``text[start:end]`` in order; those without text are left out."""
+        first = bisect_left(self._starts, start)
+        stop = bisect_left(self._starts, end)
+        begin = self._starts[first] if first < stop else end
+        above = self.path_at(start)
+        found = [self._trimmed(Section(start, begin, above, above))]
+        found.extend(self._under_headings(first, stop, end))
+        return [section for section in found if section.start < section.end]
 
-def _under_headings(text: str, headings: Sequence[Heading]) -> Iterator[Section]:
-    stack: list[Heading] = []
-    start: int | None = None
-    outer: tuple[str, ...] = ()
-    for position, heading in enumerate(headings):
-        while stack and stack[-1].level >= heading.level:
-            stack.pop()
-        stack.append(heading)
-        path = tuple(above.title for above in stack)
-        if start is None:
-            start, outer = heading.start, path
-        following = headings[position + 1] if position + 1 < len(headings) else None
-        end = len(text) if following is None else following.start
-        is_bare = skip_space(text, heading.end, end) >= end
-        if is_bare and following is not None and following.level > heading.level:
-            continue
-        yield _trimmed(text, Section(start, end, path, outer))
-        start = None
+    def bare_before(self, start: int, end: int) -> int:
+        """Where the headings begin that ``text[start:end]`` ends with; ``end`` without any."""
+        begin, at = end, bisect_left(self._starts, end)
+        while at and self._starts[at - 1] >= start:
+            at -= 1
+            if skip_space(self._text, self._headings[at].end, begin) < begin:
+                break
+            begin = self._starts[at]
+        return skip_space(self._text, begin, end)
 
+    def _walk(self) -> Iterator[tuple[str, ...]]:
+        levels: list[int] = []
+        titles: list[str] = []
+        for heading in self._headings:
+            while levels and levels[-1] >= heading.level:
+                levels.pop()
+                titles.pop()
+            levels.append(heading.level)
+            titles.append(heading.title)
+            yield tuple(titles)
 
-def _trimmed(text: str, section: Section) -> Section:
-    start = skip_space(text, section.start, section.end)
-    return replace(section, start=start, end=trim_end(text, start, section.end))
+    def _under_headings(self, first: int, stop: int, limit: int) -> Iterator[Section]:
+        start: int | None = None
+        outer: tuple[str, ...] = ()
+        for at in range(first, stop):
+            heading, is_last = self._headings[at], at + 1 == stop
+            if start is None:
+                start, outer = heading.start, self._paths[at]
+            end = limit if is_last else self._starts[at + 1]
+            is_bare = skip_space(self._text, heading.end, end) >= end
+            if is_bare and not is_last and self._headings[at + 1].level > heading.level:
+                continue
+            yield self._trimmed(Section(start, end, self._paths[at], outer))
+            start = None
+
+    def _trimmed(self, section: Section) -> Section:
+        start = skip_space(self._text, section.start, section.end)
+        return replace(section, start=start, end=trim_end(self._text, start, section.end))

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from catalog.core.errors import ConfigError
 from catalog.core.models import ChunkSpan, ParsedDocument
 from catalog.core.tokens import TokenCounter
+from catalog.ingest.chunking.atoms import Atoms
+from catalog.ingest.chunking.band import Band
 from catalog.ingest.chunking.base import Cut
-from catalog.ingest.chunking.lines import LineIndex
+from catalog.ingest.chunking.grouping import grouped
 from catalog.ingest.chunking.measure import Measure, measure
-from catalog.ingest.chunking.packing import Atoms, Limits, Packer
-from catalog.ingest.chunking.sections import Section, merged, sections
+from catalog.ingest.chunking.packing import Packer
+from catalog.ingest.chunking.placing import Placer
+from catalog.ingest.chunking.sections import Outline
 
 SMALLEST_CHUNK_SIZE = 16
 
@@ -23,15 +26,16 @@ _LINE_ORIENTED = frozenset(_LINE_ORIENTED_TEXT.split())
 
 
 class TextChunker:
-    """Cuts documents into passages of at most ``chunk_size`` tokens.
+    """Cuts documents into passages of ``min_size`` to ``chunk_size`` tokens.
 
     Sizes are the counter's tokens, or eight characters each where tokens are longer than that.
-    A section that fits is one passage; one under ``min_size`` is joined with those after it
-    while they fit. A larger section ends its passages at paragraphs, else sentences, else words,
-    else anywhere; consecutive passages of it share up to ``chunk_overlap`` tokens.
+    A section in that band is one passage; one under it is joined with its neighbours. A larger
+    section ends its passages at paragraphs, else sentences, else words, else anywhere;
+    consecutive passages of it share up to ``chunk_overlap`` tokens. ``chunk_size`` is never
+    exceeded; ``min_size`` is kept wherever the size of the document and its tables allow it.
 
     Raises ``ConfigError`` unless ``chunk_size >= 16`` and ``0 <= chunk_overlap < chunk_size / 2``
-    and ``min_size >= 0`` (one above half the chunk size counts as half of it).
+    and ``min_size >= 0`` (one of ``chunk_size`` or more counts as one less than it).
     """
 
     def __init__(
@@ -42,9 +46,8 @@ class TextChunker:
         chunk_overlap: int = 120,
         min_size: int = 64,
     ) -> None:
-        _check(chunk_size, chunk_overlap, min_size)
         self._counter = counter
-        self._limits = Limits(chunk_size, chunk_overlap, min(min_size, chunk_size // 2))
+        self._band = checked(chunk_size, chunk_overlap, min_size)
 
     def chunk(self, doc: ParsedDocument) -> tuple[ChunkSpan, ...]:
         """The passages in order of their start; none for a document without text."""
@@ -53,31 +56,38 @@ class TextChunker:
     def cut(self, doc: ParsedDocument) -> Cut:
         """The passages, and whether a substitute had to count their tokens."""
         sizes, fallback = measure(doc.text, self._counter)
-        lines = LineIndex(doc.text)
+        place = Placer(doc, sizes).span
+        passages = TextCutter(doc, Outline(doc), sizes, self._band)
         return Cut(
-            tuple(
-                ChunkSpan(start, end, section.path, locator=lines.locator(start, end))
-                for section, start, end in self._passages(doc, sizes)
-            ),
+            tuple(place(*passage) for passage in passages.cut(doc.body_start, len(doc.text))),
             fallback,
         )
 
-    def _passages(self, doc: ParsedDocument, sizes: Measure) -> Iterator[tuple[Section, int, int]]:
-        limits = self._limits
-        packer = Packer(
+
+class TextCutter:
+    """Cuts any stretch of one document as text."""
+
+    def __init__(self, doc: ParsedDocument, outline: Outline, sizes: Measure, band: Band) -> None:
+        self._outline = outline
+        self._sizes = sizes
+        self._band = band
+        self._packer = Packer(
             doc.text,
             sizes,
-            Atoms(doc.atomic, sizes, limits.chunk_size),
-            limits,
+            Atoms(doc.atomic, sizes, band.chunk_size),
+            band,
             lines_first=doc.file_type in _LINE_ORIENTED,
         )
-        whole = merged(sections(doc), sizes, min_size=limits.min_size, chunk_size=limits.chunk_size)
-        for section in whole:
-            for start, end in packer.pieces(section.start, section.end):
-                yield section, start, end
+
+    def cut(self, start: int, end: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Start, end and heading path of every passage of ``text[start:end]``."""
+        for group in grouped(self._outline.sections(start, end), self._sizes, self._band):
+            for begin, stop in self._packer.pieces(group):
+                yield begin, stop, group.path(begin, stop)
 
 
-def _check(chunk_size: int, chunk_overlap: int, min_size: int) -> None:
+def checked(chunk_size: int, chunk_overlap: int, min_size: int) -> Band:
+    """The band of these settings; raises ``ConfigError`` for sizes without a meaning."""
     if chunk_size < SMALLEST_CHUNK_SIZE:
         raise ConfigError(f"chunk_size is {chunk_size}: use {SMALLEST_CHUNK_SIZE} or more")
     if not 0 <= 2 * chunk_overlap < chunk_size:
@@ -87,3 +97,4 @@ def _check(chunk_size: int, chunk_overlap: int, min_size: int) -> None:
         )
     if min_size < 0:
         raise ConfigError(f"min_size is {min_size}: use 0 or more")
+    return Band(chunk_size, chunk_overlap, min(min_size, chunk_size - 1))

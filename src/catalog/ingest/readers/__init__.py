@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from catalog.ingest.readers.base import Reader, ReadFailure
-from catalog.ingest.readers.factory import DEFAULT_MAX_BYTES, get_reader, read_file
+from catalog.ingest.readers.factory import get_reader, read_file
+from catalog.ingest.readers.limits import ReadLimits
 
-__all__ = ["DEFAULT_MAX_BYTES", "ReadFailure", "Reader", "get_reader", "read_file"]
+__all__ = ["ReadFailure", "ReadLimits", "Reader", "get_reader", "read_file"]

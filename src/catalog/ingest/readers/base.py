@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO, ClassVar, Protocol
 
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.models import ParsedDocument
+from catalog.core.text import storable
 from catalog.ingest.readers.binary import binary_kind
 from catalog.ingest.readers.decoding import decode
+from catalog.ingest.readers.limits import ReadLimits
 
 MAX_TITLE = 300
 """Characters of a title at most."""
+_MOST_FAILURES = 20
+"""Parts of one file that are reported one by one."""
 
 _EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")
 
@@ -28,16 +32,24 @@ class ReadFailure:
     reason: str
 
 
+def first_of(failures: Sequence[ReadFailure]) -> Iterator[ReadFailure]:
+    """The first 20 failures of a file and, of more, one that says how many follow."""
+    yield from failures[:_MOST_FAILURES]
+    rest = failures[_MOST_FAILURES:]
+    if rest:
+        others = f", and {len(rest) - 1:,} after it" if len(rest) > 1 else ""
+        yield ReadFailure(rest[0].path, rest[0].reason + others)
+
+
 class Reader(Protocol):
     """Reads one format."""
 
     def read(
-        self, handle: BinaryIO, path: str, *, max_bytes: int
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """The documents of one open file, and what of it could not be read.
 
-        ``max_bytes`` bounds what is held in memory at once. Raises ``ReadError`` with the
-        reason when the file as a whole is unusable.
+        Raises ``ReadError`` with the reason when the file as a whole is unusable or over a limit.
         """
         ...
 
@@ -49,12 +61,12 @@ class WholeFileReader(ABC):
     """Whether files of the format may name their encoding near the top."""
 
     def read(
-        self, handle: BinaryIO, path: str, *, max_bytes: int
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """The one document of the file; raises ``ReadError`` if binary, empty or too large."""
-        data = handle.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise ReadError(f"too large: over {max_bytes:,} bytes")
+        data = handle.read(limits.text_bytes + 1)
+        if len(data) > limits.text_bytes:
+            raise ReadError(f"too large: over {limits.text_bytes:,} bytes")
         kind = binary_kind(data)
         if kind is not None:
             raise ReadError(f"binary ({kind})")
@@ -81,5 +93,5 @@ def title_or_stem(title: object, path: str) -> str:
 
 
 def one_line(value: object) -> str:
-    """Text with white space collapsed, cut to the length of a title."""
-    return " ".join(str(value).split())[:MAX_TITLE].rstrip()
+    """Storable text with white space collapsed, cut to the length of a title."""
+    return storable(" ".join(str(value).split())[:MAX_TITLE].rstrip())

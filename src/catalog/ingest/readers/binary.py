@@ -15,6 +15,8 @@ BYTE_ORDER_MARKS = {
 
 _CERTAIN = {
     b"%PDF-": "pdf",
+    b"%!PS": "postscript",
+    b"{\\rtf": "rtf",
     b"\x89PNG\r\n": "png",
     b"\xff\xd8\xff": "jpeg",
     b"PK\x03\x04": "zip",

@@ -1,54 +1,72 @@
-"""Chooses the reader of a file by its extension, and reads the file with it."""
+"""Chooses the reader of a file by its content, then by its name, and reads the file with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import Reader, ReadFailure, file_type
+from catalog.ingest.readers.base import Reader, ReadFailure
+from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
 from catalog.ingest.readers.opening import open_regular
+from catalog.ingest.readers.sniffing import HEAD, TAIL, sniff
 
-DEFAULT_MAX_BYTES = 20_000_000
-
-_FORMATS = {
-    "markdown": ("MarkdownReader", "md markdown mdown mkd mdx"),
-    "rst": ("RstReader", "rst rest"),
-    "html": ("HtmlReader", "html htm xhtml"),
-    "jsonl": ("JsonLinesReader", "jsonl ndjson"),
-    "code": (
-        "CodeReader",
-        "bash bat c cc cfg clj conf cpp cs css cxx dart el erl ex exs go gradle h hpp hs ini java "
-        "jl js json jsx kt less lisp lua mjs ml php pl proto ps1 py pyi r rb rs scala scss sh sql "
-        "svelte svg swift tex toml ts tsx vb vue xml xsd xsl yaml yml zig",
-    ),
+_CLASSES: dict[str, tuple[str, str]] = {
+    "markdown": ("markdown", "MarkdownReader"),
+    "rst": ("rst", "RstReader"),
+    "html": ("html", "HtmlReader"),
+    "jsonl": ("jsonl", "JsonLinesReader"),
+    "code": ("code", "CodeReader"),
+    "json": ("json_file", "JsonReader"),
+    "subtitles": ("timed.subtitles", "SubtitleReader"),
+    "plain": ("plain", "PlainTextReader"),
 }
-_BY_EXTENSION = {
-    extension: (module, name)
-    for module, (name, extensions) in _FORMATS.items()
-    for extension in extensions.split()
-}
-_PLAIN = ("plain", "PlainTextReader")
 
 
-def get_reader(path: str) -> Reader:
-    """The reader for that name; plain text for any extension it does not know."""
-    module, name = _BY_EXTENSION.get(file_type(path), _PLAIN)
-    reader = getattr(import_module(f"catalog.ingest.readers.{module}"), name)
-    return cast(Reader, reader())
+def get_reader(path: str, head: bytes = b"", tail: bytes = b"") -> Reader:
+    """The reader for a file of that name which begins and ends with those bytes.
+
+    Raises ``ReadError`` for content that no reader is for (pictures, programs, archives).
+    """
+    return _reader(sniff(path, head, tail).reader)
 
 
 def read_file(
-    absolute: Path, path: str, *, max_bytes: int = DEFAULT_MAX_BYTES
+    absolute: Path, path: str, *, root: Path | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> Iterator[ParsedDocument | ReadFailure]:
     """The documents of one file: one, or for JSON Lines one for each record.
 
-    ``absolute`` is what is opened, ``path`` what the document is called. A part that cannot
-    be read is answered as a ``ReadFailure`` and the rest go on; for a file that is unusable as
-    a whole, ``ReadError`` (whose message is the reason, without the path) is raised at the first
-    step of the iteration. ``max_bytes`` bounds a file, or one record of a JSON Lines file.
+    ``absolute`` is what is opened, ``path`` what the document is called; with ``root`` no step
+    from there to the file may be a symlink. A part that cannot be read is answered as a
+    ``ReadFailure`` and the rest go on; for a file that is unusable as a whole, ``ReadError``
+    (whose message is the reason, without the path) is raised at the first step of the iteration.
     """
-    with open_regular(absolute) as handle:
-        yield from get_reader(path).read(handle, path, max_bytes=max_bytes)
+    with open_regular(absolute, root=root) as handle:
+        kind = sniff(path, *_ends(handle))
+        for item in _reader(kind.reader).read(handle, path, limits=limits):
+            if isinstance(item, ParsedDocument) and kind.file_type is not None:
+                yield replace(item, file_type=kind.file_type)
+            else:
+                yield item
+
+
+def _ends(handle: BinaryIO) -> tuple[bytes, bytes]:
+    head = handle.read(HEAD)
+    size = handle.seek(0, 2)
+    handle.seek(max(0, size - TAIL))
+    tail = handle.read(TAIL)
+    handle.seek(0)
+    return head, tail
+
+
+def _reader(name: str) -> Reader:
+    if name in _CLASSES:
+        module, class_name = _CLASSES[name]
+        reader = getattr(import_module(f"catalog.ingest.readers.{module}"), class_name)
+        return cast(Reader, reader())
+    from catalog.ingest.readers.isolated import IsolatedReader
+
+    return IsolatedReader(name)

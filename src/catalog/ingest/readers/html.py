@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from catalog.core.errors import EmptyDocumentError
 from catalog.core.models import ParsedDocument
 from catalog.core.text import storable
@@ -14,7 +12,6 @@ from catalog.ingest.readers.metadata import normalise
 _CREATED = ("article:published_time", "datepublished", "dcterms.created", "dc.date", "dcterms.date")
 _MODIFIED = ("article:modified_time", "datemodified", "dcterms.modified", "last-modified")
 _KEPT = ("description", "author", "keywords", "date", "language")
-_SURROGATE_REFERENCE = re.compile(r"&#(?:0+|x0+|x0*d[89a-f][0-9a-f]{2});?", re.IGNORECASE)
 
 
 class HtmlReader(WholeFileReader):
@@ -30,10 +27,9 @@ class HtmlReader(WholeFileReader):
 
         Raises ``ReadError`` when there is no visible text at all.
         """
-        source = _SURROGATE_REFERENCE.sub("\ufffd", text)
-        page = extract(source, keep_navigation=False)
+        page = extract(text, keep_navigation=False)
         if not page.text:
-            page = extract(source, keep_navigation=True)
+            page = extract(text, keep_navigation=True)
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
         first = page.headings[0].title if page.headings else None

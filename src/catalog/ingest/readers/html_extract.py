@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -23,6 +24,13 @@ _PARAGRAPHS = frozenset(_PARAGRAPH_TAGS.split())
 _LINES = frozenset(["caption", "dd", "dt", "figcaption", "legend", "li", "summary", "tr"])
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _KEPT_WHOLE = frozenset(["pre", "table"])
+_CELLS = frozenset(["td", "th"])
+_SOFT = frozenset(["div", "p"])
+"""Blocks that set the text of a cell rather than part it from the next cell."""
+_SURROGATE_REFERENCE = re.compile(r"&#(?:0+|x0+|x0*d[89a-f][0-9a-f]{2});?", re.IGNORECASE)
+_DOCTYPE_SUBSET = re.compile(
+    r"(\s*+(?:<\?xml[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[[^\]]*+\]", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +61,20 @@ class _Text:
     pieces: list[str] = field(default_factory=list)
     length: int = 0
     breaks: int = 0
+    is_soft: bool = False
+    """Whether the breaks asked for are only those of paragraphs and line breaks."""
     has_space: bool = False
     marks: list[_Mark] = field(default_factory=list)
     unplaced: int = 0
     visible_end: int = 0
 
-    def break_lines(self, count: int) -> None:
+    def break_lines(self, count: int, *, soft: bool = False) -> None:
+        self.is_soft = soft and (self.is_soft or not self.breaks)
         self.breaks = max(self.breaks, count)
+
+    def drop_soft_breaks(self) -> None:
+        if self.is_soft:
+            self.breaks, self.is_soft = 0, False
 
     def write(self, piece: str) -> None:
         """Adds visible text, after the line breaks or the space that were asked for."""
@@ -67,7 +82,7 @@ class _Text:
             self._append("\n" * self.breaks)
         elif self.length and self.has_space:
             self._append(" ")
-        self.breaks, self.has_space = 0, False
+        self.breaks, self.is_soft, self.has_space = 0, False, False
         while self.unplaced:
             mark = self.marks[-self.unplaced]
             mark.start, mark.piece = self.length, len(self.pieces)
@@ -111,6 +126,7 @@ class _Extractor:
 
     def __init__(self, dropped: frozenset[str]) -> None:
         self._dropped = dropped
+        self._cell_start = -1
         self._out = _Text()
         self._skipped = 0
         self._preformatted = 0
@@ -148,9 +164,11 @@ class _Extractor:
         if tag in _HEADINGS or tag in _KEPT_WHOLE:
             self._close(tag)
         if tag in _PARAGRAPHS:
-            self._out.break_lines(2)
+            self._out.break_lines(2, soft=tag in _SOFT)
         elif tag in _LINES:
             self._out.break_lines(1)
+        elif tag in _CELLS:
+            self._out.drop_soft_breaks()
 
     def data(self, data: str) -> None:
         if self._skipped:
@@ -174,18 +192,21 @@ class _Extractor:
 
     def _layout(self, tag: str) -> None:
         out = self._out
+        if tag in _SOFT and out.length == self._cell_start:
+            return
         if tag in _PARAGRAPHS:
-            out.break_lines(2)
+            out.break_lines(2, soft=tag in _SOFT)
         elif tag in _LINES:
             out.break_lines(1)
         elif tag == "br":
-            out.breaks = min(2, out.breaks + 1)
-        elif tag in ("td", "th"):
+            out.break_lines(min(2, out.breaks + 1), soft=True)
+        elif tag in _CELLS:
             if self._has_cell and out.length and not out.breaks:
                 out.has_space = True
                 out.write("|")
             out.has_space = True
             self._has_cell = True
+            self._cell_start = out.length
         if tag == "tr":
             self._has_cell = False
 
@@ -223,10 +244,18 @@ class _Extractor:
 
 
 def extract(source: str, *, keep_navigation: bool) -> Page:
-    """The visible text of a page or fragment; blocks are parted by line breaks."""
+    """The visible text of a page or fragment; blocks are parted by line breaks.
+
+    Cells of a table row stand in one line, also those whose text is set in paragraphs.
+    """
     dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
-    parser = etree.HTMLParser(target=_Extractor(dropped), encoding="utf-8", huge_tree=True)
-    return cast(Page, etree.fromstring(source.encode("utf-8"), parser))
+    target = _Extractor(dropped)
+    parser = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True)
+    declared = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
+    if declared is not None:
+        source = declared[1] + source[declared.end() :]
+    cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
+    return cast(Page, etree.fromstring(cleaned.encode("utf-8"), parser))
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:

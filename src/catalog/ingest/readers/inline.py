@@ -10,6 +10,7 @@ _LONGEST = 1000
 _CODE = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _HELD = re.compile("\ue000(\\d+)\ue001")
+_NO_MARKS = dict.fromkeys((0xE000, 0xE001))
 _MARKDOWN = (
     (re.compile(r"!?\[([^\[\]]*)\]\((?:[^()]|\([^()]*\))*\)"), r"\1"),  # image, link
     (re.compile(r"!?\[([^\[\]]*)\]\((?:[^()]|\([^()]*\))*\)"), r"\1"),  # a link round an image
@@ -42,7 +43,8 @@ def plain_markdown(markup: str) -> str:
         held.append(value)
         return f"\ue000{len(held) - 1}\ue001"
 
-    text = _CODE.sub(lambda found: hold(found.group(2).strip()), markup[:_LONGEST])
+    text = markup[:_LONGEST].translate(_NO_MARKS)
+    text = _CODE.sub(lambda found: hold(found.group(2).strip()), text)
     text = _ESCAPED.sub(lambda found: hold(found.group(1)), text)
     text = html.unescape(_apply(text, _MARKDOWN))
     text = _HELD.sub(lambda found: held[int(found.group(1))], text)

@@ -18,6 +18,7 @@ from catalog.core.text import storable
 from catalog.ingest.readers.base import ReadFailure, title_or_stem
 from catalog.ingest.readers.binary import byte_order_mark
 from catalog.ingest.readers.decoding import decode
+from catalog.ingest.readers.limits import ReadLimits
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.plain import PlainTextReader
 
@@ -37,22 +38,22 @@ class _Line:
 class JsonLinesReader:
     """Each line is a document whose path is its ``_id``; other JSON Lines are plain text.
 
-    A line that is no record, is longer than ``max_bytes``, or repeats an ``_id`` is answered
-    as a ``ReadFailure`` named ``file.jsonl:line``.
+    A line that is no record, is longer than ``limits.text_bytes``, or repeats an ``_id`` is
+    answered as a ``ReadFailure`` named ``file.jsonl:line``.
     """
 
     def read(
-        self, handle: BinaryIO, path: str, *, max_bytes: int
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """The records in order, or the whole file as one document if it holds none."""
-        with closing(_lines(handle, max_bytes)) as lines:
+        with closing(_lines(handle, limits.text_bytes)) as lines:
             first = islice(lines, _LOOKED_AT)
             holds_records = any(isinstance(_parse(line.text), _Record) for line in first)
         handle.seek(0)
         if holds_records:
-            yield from _records(handle, path, max_bytes)
+            yield from _records(handle, path, limits.text_bytes)
         else:
-            yield from PlainTextReader().read(handle, path, max_bytes=max_bytes)
+            yield from PlainTextReader().read(handle, path, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,25 +21,28 @@ _FLAGS = (
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
     """Opens a file to read bytes.
 
     Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular
-    file (a symlink as last part of the path included: discovery hands out resolved paths).
-    Errors of the file system while it is read become ``ReadError`` too.
+    file (a symlink as last part of the path included: discovery hands out resolved paths). With
+    ``root``, a folder above the file, no folder between may be a symlink either: one that took
+    a folder's place since the listing leads nowhere. Errors of the file system while it is read
+    become ``ReadError`` too.
     """
-    with _opened(path) as handle:
+    with _opened(path, root) as handle:
         try:
             yield handle
         except OSError as error:
             raise ReadError(f"cannot be read: {error.strerror or error}") from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path, root: Path | None) -> BinaryIO:
     try:
-        # A look first: merely opening some devices has effects.
-        _refuse_irregular(path.lstat().st_mode)
-        handle = os.fdopen(os.open(path, _FLAGS), "rb")
+        if root is None or root == path or os.open not in os.supports_dir_fd:
+            handle = os.fdopen(_open(path, None), "rb")
+        else:
+            handle = os.fdopen(_open_beneath(root, path.relative_to(root).parts), "rb")
     except FileNotFoundError as error:
         raise ReadError("vanished since it was listed") from error
     except (OSError, ValueError) as error:
@@ -51,6 +54,26 @@ def _opened(path: Path) -> BinaryIO:
         handle.close()
         raise
     return handle
+
+
+def _open(path: str | Path, folder: int | None) -> int:
+    # A look first: merely opening some devices has effects.
+    _refuse_irregular(os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode)
+    return os.open(path, _FLAGS, dir_fd=folder)
+
+
+def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
+    """Opens one folder after the other, each by its name in the one before."""
+    if any(part in ("", ".", "..") for part in parts):
+        raise ReadError("not beneath the folder")
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in parts[:-1]:
+            above, folder = folder, os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+            os.close(above)
+        return _open(parts[-1], folder)
+    finally:
+        os.close(folder)
 
 
 def _refuse_irregular(mode: int) -> None:

@@ -17,6 +17,7 @@ from catalog.interfaces.cli.options import (
     open_workspace,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
+from catalog.interfaces.cli.stats import print_stats
 
 if TYPE_CHECKING:
     from catalog.ingest.report import SyncReport
@@ -122,16 +123,15 @@ def stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """What a dataset holds, counted in the database."""
+    """What a dataset holds, counted in the database: files, passages and their sizes."""
     from catalog.search_v2.indexing import Indexer
 
     with open_workspace(context, home, preset) as workspace:
-        found = asdict(Indexer(workspace).stats(only_dataset(workspace, dataset)))
+        found = Indexer(workspace).stats(only_dataset(workspace, dataset))
     if json:
-        print_json(found)
-        return
-    for name, value in found.items():
-        say(f"{name:15} {value}")
+        print_json(asdict(found))
+    else:
+        print_stats(found)
 
 
 def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:

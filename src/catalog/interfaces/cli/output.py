@@ -7,11 +7,13 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
-from catalog.core.results import SearchResult, SearchResults
+from catalog.core.results import Evidence, SearchResult, SearchResults
 from catalog.interfaces.cli.explain import explanation_lines, one_line, stage_lines
 from catalog.search_v2.citations import header, parts
+from catalog.search_v2.evidence import line_text
 
 _KEPT = frozenset("\n\t")
 _BREAK = re.compile(r"\r\n|\n|\r")
@@ -46,20 +48,30 @@ def safe(text: str) -> str:
 def print_results(answer: SearchResults, *, explain: bool) -> None:
     """Passages for a person to read, and on standard error how the search went.
 
-    Matches are bold on a terminal, unless the environment has ``NO_COLOR``.
+    Matches are bold on a terminal, unless the environment has ``NO_COLOR``. A passage of a
+    recording is its evidence; one that shares an earlier passage's refers to that.
     """
     bold = _styles(sys.stdout)
     if answer.low_confidence:
         best = "" if answer.confidence is None else f" (best {_per_cent(answer.confidence)})"
         say(f"low confidence: nothing here answers surely{best}")
         say()
+    shown: list[SearchResult] = []
     for result in answer:
         relevance = result.relevance
         sure = "" if relevance is None else f"  relevance {_per_cent(relevance)}"
-        say(f"[{result.rank}] {header(result)}  score {result.score:.4f}{sure}  #{result.docid}")
-        say(f"    {' > '.join(result.heading_path) or result.title}")
-        for line in _shown(result, bold):
-            print(f"    | {line}")
+        name = header(result) if result.evidence is None else _recording(result, result.evidence)
+        say(f"[{result.rank}] {name}  score {result.score:.4f}{sure}  #{result.docid}")
+        if result.evidence is not None:
+            for line in _witnessed(result.evidence, shown):
+                say(f"    {line}")
+        else:
+            say(f"    {' > '.join(result.heading_path) or result.title}")
+            for line in _shown(result, bold):
+                print(f"    | {line}")
+        if result.link is not None:
+            say(f"    {result.link}")
+        shown.append(result)
         if explain and result.explain is not None:
             for line in explanation_lines(result.explain):
                 say(f"    {line}")
@@ -72,6 +84,19 @@ def print_results(answer: SearchResults, *, explain: bool) -> None:
     for stage in answer.stages:
         if stage.status == "failed":
             complain(f"stage {stage.name} failed: {one_line(stage.note)}")
+
+
+def _recording(result: SearchResult, evidence: Evidence) -> str:
+    return one_line(f"{evidence.media} — {result.modality.replace('_', ' ')}")
+
+
+def _witnessed(evidence: Evidence, shown: Sequence[SearchResult]) -> Iterator[str]:
+    """The evidence's lines, or which result has them already."""
+    before = next((one.rank for one in shown if one.evidence == evidence), None)
+    if before is not None:
+        yield f"see [{before}]"
+        return
+    yield from map(line_text, evidence.lines)
 
 
 def _shown(result: SearchResult, bold: bool) -> list[str]:

@@ -1,0 +1,1 @@
+"""Office documents and e-books: ZIP archives of XML."""

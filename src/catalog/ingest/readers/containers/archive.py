@@ -1,0 +1,167 @@
+"""ZIP containers (Office files, e-books), checked before they are unpacked, and only in memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from catalog.core.errors import ReadError
+from catalog.ingest.readers.limits import ReadLimits
+
+MAX_ENTRIES = 20_000
+
+_LARGE = 50_000_000
+_HIGHEST_RATIO = 200
+"""What unpacks to more than ``_LARGE`` bytes and to more times its size than this is a bomb."""
+_LOCAL_HEADER = 30
+_PIECE = 1 << 20
+_ENCRYPTED_BIT = 0x1
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+# Damaged headers make zipfile raise nearly anything.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, OSError,
+    ArithmeticError, NotImplementedError, RuntimeError,
+)  # fmt: skip
+
+
+class BrokenPartError(ReadError):
+    """One entry of an archive is missing or damaged; the others may be fine."""
+
+
+class Archive:
+    """The entries of a checked ZIP file by name; ``..`` and ``/`` in a name mean nothing."""
+
+    def __init__(self, opened: zipfile.ZipFile, limits: ReadLimits) -> None:
+        self._zip = opened
+        self._limit = limits.unpacked_bytes
+        self._left = limits.unpacked_bytes
+        self._entries = {_name(info): info for info in opened.infolist() if not info.is_dir()}
+        self._folded = {name.casefold(): name for name in self._entries}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all entries that are files, in the archive's order."""
+        return tuple(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return self.spelling(name) is not None
+
+    def spelling(self, name: str) -> str | None:
+        """The entry's name as it is written; the case counts only where nothing else differs."""
+        return name if name in self._entries else self._folded.get(name.casefold())
+
+    def read(self, name: str) -> bytes:
+        """What an entry holds.
+
+        Raises ``BrokenPartError`` if it is missing or damaged, ``ReadError`` once all that was
+        read is more than ``limits.unpacked_bytes``, whatever the headers say.
+        """
+        known = self.spelling(name)
+        if known is None:
+            raise BrokenPartError("broken archive: a part is missing")
+        pieces = []
+        try:
+            with self._zip.open(self._entries[known]) as handle:
+                while piece := handle.read(_PIECE):
+                    self._left -= len(piece)
+                    if self._left < 0:
+                        raise _too_large(self._limit)
+                    pieces.append(piece)
+        except _DAMAGE as error:
+            raise BrokenPartError(f"broken archive: {_reason(error)}") from error
+        return b"".join(pieces)
+
+
+def open_archive(data: bytes | BinaryIO, limits: ReadLimits) -> Archive:
+    """Opens a ZIP file, which must stay open while the archive is used.
+
+    Raises ``ReadError`` if it is broken, over ``limits.document_bytes``, protected by a password,
+    of more than 20,000 entries, or made to unpack to far more than it is: entries that share
+    bytes, sizes that sum up to more than ``limits.unpacked_bytes``, an absurd ratio.
+    """
+    handle = io.BytesIO(data) if isinstance(data, bytes) else data
+    size = handle.seek(0, os.SEEK_END)
+    handle.seek(0)
+    if size > limits.document_bytes:
+        raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
+    _refuse_ole(handle)
+    try:
+        opened = zipfile.ZipFile(handle)
+    except _DAMAGE as error:
+        raise ReadError(f"broken archive: {_reason(error)}") from error
+    _check(opened.infolist(), size, limits)
+    return Archive(opened, limits)
+
+
+def inside(base: str, reference: str) -> str | None:
+    """The entry that ``reference`` names, seen from the entry ``base``.
+
+    ``None`` for an address elsewhere and for what would lie outside the archive.
+    """
+    target = re.split(r"[?#]", reference, maxsplit=1)[0]
+    if not target or _ADDRESS.match(target):
+        return None
+    joined = posixpath.join("/", posixpath.dirname(base), unquote(target))
+    depth = 0
+    for step in joined.split("/"):
+        depth += -1 if step == ".." else step not in ("", ".")
+        if depth < 0:
+            return None
+    return posixpath.normpath(joined).lstrip("/")
+
+
+def _check(entries: Sequence[zipfile.ZipInfo], size: int, limits: ReadLimits) -> None:
+    if len(entries) > MAX_ENTRIES:
+        raise ReadError(f"too many parts: over {MAX_ENTRIES:,}")
+    if any(info.flag_bits & _ENCRYPTED_BIT for info in entries):
+        raise ReadError("protected by a password")
+    unpacked = sum(info.file_size for info in entries)
+    if unpacked > limits.unpacked_bytes:
+        raise _too_large(limits.unpacked_bytes)
+    packed = sum(info.compress_size for info in entries)
+    if unpacked > _LARGE and unpacked > _HIGHEST_RATIO * packed:
+        raise ReadError(f"unpacks to over {_HIGHEST_RATIO} times its size")
+    ordered = sorted(entries, key=lambda info: info.header_offset)
+    ends = [info.header_offset + _LOCAL_HEADER + info.compress_size for info in ordered]
+    starts = [*(info.header_offset for info in ordered), size]
+    if any(end > start for end, start in zip(ends, starts[1:], strict=True)):
+        raise ReadError("broken archive: its parts overlap")
+
+
+def _refuse_ole(handle: BinaryIO) -> None:
+    """Refuses the container of old Office formats, in which encrypted new ones are wrapped."""
+    start = handle.read(len(_OLE))
+    handle.seek(0)
+    if start != _OLE:
+        return
+    last = b""
+    while piece := handle.read(_PIECE):
+        if _OLE_ENCRYPTED in last + piece:
+            raise ReadError("protected by a password")
+        last = piece[-len(_OLE_ENCRYPTED) :]
+    raise ReadError("an old Office format (before 2007)")
+
+
+def _too_large(limit: int) -> ReadError:
+    return ReadError(f"too large: unpacks to over {limit:,} bytes")
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    return info.filename.replace("\\", "/").lstrip("/")
+
+
+def _reason(error: Exception) -> str:
+    """zipfile's own words quote names and bytes of the file; these do not."""
+    if isinstance(error, NotImplementedError):
+        return "packed in a way that is not supported"
+    return "not a ZIP file" if "not a zip" in str(error) else "damaged"

@@ -1,0 +1,57 @@
+"""Builds one text of many blocks and keeps where their headings and tables come to stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from catalog.core.errors import ReadError
+from catalog.core.models import Heading
+from catalog.core.text import storable
+from catalog.ingest.readers.limits import ReadLimits
+
+_GAP = "\n\n"
+
+
+@dataclass(slots=True)
+class JoinedText:
+    """Blocks parted by blank lines; offsets given with a block become offsets of the whole."""
+
+    limits: ReadLimits
+    headings: list[Heading] = field(default_factory=list)
+    atomic: list[tuple[int, int]] = field(default_factory=list)
+    _blocks: list[str] = field(default_factory=list)
+    _length: int = 0
+
+    @property
+    def following(self) -> int:
+        """Where the next block will begin."""
+        return self._length + len(_GAP) if self._blocks else 0
+
+    def add(
+        self,
+        block: str,
+        headings: Iterable[Heading] = (),
+        atomic: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """Appends a block unless it is blank; white space at its end is left out.
+
+        Raises ``ReadError`` once the whole is longer than ``limits.characters``.
+        """
+        block = storable(block).rstrip()
+        if not block:
+            return
+        start = self.following
+        self._length = start + len(block)
+        if self._length > self.limits.characters:
+            raise ReadError(f"too long: over {self.limits.characters:,} characters")
+        self._blocks.append(block)
+        self.headings += [
+            Heading(start + heading.start, start + heading.end, heading.level, heading.title)
+            for heading in headings
+        ]
+        self.atomic += [(start + first, start + min(last, len(block))) for first, last in atomic]
+
+    def text(self) -> str:
+        """The whole text so far."""
+        return _GAP.join(self._blocks)

@@ -1,0 +1,143 @@
+"""What Word and PowerPoint files share: parts, relationships, properties, alternate content."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from catalog.ingest.readers.containers.archive import Archive, inside
+from catalog.ingest.readers.containers.safe_xml import (
+    Element,
+    local_name,
+    named,
+    parse_xml,
+    text_of,
+)
+
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
+_PROPERTIES = {
+    "title": "title",
+    "creator": "author",
+    "keywords": "keywords",
+    "subject": "subject",
+    "description": "description",
+    "category": "category",
+    "language": "language",
+    "created": "created",
+    "modified": "modified",
+}
+_MADE_BY_THE_PROGRAM = re.compile(r"presentation|(\S+\s)?powerpoint([ -]\S+)?", re.IGNORECASE)
+"""Titles of PowerPoint's own making: ``PowerPoint Presentation``, ``Présentation PowerPoint``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What a part refers to: ``kind`` is the last word of the type, ``target`` a part's name."""
+
+    kind: str
+    target: str
+
+
+def read_part(archive: Archive, name: str) -> Element:
+    """The root of a part, in the namespaces of the transitional format.
+
+    Raises ``ReadError`` if it is missing, broken, too deep, or declares entities.
+    """
+    return parse_xml(_STRICT.sub(_TRANSITIONAL, archive.read(name)))
+
+
+def relations(archive: Archive, part: str) -> Mapping[str, Relation]:
+    """What a part refers to inside the file, by id; ``""`` is the file as a whole."""
+    name = relations_name(part)
+    if name not in archive:
+        return {}
+    found = {}
+    for element in named(read_part(archive, name), "Relationship"):
+        target = inside(part, element.get("Target", ""))
+        if element.get("TargetMode") != "External" and target is not None and target in archive:
+            kind = posixpath.basename(element.get("Type", ""))
+            found[element.get("Id", "")] = Relation(kind, target)
+    return found
+
+
+def relations_name(part: str) -> str:
+    """The part that holds the relationships of ``part``."""
+    folder, base = posixpath.split(part)
+    return posixpath.join(folder, "_rels", base + ".rels")
+
+
+def related(links: Mapping[str, Relation], kind: str) -> str | None:
+    """The first part that is referred to as ``kind``."""
+    return next((link.target for link in links.values() if link.kind == kind), None)
+
+
+def properties(archive: Archive) -> dict[str, object]:
+    """Title, author, keywords and dates as ``docProps/core.xml`` has them."""
+    part = related(relations(archive, ""), "core-properties") or "docProps/core.xml"
+    if part not in archive:
+        return {}
+    fields: dict[str, object] = {}
+    for element in read_part(archive, part):
+        field = _PROPERTIES.get(local_name(element))
+        value = text_of(element)
+        if field is not None and value:
+            fields.setdefault(field, value)
+    if "keywords" in fields:
+        fields["keywords"] = str(fields["keywords"]).replace(";", ",")
+    if _MADE_BY_THE_PROGRAM.fullmatch(str(fields.get("title", ""))):
+        del fields["title"]
+    return fields
+
+
+def resolve_alternates(root: Element) -> None:
+    """Puts in place of alternate content what a current program shows, or else the fallback."""
+    for element in reversed(named(root, "AlternateContent")):
+        chosen = next(iter(named_children(element, "Choice")), None)
+        fallback = next(iter(named_children(element, "Fallback")), None)
+        if chosen is None or (fallback is not None and _is_blank(chosen)):
+            chosen = fallback
+        replace(element, [] if chosen is None else list(chosen))
+
+
+def named_children(element: Element, *names: str) -> list[Element]:
+    """The children of those local names."""
+    return [child for child in element if local_name(child) in names]
+
+
+def replace(element: Element, others: list[Element]) -> None:
+    """Puts ``others`` where ``element`` stands, in time that does not grow with its siblings."""
+    parent = element.getparent()
+    if parent is None:
+        return
+    for other in others:
+        element.addprevious(other)
+    parent.remove(element)
+
+
+def graphic_texts(root: Element) -> Iterator[str]:
+    """The words of a chart (titles, series, categories) or of a SmartArt diagram, line by line."""
+    if named(root, "plotArea"):
+        yield from filter(None, map(_joined_runs, named(root, "title")))
+        for group in ("tx", "cat"):
+            seen = dict.fromkeys(
+                text_of(value) for holder in named(root, group) for value in named(holder, "v")
+            )
+            if line := ", ".join(filter(None, seen)):
+                yield line
+    else:
+        for paragraph in named(root, "p"):
+            if line := _joined_runs(paragraph):
+                yield line
+
+
+def _joined_runs(element: Element) -> str:
+    return " ".join("".join(run.text or "" for run in named(element, "t")).split())
+
+
+def _is_blank(element: Element) -> bool:
+    if any((run.text or "").strip() for run in named(element, "t")):
+        return False
+    return not named(element, "relIds", "chart")

@@ -1,0 +1,166 @@
+"""PowerPoint presentations: slide by slide, with titles as headings and the speaker's notes."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from lxml import etree  # type: ignore[import-untyped]
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import Heading, ParsedDocument
+from catalog.ingest.readers.base import ReadFailure, first_of, one_line, title_or_stem
+from catalog.ingest.readers.containers.archive import Archive, inside, open_archive
+from catalog.ingest.readers.containers.joined import JoinedText
+from catalog.ingest.readers.containers.ooxml import (
+    properties,
+    read_part,
+    replace,
+    resolve_alternates,
+)
+from catalog.ingest.readers.containers.pptx_shapes import R_ID, SlideBlock, slide_blocks
+from catalog.ingest.readers.containers.safe_xml import Element, named
+from catalog.ingest.readers.limits import ReadLimits
+from catalog.ingest.readers.metadata import normalise, take_title
+
+if TYPE_CHECKING:
+    from pptx.presentation import Presentation
+
+_NEEDED = re.compile(
+    r"(?!customXml/|ppt/(?:theme|tags|comments|embeddings)/).*\.xml", re.IGNORECASE
+)
+_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+_TOLERANCE = 30
+"""Shapes whose tops differ by less than this part of a slide's height stand in one row."""
+
+
+class PptxReader:
+    """A slide is a page; its title is a heading of level 1, and shapes follow in reading order."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """The one document of the file, after a failure for each slide that is broken.
+
+        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
+        """
+        archive = open_archive(handle, limits)
+        metadata = normalise(properties(archive))
+        title = take_title(metadata)
+        try:
+            presentation = _opened(archive)
+            joined, pages, broken = JoinedText(limits), [], []
+            for number, blocks in enumerate(_slides(presentation, limits), 1):
+                pages.append(joined.following)
+                if blocks is None:
+                    broken.append(ReadFailure(f"{path}:slide {number}", "a broken slide"))
+                else:
+                    _add(joined, blocks)
+        except RecursionError as error:
+            raise ReadError("nested too deeply") from error
+        yield from first_of(broken)
+        text = joined.text()
+        if not text:
+            raise EmptyDocumentError("empty: no text")
+        first = joined.headings[0].title if joined.headings else None
+        yield ParsedDocument(
+            path=path,
+            text=text,
+            title=one_line(title or "") or title_or_stem(first, path),
+            file_type="pptx",
+            metadata=metadata,
+            headings=tuple(joined.headings),
+            atomic=tuple(joined.atomic),
+            pages=tuple(min(page, len(text)) for page in pages),
+        )
+
+
+def _add(joined: JoinedText, blocks: list[SlideBlock]) -> None:
+    for block in blocks:
+        whole = (0, len(block.text))
+        heading = Heading(*whole, 1, one_line(block.text))
+        joined.add(
+            block.text,
+            headings=[heading] if block.is_title else [],
+            atomic=[whole] if block.is_table and block.text else [],
+        )
+
+
+def _opened(archive: Archive) -> Presentation:
+    from pptx.package import Package
+
+    try:
+        package = Package.open(_checked_copy(archive))
+        return cast("Presentation", package.presentation_part.presentation)
+    except (*_damage(), etree.XMLSyntaxError) as error:
+        raise ReadError("a broken presentation") from error
+
+
+def _slides(presentation: Presentation, limits: ReadLimits) -> Iterator[list[SlideBlock] | None]:
+    """What each slide says; ``None`` for one that is broken."""
+    try:
+        tolerance = (presentation.slide_height or 0) // _TOLERANCE
+        identifiers = [slide.get(R_ID) for slide in named(presentation.element, "sldId")]
+    except _damage() as error:
+        raise ReadError("a broken presentation") from error
+    identifiers = [identifier for identifier in identifiers if identifier]
+    if len(identifiers) > limits.pages:
+        raise ReadError(f"too many slides: over {limits.pages:,}")
+    for identifier in identifiers:
+        try:
+            yield list(slide_blocks(presentation.part.related_slide(identifier), tolerance))
+        except _damage():
+            yield None
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """python-pptx looks up what it expects, and raises whatever that fails with."""
+    from pptx.exc import PythonPptxError
+
+    return (PythonPptxError, LookupError, ValueError, AttributeError, TypeError, AssertionError)
+
+
+def _checked_copy(archive: Archive) -> io.BytesIO:
+    """The parts with text, each of them checked; others are empty, and links outside are cut."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as copy:
+        for name in archive.names:
+            copy.writestr(name, _checked(archive, name))
+    packed.seek(0)
+    return packed
+
+
+def _checked(archive: Archive, name: str) -> bytes:
+    if name.casefold().endswith(".rels"):
+        root = read_part(archive, name)
+        source = name.replace("_rels/", "").removesuffix(".rels")
+        for link in named(root, "Relationship"):
+            target = inside(source, link.get("Target", ""))
+            known = None if target is None else archive.spelling(target)
+            if link.get("TargetMode") == "External" or known is None:
+                replace(link, [])
+            else:
+                link.set("Target", f"/{known}")
+    elif _NEEDED.fullmatch(name):
+        root = read_part(archive, name)
+        resolve_alternates(root)
+        _write_out_equations(root)
+    else:
+        return b""
+    return bytes(etree.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _write_out_equations(root: Element) -> None:
+    for equation in named(root, "oMath"):
+        run = root.makeelement(f"{{{_A}}}r")
+        text = root.makeelement(f"{{{_A}}}t")
+        text.text = "".join(part.text or "" for part in named(equation, "t"))
+        run.append(text)
+        holder = next(equation.iterancestors("{*}m", "{*}oMathPara"), equation)
+        holder = next(holder.iterancestors("{*}m"), holder)
+        holder.addprevious(run)
+    for holder in named(root, "m", "oMathPara", "oMath"):
+        replace(holder, [])

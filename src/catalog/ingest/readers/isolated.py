@@ -1,0 +1,148 @@
+"""Reads hostile formats in a process of their own, which may be killed.
+
+    parent ── request, bytes of the file ──> worker
+           <── documents, failures, end ────
+
+PDF, Office, e-book and notebook files are read by large libraries. A file that makes one hang,
+crash or eat memory costs a line in the report: the worker is killed at the time limit, has no
+more memory than the limit, and is started anew for the next file. It can open no connection,
+start no program and write no file: see :mod:`catalog.ingest.readers.worker`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, BinaryIO, cast
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers import wire
+from catalog.ingest.readers.base import ReadFailure
+from catalog.ingest.readers.limits import ReadLimits
+
+_DYING_SECONDS = 5.0
+
+
+class IsolatedReader:
+    """A reader that runs in the worker process, where ``kind`` names it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """What the reader of that kind answers.
+
+        Raises its ``ReadError``, and one when the file is too large, takes too long or too much
+        memory, or makes the worker crash.
+        """
+        data = handle.read(limits.document_bytes + 1)
+        if len(data) > limits.document_bytes:
+            raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
+        yield from _WORKERS.ask(wire.Request(self.kind, path, len(data), limits), data)
+
+
+class _Workers:
+    """The one worker of this process, made when it is first needed and again after it died."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = None
+
+    def ask(self, request: wire.Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
+        with self._lock:
+            if self._worker is None or not self._worker.serves(request.limits):
+                self.stop()
+                self._worker = _Worker(request.limits.memory_bytes)
+            return self._worker.ask(request, data)
+
+    def stop(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+
+class _Worker:
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._pid = os.getpid()
+        self._expired = False
+        command = [sys.executable, "-PB", "-m", "catalog.ingest.readers.worker", str(memory_bytes)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and our own module
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        except OSError as error:
+            raise ReadError(f"the reading process cannot be started: {error}") from error
+
+    def serves(self, limits: ReadLimits) -> bool:
+        """Whether it lives, has that memory limit and is this process's own (not a fork's)."""
+        is_own = self._pid == os.getpid()
+        return is_own and self._process.poll() is None and limits.memory_bytes == self._memory_bytes
+
+    def ask(self, request: wire.Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
+        """All answers to one request. A worker that did not come to its end is no more."""
+        watch = threading.Timer(request.limits.seconds, self._expire)
+        watch.daemon = True
+        watch.start()
+        has_ended = False
+        try:
+            wire.send_request(cast(BinaryIO, self._process.stdin), request, data)
+            answers, ended = self._answers(cast(BinaryIO, self._process.stdout))
+            has_ended = True
+        except (OSError, ValueError, EOFError) as error:
+            raise ReadError(self._death(request.limits)) from error
+        finally:
+            watch.cancel()
+            if not has_ended:  # Ctrl-C among the reasons: the answer would meet the next request
+                self.kill()
+        if ended.outcome == "empty":
+            raise EmptyDocumentError(ended.reason)
+        if ended.outcome != "done":
+            raise ReadError(ended.reason)
+        return answers
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                cast(IO[bytes], pipe).close()
+
+    def _answers(self, pipe: BinaryIO) -> tuple[list[ParsedDocument | ReadFailure], wire.Ended]:
+        answers: list[ParsedDocument | ReadFailure] = []
+        for line in pipe:
+            message = wire.receive(line)
+            if isinstance(message, wire.Ended):
+                return answers, message
+            answers.append(message)
+        raise EOFError
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._process.kill()
+
+    def _death(self, limits: ReadLimits) -> str:
+        if self._expired:
+            return f"reading it takes longer than {limits.seconds:g} s"
+        try:
+            code = self._process.wait(timeout=_DYING_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "the reading process answered nonsense"
+        return f"reading it crashed the reader (exit {code})"
+
+
+_WORKERS = _Workers()
+atexit.register(_WORKERS.stop)

@@ -1,0 +1,1 @@
+"""PDF: pages in reading order, with their headings."""

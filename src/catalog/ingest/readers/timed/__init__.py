@@ -1,0 +1,1 @@
+"""Subtitles, transcripts and described frames: text that belongs to seconds."""

@@ -1,0 +1,104 @@
+"""The process that reads hostile formats: ``python -m catalog.ingest.readers.worker BYTES``.
+
+It answers requests on its standard input until that ends. Before the first one it gives up what
+reading needs not: memory over the limit, connections, programs, files opened for writing.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from importlib import import_module
+from typing import BinaryIO, NoReturn
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.ingest.readers import wire
+from catalog.ingest.readers.base import Reader
+
+KINDS = {
+    "pdf": ("pdf.reader", "PdfReader"),
+    "archive": ("containers.reader", "ContainerReader"),
+    "notebook": ("notebook", "NotebookReader"),
+}
+_BASELINE_BYTES = 500_000_000  # address space of the interpreter and its libraries
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_FORBIDDEN = (
+    "socket.connect", "socket.bind", "socket.getaddrinfo", "urllib.Request", "subprocess.Popen",
+    "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",
+    "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "shutil.",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Answer requests until there are none."""
+    requests, answers = _own_pipes()
+    _give_up(int(sys.argv[1]))
+    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
+    while (received := wire.receive_request(requests)) is not None:
+        wire.send(answers, _serve(*received, answers))
+
+
+def _serve(request: wire.Request, data: bytes, answers: BinaryIO) -> wire.Ended:
+    try:
+        module, name = KINDS[request.kind]
+        reader: Reader = getattr(import_module(f"catalog.ingest.readers.{module}"), name)()
+        for item in reader.read(io.BytesIO(data), request.path, limits=request.limits):
+            wire.send(answers, item)
+    except EmptyDocumentError as error:
+        return wire.Ended("empty", str(error))
+    except ReadError as error:
+        return wire.Ended("unreadable", str(error))
+    except MemoryError:
+        limit = request.limits.memory_bytes
+        return wire.Ended("unreadable", f"reading it takes more than {limit:,} bytes of memory")
+    except RecursionError:
+        return wire.Ended("unreadable", "it is nested too deeply")
+    except Exception as error:  # noqa: BLE001 - a library's defect on an odd file; reported
+        return wire.Ended("defect", f"the reader failed: {type(error).__name__}: {error}")
+    return wire.Ended("done")
+
+
+def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output, kept from anything a library prints or reads."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    return requests, answers
+
+
+def _give_up(memory_bytes: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        limit = memory_bytes + _BASELINE_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.addaudithook(_refuse)
+
+
+def _refuse(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open":
+        mode, flags = arguments[1], arguments[2]
+        writes = isinstance(flags, int) and flags & _WRITING
+        if writes or (isinstance(mode, str) and set(mode) & set("wax+")):
+            raise PermissionError("readers write no files")
+    elif event.startswith(_FORBIDDEN):
+        raise PermissionError(f"readers do not do that: {event}")
+
+
+def _die_with(parent: int) -> NoReturn:
+    """End when the parent is gone, even while a file is being read."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""How ``catalog index stats`` looks on a terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from catalog.interfaces.cli.output import say
+
+if TYPE_CHECKING:
+    from catalog.search_v2.indexing import DatasetStats
+    from catalog.store.statistics import ChunkSizes, FileCounts
+
+_BAR = 40
+_REASONS_SHOWN = 10
+
+
+def print_stats(stats: DatasetStats) -> None:
+    """Print the counts, why files are missing, and the histogram of sizes."""
+    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
+    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    _print_files(stats.files)
+    for name, value in (
+        ("documents", stats.documents),
+        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
+        ("vectors", f"{stats.vectors} of {stats.windows}"),
+        ("pending points", stats.pending_points),
+        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
+        ("updated", updated),
+        ("folder", stats.root or "none: filled by a pipeline"),
+    ):
+        say(f"{name:15} {value}")
+    _print_sizes(stats.sizes)
+
+
+def _print_files(files: FileCounts) -> None:
+    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
+    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
+    for reason, count in list(files.reasons.items())[:_REASONS_SHOWN]:
+        say(f"{'':15} {count} not: {reason}")
+    if len(files.reasons) > _REASONS_SHOWN:
+        say(f"{'':15} … for {len(files.reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
+
+
+def _print_sizes(sizes: ChunkSizes) -> None:
+    if sizes.in_band is not None:
+        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
+        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
+    if sizes.uncounted:
+        say(f"{'':15} {sizes.uncounted} were cut by an older release and not counted")
+    most = max((one.chunks for one in sizes.histogram), default=0)
+    for one in sizes.histogram:
+        span = f"{one.low}-{one.high}" if one.high is not None else f"{one.low}-"
+        bar = "#" * round(_BAR * one.chunks / most) if most else ""
+        say(f"{span:>15} {one.chunks:>7} {bar}".rstrip())

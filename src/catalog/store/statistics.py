@@ -1,0 +1,138 @@
+"""Counting what a dataset holds: by modality, by size, by file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from catalog.store.schema import chunks, documents, manifest
+
+_PROSE = ("text", "ocr", "image_caption")
+_STEPS = (50, 100, 200, 300, 400, 500, 600, 700, 800, 1000, 1500, 2000)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBin:
+    """``chunks`` passages of ``low`` to ``high`` tokens, both included; ``None`` is no limit."""
+
+    low: int
+    high: int | None
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSizes:
+    """Sizes of the passages of text (no transcripts, no frames), in the model's tokens.
+
+    ``in_band`` is the share of them with ``low`` to ``high`` tokens, ``None`` if there are none.
+    Those of documents that are shorter than ``low`` altogether are in no share: ``short``
+    counts them. ``uncounted`` passages were cut by a release that did not note their size.
+    """
+
+    low: int
+    high: int
+    in_band: float | None
+    short: int
+    uncounted: int
+    histogram: tuple[SizeBin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileCounts:
+    """``listed`` files in the folder; ``indexed`` ones have passages; ``reasons`` for the others.
+
+    ``coverage`` is the share of the files that could be read and have passages, 0 to 1; ``None``
+    if none could be read.
+    """
+
+    listed: int
+    indexed: int
+    coverage: float | None
+    reasons: dict[str, int]
+
+
+def modalities(connection: Connection, dataset: str) -> dict[str, int]:
+    """Passages by modality."""
+    query = (
+        select(chunks.c.modality, func.count())
+        .where(chunks.c.dataset == dataset)
+        .group_by(chunks.c.modality)
+        .order_by(chunks.c.modality)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> ChunkSizes:
+    """The sizes of the dataset's passages of text against the band."""
+    prose = (chunks.c.dataset == dataset) & chunks.c.modality.in_(_PROSE)
+    by_size = select(chunks.c.tokens, func.count()).where(prose).group_by(chunks.c.tokens)
+    found: dict[int | None, int] = {row[0]: row[1] for row in connection.execute(by_size)}
+    counts = {tokens: count for tokens, count in found.items() if tokens is not None}
+    per_document = (
+        select(func.count().label("chunks"), func.sum(chunks.c.tokens).label("tokens"))
+        .where(prose)
+        .group_by(chunks.c.document_id)
+        .subquery()
+    )
+    short = connection.scalar(
+        select(func.coalesce(func.sum(per_document.c.chunks), 0)).where(per_document.c.tokens < low)
+    )
+    inside = sum(count for tokens, count in counts.items() if low <= tokens <= high)
+    others = sum(counts.values()) - (short or 0)
+    return ChunkSizes(
+        low=low,
+        high=high,
+        in_band=inside / others if others > 0 else None,
+        short=short or 0,
+        uncounted=found.get(None, 0),
+        histogram=tuple(_bins(counts, _STEPS)),
+    )
+
+
+def file_counts(connection: Connection, dataset: str) -> FileCounts:
+    """The dataset's files, as the last run listed them."""
+    with_passages = (
+        select(documents.c.file)
+        .join(chunks, chunks.c.document_id == documents.c.id)
+        .where(documents.c.dataset == dataset)
+        .distinct()
+    )
+    indexed = set(connection.scalars(with_passages))
+    listed = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
+    without: dict[str, str | None] = {
+        file: reason for file, reason in connection.execute(listed) if file not in indexed
+    }
+    reasons: dict[str, int] = {}
+    for reason in without.values():
+        told = "no reason told" if reason is None else reason
+        reasons[told] = reasons.get(told, 0) + 1
+    readable = len(indexed) + sum(reason is None for reason in without.values())
+    return FileCounts(
+        listed=len(indexed) + len(without),
+        indexed=len(indexed),
+        coverage=len(indexed) / readable if readable else None,
+        reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
+    )
+
+
+def database_bytes(connection: Connection) -> int:
+    """The size of the store's file, in bytes, the write-ahead log left out."""
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+
+def _bins(counts: dict[int, int], steps: Sequence[int]) -> list[SizeBin]:
+    bounds = [1, *steps]
+    bins = []
+    for low, after in zip(bounds, [*bounds[1:], None], strict=True):
+        found = sum(
+            count
+            for tokens, count in counts.items()
+            if tokens >= low and (after is None or tokens < after)
+        )
+        bins.append(SizeBin(low, None if after is None else after - 1, found))
+    while bins and bins[-1].chunks == 0:
+        bins.pop()
+    return bins

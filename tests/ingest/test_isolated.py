@@ -1,0 +1,213 @@
+"""The process that reads PDF, Office, e-book and notebook files: what it may not do or cost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import Heading, ParsedDocument, Segment
+from catalog.ingest.readers import ReadFailure, wire
+from catalog.ingest.readers.isolated import IsolatedReader
+from catalog.ingest.readers.limits import DEFAULT_LIMITS
+
+NOTEBOOK = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {},
+    "cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Walrus"}],
+}
+
+
+def read(data, limits=DEFAULT_LIMITS, kind="notebook"):
+    return list(IsolatedReader(kind).read(io.BytesIO(data), "a.ipynb", limits=limits))
+
+
+def readable():
+    (document,) = read(json.dumps(NOTEBOOK).encode())
+    return document.text
+
+
+def workers():
+    return [
+        child
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and "worker" in " ".join(child.cmdline())
+    ]
+
+
+def slow_notebook():
+    """A notebook that takes seconds to read: a hundred thousand cells."""
+    return json.dumps({**NOTEBOOK, "cells": NOTEBOOK["cells"] * 300_000}).encode()
+
+
+def test_one_worker_serves_file_after_file():
+    assert readable() == "# Walrus"
+    (first,) = workers()
+    assert readable() == "# Walrus"
+    assert workers() == [first]
+
+
+def test_a_file_over_the_limit_of_time_is_a_read_error_and_the_next_one_is_read():
+    with pytest.raises(ReadError, match=r"takes longer than 0\.2 s"):
+        read(slow_notebook(), replace(DEFAULT_LIMITS, seconds=0.2))
+    assert readable() == "# Walrus"
+
+
+def test_a_file_over_the_limit_of_memory_is_a_read_error_and_the_next_one_is_read():
+    greedy = b'{"cells": [' + b"0," * 60_000_000 + b"0]}"
+    with pytest.raises(ReadError, match="more than 1 bytes of memory"):
+        read(greedy, replace(DEFAULT_LIMITS, memory_bytes=1))
+    assert readable() == "# Walrus"
+
+
+def test_a_file_over_the_limit_of_size_is_not_even_sent():
+    with pytest.raises(ReadError, match="too large: over 10 bytes"):
+        read(b"x" * 11, replace(DEFAULT_LIMITS, document_bytes=10))
+
+
+def test_a_crash_of_the_reader_is_a_read_error_and_the_next_file_is_read():
+    slow = slow_notebook()
+    readable()
+    (worker,) = workers()
+    threading.Timer(0.3, worker.send_signal, [signal.SIGSEGV]).start()
+    with pytest.raises(ReadError, match="crashed the reader"):
+        read(slow)
+    assert readable() == "# Walrus"
+
+
+def test_a_worker_that_died_between_two_files_is_replaced():
+    readable()
+    (worker,) = workers()
+    worker.kill()
+    worker.wait()
+    assert readable() == "# Walrus"
+    assert workers() != [worker]
+
+
+def test_an_interrupted_read_does_not_answer_the_next_request(monkeypatch):
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(wire, "receive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            readable()
+    (document,) = read(json.dumps(NOTEBOOK).replace("Walrus", "Otter").encode())
+    assert document.text == "# Otter"
+
+
+def test_deep_nesting_is_a_read_error():
+    with pytest.raises(ReadError):
+        read(b'{"cells":' + b"[" * 500_000)
+    assert readable() == "# Walrus"
+
+
+def test_a_file_without_text_is_told_from_a_broken_one():
+    with pytest.raises(EmptyDocumentError):
+        read(json.dumps({**NOTEBOOK, "cells": []}).encode())
+    with pytest.raises(ReadError) as broken:
+        read(b'{"cells": ')
+    assert not isinstance(broken.value, EmptyDocumentError)
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "open('made', 'w')",
+        "open('made', 'ab')",
+        "__import__('os').open('made', __import__('os').O_CREAT | __import__('os').O_WRONLY)",
+        "__import__('os').remove('made')",
+        "__import__('os').mkdir('made')",
+        "__import__('os').system('true')",
+        "__import__('subprocess').run(['true'])",
+        "__import__('socket').create_connection(('127.0.0.1', 9))",
+        "__import__('urllib.request').request.urlopen('http://127.0.0.1:9/')",
+        "__import__('shutil').copy('a', 'b')",
+    ],
+)
+def test_the_worker_may_not(deed, tmp_path):
+    code = f"from catalog.ingest.readers.worker import _give_up\n_give_up(10**9)\n{deed}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "PermissionError: readers" in done.stderr or "urlopen error readers" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_worker_does_not_outlive_its_parent(tmp_path):
+    (tmp_path / "slow.ipynb").write_bytes(slow_notebook())
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom catalog.ingest.readers import read_file\n"
+        "print('reading', flush=True)\nlist(read_file(Path(sys.argv[1]), 'slow.ipynb'))"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "slow.ipynb")], stdout=subprocess.PIPE
+    )
+    parent.stdout.readline()
+    watched = psutil.Process(parent.pid)
+    give_up = time.monotonic() + 30
+    while not (children := watched.children()) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    (worker,) = children
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.communicate()
+    gone, _ = psutil.wait_procs([worker], timeout=30)
+    assert gone
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+OFFSETS = st.integers(0, 10**6)
+VALUES = st.one_of(TEXTS, st.integers(-(2**53), 2**53), st.booleans(), st.floats(-1e9, 1e9))
+DOCUMENTS = st.builds(
+    ParsedDocument,
+    path=TEXTS,
+    text=TEXTS,
+    title=TEXTS,
+    file_type=TEXTS,
+    metadata=st.dictionaries(TEXTS, VALUES | st.lists(VALUES).map(tuple), max_size=3),
+    headings=st.lists(st.builds(Heading, OFFSETS, OFFSETS, OFFSETS, TEXTS), max_size=2).map(tuple),
+    atomic=st.lists(st.tuples(OFFSETS, OFFSETS), max_size=2).map(tuple),
+    pages=st.lists(OFFSETS, max_size=3).map(tuple),
+    segments=st.lists(
+        st.builds(
+            Segment,
+            OFFSETS,
+            OFFSETS,
+            st.just("video_frame"),
+            st.none() | st.floats(0, 1e6),
+            st.none() | st.floats(0, 1e6),
+            st.none() | TEXTS,
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+
+
+@given(DOCUMENTS | st.builds(ReadFailure, TEXTS, TEXTS) | st.builds(wire.Ended, st.just("empty")))
+def test_what_is_sent_is_what_is_received(message):
+    pipe = io.BytesIO()
+    wire.send(pipe, message)
+    assert pipe.getvalue().count(b"\n") == 1
+    received = wire.receive(pipe.getvalue())
+    assert received == message
+    assert repr(received) == repr(message)  # 1, 1.0 and True are equal and not the same
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b"[]", b'{"document": {}}', b'{"ended": {}}'])
+def test_a_line_that_is_no_answer_is_refused(line):
+    with pytest.raises(ValueError):
+        wire.receive(line)

@@ -1,0 +1,433 @@
+"""Word and PowerPoint files: what of them becomes text, and which are refused."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+
+import docx
+import pytest
+from docx.document import Document as WordDocument
+from pptx import Presentation
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.presentation import Presentation as Deck
+from pptx.util import Inches
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers.base import ReadFailure
+from catalog.ingest.readers.containers.archive import inside, open_archive
+from catalog.ingest.readers.containers.docx import DocxReader
+from catalog.ingest.readers.containers.pptx import PptxReader
+from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+NAMESPACES = (
+    f'xmlns:w="{W}" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" '
+    'xmlns:v="urn:schemas-microsoft-com:vml" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+)
+SLIDE = "ppt/slides/slide1.xml"
+
+
+def saved(document: WordDocument | Deck) -> bytes:
+    packed = io.BytesIO()
+    document.save(packed)
+    return packed.getvalue()
+
+
+def word(body: str, **parts: str) -> bytes:
+    """A Word file with that inside ``w:body``, and other parts of ``word/`` by name."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        xml = f"<w:document {NAMESPACES}><w:body>{body}</w:body></w:document>"
+        archive.writestr("word/document.xml", xml)
+        links = "".join(
+            f'<Relationship Id="x{name}" Type="http://x/{name}" Target="{name}.xml"/>'
+            for name in parts
+        )
+        archive.writestr("word/_rels/document.xml.rels", f"<Relationships>{links}</Relationships>")
+        for name, content in parts.items():
+            archive.writestr(f"word/{name}.xml", content)
+    return packed.getvalue()
+
+
+def changed(data: bytes, edit: Callable[[str, bytes], bytes | None]) -> bytes:
+    """The same archive with every entry edited; ``None`` leaves it out."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(packed, "w") as new:
+        for name in old.namelist():
+            content = edit(name, old.read(name))
+            if content is not None:
+                new.writestr(name, content)
+    return packed.getvalue()
+
+
+def read_word(data: bytes, limits: ReadLimits = DEFAULT_LIMITS) -> ParsedDocument:
+    (document,) = DocxReader().read(io.BytesIO(data), "a/notes.docx", limits=limits)
+    assert isinstance(document, ParsedDocument)
+    return document
+
+
+def read_deck(data: bytes, limits: ReadLimits = DEFAULT_LIMITS) -> ParsedDocument:
+    (document,) = PptxReader().read(io.BytesIO(data), "a/talk.pptx", limits=limits)
+    assert isinstance(document, ParsedDocument)
+    return document
+
+
+def p(text: str, style: str = "") -> str:
+    settings = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+    return f"<w:p>{settings}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def test_a_word_file_keeps_headings_lists_tables_and_properties() -> None:
+    document = docx.Document()
+    document.core_properties.title = "Key handling"
+    document.core_properties.author = "Ann"
+    document.core_properties.keywords = "ops; keys"
+    document.add_heading("Rotation", 1)
+    document.add_paragraph("Rotate every year.")
+    document.add_paragraph("first", "List Bullet")
+    document.add_paragraph("second", "List Bullet")
+    document.add_heading("Costs", 2)
+    table = document.add_table(2, 2)
+    for at, text in enumerate(["part", "price", "lock", "5"]):
+        table.cell(at // 2, at % 2).text = text
+    doc = read_word(saved(document))
+    assert doc.text == (
+        "Rotation\n\nRotate every year.\n\nfirst\nsecond\n\nCosts\n\npart | price\nlock | 5"
+    )
+    found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
+    assert found == [(1, "Rotation", "Rotation"), (2, "Costs", "Costs")]
+    assert [doc.text[start:end] for start, end in doc.atomic] == ["part | price\nlock | 5"]
+    assert (doc.title, doc.file_type) == ("Key handling", "docx")
+    assert doc.metadata["author"] == "Ann"
+    assert doc.metadata["tags"] == ("ops", "keys")
+    assert doc.metadata["created"] == "2013-12-23T23:15:00Z"  # of python-docx's template
+
+
+def test_a_word_file_without_a_title_is_named_by_its_first_heading_or_its_stem() -> None:
+    assert read_word(word(p("Plan", "Heading1") + p("x"))).title == "Plan"
+    assert read_word(word(p("x"))).title == "notes"
+
+
+def test_styles_of_any_language_are_headings_by_their_outline_level() -> None:
+    def style(name: str, inner: str) -> str:
+        return f'<w:style w:type="paragraph" w:styleId="{name}">{inner}</w:style>'
+
+    styles = (
+        f"<w:styles {NAMESPACES}>"
+        + style("berschrift2", '<w:pPr><w:outlineLvl w:val="1"/></w:pPr>')
+        + style("Eigene", '<w:basedOn w:val="berschrift2"/>')
+        + style("Titel", '<w:name w:val="Title"/>')
+        + style("Loop", '<w:basedOn w:val="Loop"/>')
+        + "</w:styles>"
+    )
+    body = p("Buch", "Titel") + p("Kapitel", "berschrift2") + p("Anhang", "Eigene")
+    body += p("x", "Loop")
+    body += '<w:p><w:pPr><w:outlineLvl w:val="2"/></w:pPr><w:r><w:t>Own</w:t></w:r></w:p>'
+    body += p("x" * 301, "Titel")  # too long to be a heading
+    headings = read_word(word(body, styles=styles)).headings
+    assert [(h.level, h.title) for h in headings] == [
+        (1, "Buch"), (2, "Kapitel"), (2, "Anhang"), (3, "Own"),
+    ]  # fmt: skip
+
+
+BOX = "<w:txbxContent>" + p("boxed") + "</w:txbxContent>"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (f"<w:sdt><w:sdtContent>{p('control')}</w:sdtContent></w:sdt>", "control"),
+        ("<w:p><w:fldSimple><w:r><w:t>field</w:t></w:r></w:fldSimple></w:p>", "field"),
+        ('<w:p><w:hyperlink r:id="gone"><w:r><w:t>link</w:t></w:r></w:hyperlink></w:p>', "link"),
+        ("<w:p><w:ins><w:r><w:t>new</w:t></w:r></w:ins></w:p>", "new"),
+        (p("a") + "<w:p><w:del><w:r><w:delText>old</w:delText></w:r></w:del></w:p>", "a"),
+        (p("a") + "<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r></w:p>", "a"),
+        ("<w:p><m:oMath><m:r><m:t>E=mc</m:t></m:r></m:oMath></w:p>", "E=mc"),
+        ("<w:p><w:r><w:t>one</w:t><w:cr/><w:t>two</w:t></w:r></w:p>", "one\ntwo"),
+        ("<w:p><w:r><w:t>hy</w:t><w:softHyphen/><w:t>phen</w:t></w:r></w:p>", "hyphen"),
+        (f"<w:tbl><w:tr><w:tc>{p('a')}{p('b')}</w:tc></w:tr></w:tbl>", "a\n\nb"),
+        (
+            "<w:p><w:r><w:t>anchor</w:t></w:r><w:r><mc:AlternateContent>"
+            f"<mc:Choice><w:drawing><wps:txbx>{BOX}</wps:txbx></w:drawing></mc:Choice>"
+            f"<mc:Fallback><w:pict><v:textbox>{BOX}</v:textbox></w:pict></mc:Fallback>"
+            "</mc:AlternateContent></w:r></w:p>" + p("next"),
+            "anchor\n\nboxed\n\nnext",
+        ),
+    ],
+)
+def test_what_word_shows_is_text_and_what_it_hides_is_not(body: str, text: str) -> None:
+    assert read_word(word(body)).text == text
+
+
+def test_notes_are_numbered_as_they_are_referred_to_and_stand_at_the_end() -> None:
+    def reference(kind: str, identifier: str) -> str:
+        return f'<w:r><w:{kind}Reference w:id="{identifier}"/></w:r>'
+
+    def notes(kind: str, identifier: str, text: str) -> str:
+        return (
+            f'<w:{kind}s {NAMESPACES}><w:{kind} w:type="separator" w:id="0">{p("never")}</w:{kind}>'
+            f'<w:{kind} w:id="{identifier}">{p(text)}</w:{kind}></w:{kind}s>'
+        )
+
+    body = (
+        f"<w:p><w:r><w:t>Late</w:t></w:r>{reference('endnote', '7')}"
+        f"<w:r><w:t> early</w:t></w:r>{reference('footnote', '3')}"
+        f"{reference('footnote', '99')}</w:p>"
+    )
+    data = word(
+        body, footnotes=notes("footnote", "3", "foot"), endnotes=notes("endnote", "7", "end")
+    )
+    assert read_word(data).text == "Late[1] early[2]\n\n[1] end\n\n[2] foot"
+
+
+def test_strict_files_and_broken_lists_are_read() -> None:
+    strict = changed(
+        word(p("x")),
+        lambda _, content: content.replace(
+            W.encode(), b"http://purl.oclc.org/ooxml/wordprocessingml/main"
+        ),
+    )
+    assert read_word(strict).text == "x"
+    numbering = f'<w:numbering {NAMESPACES}><w:num w:numId="1"/></w:numbering>'
+    item = (
+        '<w:p><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr><w:r><w:t>i</w:t></w:r></w:p>'
+    )
+    assert read_word(word(item, numbering=numbering)).text == "i"
+
+
+def test_a_word_file_without_words_is_empty() -> None:
+    with pytest.raises(EmptyDocumentError, match="empty"):
+        read_word(saved(docx.Document()))
+
+
+def deck(*titles: str) -> Deck:
+    """A presentation with a slide of title and body for each title."""
+    presentation = Presentation()
+    for title in titles:
+        slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = f"About {title}"
+    return presentation
+
+
+def test_a_slide_is_a_page_and_its_title_a_heading() -> None:
+    presentation = deck("Intro", "End")
+    presentation.slides[0].notes_slide.notes_text_frame.text = "Say hello."
+    presentation.slides.add_slide(presentation.slide_layouts[6])
+    doc = read_deck(saved(presentation))
+    assert doc.text == "Intro\n\nAbout Intro\n\nNotes:\nSay hello.\n\nEnd\n\nAbout End"
+    assert doc.pages == (0, doc.text.index("End"), len(doc.text))
+    assert [(h.level, doc.text[h.start : h.end]) for h in doc.headings] == [
+        (1, "Intro"),
+        (1, "End"),
+    ]
+    assert (doc.title, doc.file_type) == ("Intro", "pptx")
+
+
+def test_shapes_are_read_from_top_to_bottom_and_left_to_right() -> None:
+    presentation = deck("T")
+    slide = presentation.slides[0]
+    slide.placeholders[1].text = ""
+    # Tops 0.1 inch apart stand in one row (the tolerance is 7.5 / 30 = 0.25 inch).
+    places = {"low": (0, 6), "right": (5, 3), "left": (1, 3.1), "high": (9, 2)}
+    for text, (left, top) in places.items():
+        slide.shapes.add_textbox(Inches(left), Inches(top), 9, 9).text_frame.text = text
+    group = slide.shapes.add_group_shape()
+    for text, top in (("g2", 5.5), ("g1", 4)):
+        box = group.shapes.add_textbox(Inches(2), Inches(top), 9, 9)
+        box.text_frame.text = text
+    assert read_deck(saved(presentation)).text.split() == [
+        "T", "high", "left", "right", "g1", "g2", "low",
+    ]  # fmt: skip
+
+
+def test_tables_and_charts_of_a_slide_are_text() -> None:
+    presentation = deck("T")
+    slide = presentation.slides[0]
+    slide.placeholders[1].text = ""
+    table = slide.shapes.add_table(2, 2, 0, Inches(3), 99, 99).table
+    for at, text in enumerate(["a", "b\nc", "d", "e"]):
+        table.cell(at // 2, at % 2).text = text
+    data = CategoryChartData()
+    data.categories = ["North", "South"]
+    data.add_series("Sales", (1, 2))
+    chart = slide.shapes.add_chart(XL_CHART_TYPE.BAR_CLUSTERED, 0, Inches(5), 99, 99, data).chart
+    chart.has_title = True
+    chart.chart_title.text_frame.text = "By region"
+    doc = read_deck(saved(presentation))
+    assert doc.text == "T\n\na | b c\nd | e\n\nBy region\nSales\nNorth, South"
+    assert [doc.text[start:end] for start, end in doc.atomic] == ["a | b c\nd | e"]
+
+
+def test_a_shape_with_an_equation_is_not_lost() -> None:
+    def with_equation(name: str, content: bytes) -> bytes:
+        if name != SLIDE:
+            return content
+        mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+        math = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+        body = re.compile(rb"(<p:sp>(?:(?!<p:sp>).)*About(?:.*?)</p:sp>)", re.DOTALL)
+        equation = (
+            f'<a14:m xmlns:a14="http://x"><m:oMathPara xmlns:m="{math}"><m:oMath><m:r>'
+            "<m:t>a+b</m:t></m:r></m:oMath></m:oMathPara></a14:m>"
+        )
+        content = content.replace(b"<a:r><a:t>About", equation.encode() + b"<a:r><a:t>About")
+        choice = f'<mc:AlternateContent xmlns:mc="{mc}"><mc:Choice Requires="a14">'.encode()
+        content, count = body.subn(choice + rb"\1</mc:Choice></mc:AlternateContent>", content)
+        assert count == 1
+        return content
+
+    assert read_deck(changed(saved(deck("T")), with_equation)).text == "T\n\na+bAbout T"
+
+
+def test_a_slide_show_is_read_and_a_missing_slide_reported() -> None:
+    def edit(name: str, content: bytes) -> bytes | None:
+        return None if name == SLIDE else content.replace(b"presentation.main", b"slideshow.main")
+
+    data = changed(saved(deck("A", "B")), edit)
+    failure, doc = PptxReader().read(io.BytesIO(data), "t.ppsx", limits=DEFAULT_LIMITS)
+    assert failure == ReadFailure("t.ppsx:slide 1", "a broken slide")
+    assert isinstance(doc, ParsedDocument)
+    assert (doc.text, doc.pages) == ("B\n\nAbout B", (0, 0))
+
+
+def test_a_presentation_that_breaks_its_library_is_refused() -> None:
+    def edit(name: str, content: bytes) -> bytes:
+        return content.replace(b"PartName=", b"NoName=") if "Content" in name else content
+
+    with pytest.raises(ReadError, match="a broken presentation"):
+        read_deck(changed(saved(deck("A")), edit))
+
+
+def test_too_many_slides_or_characters_are_refused() -> None:
+    data = saved(deck("A", "B"))
+    with pytest.raises(ReadError, match="too many slides: over 1"):
+        read_deck(data, replace(DEFAULT_LIMITS, pages=1))
+    with pytest.raises(ReadError, match="too long: over 5 characters"):
+        read_deck(data, replace(DEFAULT_LIMITS, characters=5))
+    with pytest.raises(ReadError, match="too long: over 5 characters"):
+        read_word(word(p("sixsix")), replace(DEFAULT_LIMITS, characters=5))
+
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+TABLE = "<w:tbl><w:tr><w:tc>"
+DEEP = "<w:sdt><w:sdtContent>" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (word(f"{DEEP}{p('x')}{DEEP.replace('<', '</')}"), "nested too deeply"),
+        (word(TABLE * 70 + p("x") + "</w:tc><w:tc/></w:tr></w:tbl>" * 70), "nested too deeply"),
+        (word(p("x"), styles="<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>"), "declares entities"),
+        (word(p("x"), styles="<!DOCTYPE a [<!ENTITY e SYSTEM 'f'>]><a/>"), "declares entities"),
+        (word(p("x"), styles="<a>"), "XML is broken"),
+        (changed(word(p("x")), lambda name, data: None if "doc" in name else data), "broken"),
+        (b"PK\x03\x04 and no more", "broken archive"),
+        (OLE + bytes(600), "old Office format"),
+        (
+            OLE + bytes(600) + "EncryptedPackage".encode("utf-16-le"),
+            "protected by a password",
+        ),
+    ],
+)
+def test_hostile_word_files_are_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(ReadError, match=reason):
+        read_word(data)
+
+
+def test_an_entity_in_a_slide_is_refused() -> None:
+    def edit(name: str, content: bytes) -> bytes:
+        start = b"<!DOCTYPE p [<!ENTITY e 'x'>]><p:sld "
+        return content.replace(b"<p:sld ", start, 1) if name == SLIDE else content
+
+    with pytest.raises(ReadError, match="declares entities"):
+        read_deck(changed(saved(deck("A")), edit))
+
+
+def zipped(entries: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_an_archive_is_refused_by_what_it_says_it_holds() -> None:
+    limits = replace(DEFAULT_LIMITS, unpacked_bytes=1000, document_bytes=5000)
+    with pytest.raises(ReadError, match="unpacks to over 1,000 bytes"):
+        open_archive(zipped({"a": bytes(1001)}), limits)
+    with pytest.raises(ReadError, match="too large: over 5,000 bytes"):
+        open_archive(zipped({"a": bytes(5000)}, zipfile.ZIP_STORED), limits)
+    with pytest.raises(ReadError, match="over 200 times its size"):
+        open_archive(zipped({"a": bytes(50_000_001)}), DEFAULT_LIMITS)
+    with pytest.raises(ReadError, match="too many parts"):
+        open_archive(zipped({str(at): b"" for at in range(20_001)}, 0), DEFAULT_LIMITS)
+
+
+def test_what_is_unpacked_is_counted_whatever_was_declared() -> None:
+    archive = open_archive(zipped({"a": bytes(700)}), replace(DEFAULT_LIMITS, unpacked_bytes=1000))
+    assert archive.read("A") == bytes(700)
+    with pytest.raises(ReadError, match="unpacks to over 1,000 bytes"):
+        archive.read("a")
+
+
+def test_a_size_that_lies_is_a_broken_part() -> None:
+    data = bytearray(zipped({"a": b"x" * 900}))
+    at = data.index(b"PK\x01\x02") + 24  # the unpacked size in the central directory
+    data[at : at + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(ReadError, match="broken archive: damaged"):
+        open_archive(bytes(data), DEFAULT_LIMITS).read("a")
+
+
+def test_entries_that_share_bytes_are_refused() -> None:
+    data = bytearray(zipped({"a": b"x" * 90, "b": b"y" * 90}, zipfile.ZIP_STORED))
+    second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)
+    data[second + 42 : second + 46] = bytes(4)  # b's header is said to be where a's is
+    with pytest.raises(ReadError, match="parts overlap"):
+        open_archive(bytes(data), DEFAULT_LIMITS)
+
+
+def test_an_encrypted_entry_is_a_password() -> None:
+    data = bytearray(zipped({"a": b"x"}))
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(ReadError, match="protected by a password"):
+        open_archive(bytes(data), DEFAULT_LIMITS)
+
+
+def test_a_file_cut_short_anywhere_is_refused() -> None:
+    data = saved(deck("A"))
+    for size in range(0, len(data), len(data) // 40):
+        with pytest.raises(ReadError):
+            read_deck(data[:size])
+
+
+@pytest.mark.parametrize(
+    ("base", "reference", "name"),
+    [
+        ("a/b.opf", "c.html#x", "a/c.html"),
+        ("a/b.opf", "../c%20d.html?q", "c d.html"),
+        ("a/b.opf", "../../etc/passwd", None),
+        ("a/b.opf", "/word/x.xml", "word/x.xml"),
+        ("a/b.opf", "https://example.org/x", None),
+        ("a/b.opf", "//example.org/x", None),
+        ("a/b.opf", "file:///etc/passwd", None),
+        ("a/b.opf", "#only", None),
+    ],
+)
+def test_references_stay_inside_the_archive(base: str, reference: str, name: str | None) -> None:
+    assert inside(base, reference) == name
+
+
+def test_reading_twice_gives_the_same() -> None:
+    data = saved(deck("A", "B"))
+    assert read_deck(data) == read_deck(data)

@@ -1,0 +1,514 @@
+"""PDF: reading order, paragraphs, running titles, headings, and files that cannot be read."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from pypdf import PdfReader as PypdfReader
+from pypdf import PdfWriter
+from reportlab.pdfgen.canvas import Canvas
+
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.readers.base import ReadFailure
+from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
+from catalog.ingest.readers.pdf.info import iso_date
+from catalog.ingest.readers.pdf.reader import PdfReader
+
+WIDTH, HEIGHT = 600, 800
+
+BODY = (
+    "Ranking passages well needs more",
+    "than one signal, and the cheapest",
+    "of them is the order of the words",
+    "in the question as it was asked.",
+)
+
+
+def drawn(*pages: Callable[[Canvas], object]) -> bytes:
+    """A PDF with a page for each function, 600 by 800 points, in Times 10 unless told."""
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer, pagesize=(WIDTH, HEIGHT), invariant=1)
+    canvas.setAuthor("")
+    canvas.setSubject("")
+    canvas.setTitle("untitled")
+    for page in pages:
+        canvas.setFont("Times-Roman", 10)
+        page(canvas)
+        canvas.showPage()
+    canvas.save()
+    return buffer.getvalue()
+
+
+def lines(
+    texts: Iterable[str], *, x: float = 60, top: float = 600, step: float = 12
+) -> Callable[[Canvas], None]:
+    def draw(canvas: Canvas) -> None:
+        for number, text in enumerate(texts):
+            canvas.drawString(x, top - step * number, text)
+
+    return draw
+
+
+def both(*parts: Callable[[Canvas], object]) -> Callable[[Canvas], None]:
+    def draw(canvas: Canvas) -> None:
+        for part in parts:
+            part(canvas)
+
+    return draw
+
+
+def heading(text: str, y: float, *, size: float = 16, font: str = "Times-Roman"):
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont(font, size)
+        canvas.drawString(60, y, text)
+        canvas.setFont("Times-Roman", 10)
+
+    return draw
+
+
+def read_all(data: bytes, *, path: str = "a.pdf", limits: ReadLimits = DEFAULT_LIMITS):
+    return list(PdfReader().read(io.BytesIO(data), path, limits=limits))
+
+
+def read(data: bytes, *, path: str = "a.pdf", limits: ReadLimits = DEFAULT_LIMITS):
+    (document,) = read_all(data, path=path, limits=limits)
+    assert isinstance(document, ParsedDocument)
+    return document
+
+
+def rewritten(data: bytes, change: Callable[[PdfWriter], object]) -> bytes:
+    writer = PdfWriter(clone_from=PypdfReader(io.BytesIO(data)))
+    change(writer)
+    buffer = io.BytesIO()
+    writer.write(buffer)
+    return buffer.getvalue()
+
+
+def test_pages_begin_where_their_offsets_say() -> None:
+    document = read(
+        drawn(lines(["First page."]), lambda canvas: None, lines(["Third page."]), lines([]))
+    )
+    # "First page." is 11 characters, the blank line between pages 2.
+    assert document.text == "First page.\n\nThird page."
+    assert document.pages == (0, 13, 13, 24)
+    assert document.file_type == "pdf"
+    assert document.body_start == 0
+
+
+def test_two_columns_are_read_one_after_the_other_however_they_were_drawn() -> None:
+    left = [f"Left {number} keeps the reader in the column" for number in range(8)]
+    right = [f"Right {number} keeps the reader in the column" for number in range(8)]
+    placed = [
+        (60, 700, "A title that reaches across both of the columns of this page, and says so")
+    ]
+    placed += [(60, 650 - 12 * number, text) for number, text in enumerate(left)]
+    placed += [(330, 650 - 12 * number, text) for number, text in enumerate(right)]
+    expected = "\n".join([placed[0][2], "", *left, "", *right])
+    for seed in range(5):
+        shuffled = placed[:]
+        random.Random(seed).shuffle(shuffled)
+
+        def draw(canvas: Canvas, shuffled: list[tuple[int, int, str]] = shuffled) -> None:
+            for x, y, text in shuffled:
+                canvas.drawString(x, y, text)
+
+        assert read(drawn(draw)).text == expected
+
+
+def test_footnotes_of_the_left_column_come_after_the_right_column() -> None:
+    def note(canvas: Canvas) -> None:
+        canvas.setFont("Times-Roman", 7)
+        canvas.drawString(60, 480, "1 A note below the left column.")
+
+    page = both(lines(BODY * 2, x=60), lines(BODY * 2, x=330), note)
+    text = read(drawn(page)).text
+    assert text == "\n".join(
+        ["\n".join(BODY * 2), "", *BODY, *BODY, "", "1 A note below the left column."]
+    )
+
+
+def test_tables_are_read_row_by_row() -> None:
+    def draw(canvas: Canvas) -> None:
+        for row in range(6):
+            for column, x in enumerate((60, 200, 340)):
+                canvas.drawString(x, 600 - 14 * row, f"r{row}c{column}")
+
+    assert read(drawn(draw)).text.split("\n") == [f"r{row}c0 r{row}c1 r{row}c2" for row in range(6)]
+
+
+def test_cells_of_several_lines_stay_together() -> None:
+    def draw(canvas: Canvas) -> None:
+        for row in range(4):
+            for column, x in enumerate((60, 330)):
+                for line in range(2):
+                    place = 600 - 50 * row - 12 * line
+                    canvas.drawString(x, place, f"cell {row} {column} line {line} and quite long")
+
+    found = [text for text in read(drawn(draw)).text.split("\n") if text]
+    assert [text[:15] for text in found] == [
+        f"cell {row} {column} line {line}"
+        for row in range(4)
+        for column in range(2)
+        for line in range(2)
+    ]
+
+
+def test_paragraphs_are_told_by_a_gap_and_by_an_indent() -> None:
+    def draw(canvas: Canvas) -> None:
+        lines(BODY)(canvas)
+        canvas.drawString(75, 552, "An indented line begins another")
+        lines(["paragraph without a gap above it."], top=540)(canvas)
+        lines(["This one stands apart."], top=510)(canvas)
+
+    assert read(drawn(draw)).text.split("\n\n") == [
+        "\n".join(BODY),
+        "An indented line begins another\nparagraph without a gap above it.",
+        "This one stands apart.",
+    ]
+
+
+def test_words_broken_at_the_end_of_a_line_are_put_together() -> None:
+    text = read(
+        drawn(
+            lines(
+                [
+                    "The algo-",
+                    "rithm is state-of-the-",
+                    "art and well-known, as we use a well-",
+                    "known corpus of the years 1990-",
+                    "1995 and see A-",
+                    "B.",
+                ]
+            )
+        )
+    ).text
+    assert text.split("\n") == [
+        "The algorithm",
+        "is state-of-the-art",
+        "and well-known, as we use a well-known",
+        "corpus of the years 1990-",
+        "1995 and see A-",
+        "B.",
+    ]
+
+
+def test_two_halves_that_are_words_keep_their_hyphen() -> None:
+    text = read(
+        drawn(lines(["Of big and endian, big-", "endian wins; in-", "formation is information."]))
+    ).text
+    assert text == "Of big and endian, big-endian\nwins; information\nis information."
+
+
+def test_ligatures_and_odd_spaces_become_plain_letters(ligature_pdf: bytes) -> None:
+    assert read(ligature_pdf).text == "efficient flow and a space"
+
+
+@pytest.fixture
+def ligature_pdf() -> bytes:
+    """Letters a to d of the font stand for ﬃ, ﬂ, no-break space and soft hyphen."""
+    unicode_map = b"""/CIDInit /ProcSet findresource begin 12 dict begin begincmap
+1 begincodespacerange <00> <ff> endcodespacerange
+5 beginbfchar <41> <FB03> <42> <FB02> <43> <00A0> <44> <00AD> <45> <0007> endbfchar
+endcmap end end"""
+    content = b"BT /F1 10 Tf 60 600 Td (eAciDEent Bow and aCspace) Tj ET"
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R"
+        b"/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 6 0 R>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(unicode_map), unicode_map),
+    ]
+    return raw_pdf(objects)
+
+
+def raw_pdf(objects: list[bytes]) -> bytes:
+    """A file of these objects, numbered from 1, the first being the catalog."""
+    out = bytearray(b"%PDF-1.7\n")
+    offsets = []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    start = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    out += b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, start)
+    return bytes(out)
+
+
+def test_running_titles_and_page_numbers_are_left_out() -> None:
+    def page(number: int) -> Callable[[Canvas], None]:
+        return both(
+            lines([f"Annual report, part {number}"], top=770),
+            lines([f"Only page {number} says word{number * 'x'} here."]),
+            lines([f"- {number} -"], x=290, top=30),
+        )
+
+    document = read(drawn(*[page(number) for number in range(1, 6)]))
+    assert "Annual report" not in document.text
+    assert document.text.split("\n\n") == [
+        f"Only page {number} says word{number * 'x'} here." for number in range(1, 6)
+    ]
+
+
+def test_what_repeats_on_three_pages_only_stays() -> None:
+    pages = [both(lines(["Annual report"], top=770), lines([f"Body {n}."])) for n in range(3)]
+    assert read(drawn(*pages)).text.count("Annual report") == 3
+
+
+def test_what_repeats_lower_than_the_top_tenth_stays() -> None:
+    pages = [both(lines(["Annual report"], top=700), lines([f"Body {n}."])) for n in range(5)]
+    assert read(drawn(*pages)).text.count("Annual report") == 5
+
+
+def test_pages_with_nothing_but_a_repeated_line_keep_it() -> None:
+    pages = [lines([f"Sheet {number}"], top=770) for number in range(5)]
+    assert read(drawn(*pages)).text == "Sheet 0\n\nSheet 1\n\nSheet 2\n\nSheet 3\n\nSheet 4"
+
+
+def test_headings_are_the_bookmarks_found_on_their_pages() -> None:
+    def first(canvas: Canvas) -> None:
+        canvas.bookmarkHorizontal("one", 0, 600)
+        canvas.addOutlineEntry("Methods", "one", level=0)
+        canvas.bookmarkHorizontal("two", 0, 500)
+        canvas.addOutlineEntry("Data and Splits", "two", level=1)
+        canvas.bookmarkHorizontal("none", 0, 400)
+        canvas.addOutlineEntry("Nowhere to be found", "none", level=1)
+        lines(["Methods", "and other things"], top=700)(canvas)
+        lines(["1 Methods"], top=600)(canvas)
+        lines(BODY, top=570)(canvas)
+        lines(["1.1. Data and", "splits"], top=500)(canvas)
+
+    def second(canvas: Canvas) -> None:
+        canvas.bookmarkHorizontal("three", 0, 700)
+        canvas.addOutlineEntry("Results", "three", level=0)
+        lines(["Results"], top=700)(canvas)
+        lines(BODY)(canvas)
+
+    document = read(drawn(first, second))
+    assert [(found.level, found.title) for found in document.headings] == [
+        (1, "Methods"),
+        (2, "Data and Splits"),
+        (1, "Results"),
+    ]
+    assert [document.text[found.start : found.end] for found in document.headings] == [
+        "1 Methods",
+        "1.1. Data and\nsplits",
+        "Results",
+    ]
+
+
+def test_without_bookmarks_large_letters_and_bold_numbers_make_headings() -> None:
+    page = both(
+        heading("A Study of Ranking", 740, size=20),
+        heading("Introduction", 700, size=14),
+        lines(BODY, top=670),
+        heading("1.1 Earlier Work", 600, size=10, font="Times-Bold"),
+        lines(BODY * 3, top=580),
+        heading("This is large but a sentence.", 400, size=14),
+        heading("Conclusion", 360, size=14),
+        lines(BODY * 3, top=330),
+    )
+    document = read(drawn(page))
+    assert document.title == "A Study of Ranking"
+    assert [(found.level, found.title) for found in document.headings] == [
+        (1, "A Study of Ranking"),
+        (2, "Introduction"),
+        (3, "1.1 Earlier Work"),
+        (2, "Conclusion"),
+    ]
+    for found in document.headings:
+        assert document.text[found.start : found.end] == found.title
+
+
+def test_bookmarks_in_a_circle_are_walked_once() -> None:
+    data = raw_pdf(
+        [
+            b"<</Type/Catalog/Pages 2 0 R/Outlines 5 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</Font"
+            b"<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>",
+            b"<</Length 85>>stream\nBT /F1 10 Tf 60 600 Td (Alpha) Tj 0 -30 Td (Beta) Tj "
+            b"0 -30 Td (and some text.) Tj ET   \nendstream",
+            b"<</First 6 0 R/Last 7 0 R>>",
+            b"<</Title(Alpha)/Parent 5 0 R/Next 7 0 R/First 6 0 R/Dest[3 0 R/XYZ 0 610 0]>>",
+            b"<</Title(Beta)/Parent 5 0 R/Next 6 0 R/Dest[3 0 R/XYZ 0 580 0]>>",
+        ]
+    )
+    assert [found.title for found in read(data).headings] == ["Alpha", "Beta"]
+
+
+def test_the_properties_become_metadata() -> None:
+    def change(writer: PdfWriter) -> None:
+        writer.add_metadata(
+            {
+                "/Title": "Ranking for Everyone",
+                "/Author": "Ann Author",
+                "/Keywords": "ranking; search, passages",
+                "/CreationDate": "D:20240131093005+01'00'",
+                "/ModDate": "D:20240201",
+            }
+        )
+
+    document = read(rewritten(drawn(lines(BODY)), change))
+    assert document.title == "Ranking for Everyone"
+    assert document.metadata == {
+        "author": "Ann Author",
+        "tags": ("ranking", "search", "passages"),
+        "created": "2024-01-31T09:30:05+01:00",
+        "modified": "2024-02-01",
+    }
+
+
+@pytest.mark.parametrize(
+    "title", ["untitled", "Microsoft Word - plan.doc", "final_v2.pdf", "Slide 1", "..."]
+)
+def test_titles_that_say_nothing_give_way_to_the_stem(title: str) -> None:
+    data = rewritten(drawn(lines(BODY)), lambda writer: writer.add_metadata({"/Title": title}))
+    assert read(data, path="folder/plan.pdf").title == "plan"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("D:20240131093005Z", "2024-01-31T09:30:05+00:00"),
+        ("D:20240131093005-05'30'", "2024-01-31T09:30:05-05:30"),
+        ("D:202401310930", "2024-01-31T09:30:00"),
+        ("20240131", "2024-01-31"),
+        ("D:2024", "2024-01-01"),
+        ("D:20241331", None),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_dates_become_iso_8601(given: str, expected: str | None) -> None:
+    assert iso_date(given) == expected
+
+
+@pytest.mark.parametrize("turn", [90, 180, 270])
+def test_turned_pages_read_as_they_are_seen(turn: int) -> None:
+    """The page is turned and its text drawn so that it stands upright on the turned page."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.translate(300, 400)
+        canvas.rotate(turn)
+        canvas.translate(-300, -400)
+        lines(BODY)(canvas)
+
+    data = rewritten(drawn(draw), lambda writer: writer.pages[0].rotate(turn))
+    assert read(data).text == "\n".join(BODY)
+
+
+def test_text_at_an_angle_stands_apart_at_the_end_of_its_page() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.saveState()
+        canvas.translate(30, 500)
+        canvas.rotate(90)
+        canvas.drawString(0, 0, "stamped 1 Jan 2024")
+        canvas.restoreState()
+        canvas.saveState()
+        canvas.translate(80, 520)
+        canvas.rotate(45)
+        canvas.drawString(0, 0, "COPY")
+        canvas.restoreState()
+        lines(BODY)(canvas)
+
+    assert read(drawn(draw)).text == "\n".join([*BODY, "", "stamped 1 Jan 2024", "", "COPY"])
+
+
+def encrypted(user: str) -> bytes:
+    return rewritten(
+        drawn(lines(BODY)),
+        lambda writer: writer.encrypt(user, "owner", algorithm="RC4-128"),
+    )
+
+
+def test_a_password_is_named() -> None:
+    with pytest.raises(ReadError, match=r"^protected by a password$"):
+        read(encrypted("secret"))
+
+
+def test_a_password_of_the_owner_alone_does_not_hinder_reading() -> None:
+    assert read(encrypted("")).text == "\n".join(BODY)
+
+
+def test_a_file_cut_off_is_read_as_far_as_possible_or_refused() -> None:
+    data = drawn(*[lines(BODY) for _ in range(5)])
+    with pytest.raises(ReadError, match=r"^broken PDF: "):
+        read(data[:200])
+    for part in (3, 2):
+        cut = data[: len(data) * part // 4]
+        try:
+            found = read_all(cut)
+        except ReadError:
+            continue
+        assert all(isinstance(item, ParsedDocument | ReadFailure) for item in found)
+
+
+def test_a_broken_table_of_contents_of_the_file_is_mended() -> None:
+    data = drawn(lines(BODY))
+    at = data.rindex(b"startxref")
+    table = data.rindex(b"xref", 0, at)
+    broken = data[:table] + b"xref\n0 3\ngarbage garbage\n" + data[data.rindex(b"trailer") :]
+    assert read(broken).text == "\n".join(BODY)
+
+
+def test_garbage_is_a_broken_pdf() -> None:
+    with pytest.raises(ReadError, match=r"^broken PDF: "):
+        read(b"%PDF-1.7\n" + bytes(range(256)) * 20)
+
+
+def test_a_page_that_cannot_be_read_is_named_and_the_others_stay() -> None:
+    data = raw_pdf(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R 9 0 R 3 0 R]/Count 3>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</Font"
+            b"<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>",
+            b"<</Length 44>>stream\nBT /F1 10 Tf 60 600 Td (Some text here.) Tj ET\nendstream",
+        ]
+    )
+    document, failure = read_all(data)
+    assert isinstance(document, ParsedDocument)
+    assert document.text == "Some text here.\n\nSome text here."
+    assert document.pages == (0, 17, 17)
+    assert failure == ReadFailure("a.pdf#page=2", "broken page")
+
+
+def test_pictures_without_text_are_empty() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.rect(10, 10, 500, 500, fill=1)
+
+    with pytest.raises(
+        EmptyDocumentError, match=r"^no text in it: 2 pages of images; OCR it first$"
+    ):
+        read(drawn(draw, draw))
+
+
+def test_a_partly_scanned_file_is_read_as_far_as_there_is_text() -> None:
+    document = read(drawn(lambda canvas: canvas.rect(10, 10, 500, 500, fill=1), lines(["Text."])))
+    assert document.text == "Text."
+    assert document.pages == (0, 0)
+
+
+def test_limits_are_named() -> None:
+    data = drawn(*[lines(BODY) for _ in range(3)])
+    with pytest.raises(ReadError, match=r"^too many pages: 3, over 2$"):
+        read(data, limits=replace(DEFAULT_LIMITS, pages=2))
+    with pytest.raises(ReadError, match=r"^too much text: over 200 characters$"):
+        read(data, limits=replace(DEFAULT_LIMITS, characters=200))
+    with pytest.raises(ReadError, match=r"^too large: over 1,000 bytes$"):
+        read(data, limits=replace(DEFAULT_LIMITS, document_bytes=1000))
+    assert read(data, limits=replace(DEFAULT_LIMITS, pages=3)).pages
+
+
+def test_reading_twice_gives_the_same() -> None:
+    page = both(heading("A Study of Ranking", 740, size=20), lines(BODY), lines(BODY, x=330))
+    data = drawn(page, page)
+    assert read(data) == read(data)

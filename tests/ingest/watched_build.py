@@ -1,0 +1,31 @@
+"""Run by test_path_safety: a build that tells every file it opened in a folder not given to it."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from catalog.search_v2.indexing import Indexer
+from catalog.store.passages import all_documents
+from fakes import WordEncoder, open_workspace
+
+folder, home, outside = map(Path, sys.argv[1:])
+opened: set[str] = set()
+
+
+def watch(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(
+        arguments[0], str | os.PathLike
+    ):
+        path = os.fspath(arguments[0])
+        if isinstance(path, str) and os.path.realpath(path).startswith(str(outside)):
+            opened.add(path)
+
+
+sys.addaudithook(watch)
+with open_workspace(home, WordEncoder()) as workspace:
+    report = Indexer(workspace).build(folder, "vault")
+    with workspace.database.read() as connection:
+        texts = {document.path: document.text for document in all_documents(connection, "vault")}
+failed = {failure.path: failure.reason for failure in report.failed}
+print(json.dumps({"opened_outside": sorted(opened), "texts": texts, "failed": failed}))

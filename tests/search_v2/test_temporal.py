@@ -1,0 +1,544 @@
+"""Temporal expansion: windows, neighbours, their order, their limits, and how it is told."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from sqlalchemy import event
+
+from catalog.core import ids
+from catalog.core.errors import StageFailedError, StoreError
+from catalog.core.models import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
+from catalog.core.scope import Scope
+from catalog.search_v2.engine import QueryEngineBuilderV2
+from catalog.search_v2.evidence import (
+    Window,
+    evidence_lines,
+    evidence_text,
+    line_text,
+    told_once,
+)
+from catalog.search_v2.frame_text import frame_text
+from catalog.search_v2.passages import PassageNode
+from catalog.search_v2.service import SearchServiceV2
+from catalog.search_v2.temporal import TemporalExpansion, merged, window
+from catalog.store import manifest
+from catalog.store.documents import NewChunk, NewRevision, content_hash, ensure_dataset, publish
+from catalog.store.media import chunks_between, media_end, media_name
+from catalog.store.passages import load_chunks
+from catalog.store.restriction import Restriction
+from fakes import open_workspace
+
+NOW = 1_700_000_000.0
+TALK = Restriction("vault")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One passage: cues of (start, end, speaker, text), or a text with times."""
+
+    start: float | None
+    end: float | None
+    text: str = ""
+    cues: tuple[tuple[float, float, str | None, str], ...] = ()
+    modality: str = "video_transcript"
+
+
+def said(*cues):
+    return Piece(cues[0][0], max(cue[1] for cue in cues), cues=cues)
+
+
+def frame(start, text, end=None):
+    return Piece(start, start if end is None else end, text, modality="video_frame")
+
+
+def put(database, path, *pieces, title="Lecture", **metadata):
+    """Publish a document of these passages in the dataset ``vault``."""
+    text, spans = "", []
+    for piece in pieces:
+        begin, cues = len(text), []
+        text += piece.text
+        for start, end, speaker, words in piece.cues:
+            at = len(text) - begin
+            text += words
+            cues.append(Cue(at, at + len(words), start, end, speaker))
+            text += "\n"
+        line = text[:begin].count("\n") + 1
+        where = Locator(None, line, line + max(0, len(cues) - 1), piece.start, piece.end)
+        spans.append(ChunkSpan(begin, len(text), (), piece.modality, where, cues=tuple(cues)))
+        text += "\n"
+    document = ParsedDocument(path, text, title, "video", metadata=metadata)
+    digest = content_hash(document)
+    revision = ids.revision_id(ids.source_doc_id("vault", path), digest)
+    cut = [NewChunk(ids.chunk_id(revision, one.modality, one.start), one, ()) for one in spans]
+    with database.write() as connection:
+        ensure_dataset(connection, "vault", NOW)
+        publish(connection, NewRevision("vault", path, document, digest, tuple(cut)), NOW)
+
+
+def stored(database, path):
+    """The passages of a document, as they are stored."""
+    with database.read() as connection:
+        found = load_chunks(connection, "vault", range(1, 200)).values()
+        return [chunk for chunk in found if chunk.path == path]
+
+
+TRANSCRIPT = (
+    said((0, 10, "Anna", "Welcome to the lecture."), (10, 30, "Anna", "Today we train nets.")),
+    said((30, 45, "Anna", "They are hard to train."), (45, 60, "Bob", "Why is that?")),
+    said(
+        (65, 78, "Anna", "Anna: We then apply batch normalisation..."),
+        (78, 90, "Anna", "It scales \n every layer."),
+    ),
+    said((92, 104, "Anna", "Questions now."), (106, 120, "Anna", "Goodbye.")),
+)
+FRAMES = (
+    frame(12, "## Frame at 00:00:12\n\nSlide: Training"),
+    frame(72, '## Frame at 00:01:12\n\nSlide: "BatchNorm"\nformula'),
+    frame(110, "## Frame at 00:01:50\n\nThank you"),
+)
+AROUND = [
+    '00:00:45–00:01:00 (Audio, Bob): "Why is that?"',
+    '00:01:05–00:01:18 (Audio, Anna): "We then apply batch normalisation..."',
+    '00:01:12 (Screen): "Slide: "BatchNorm" formula"',
+    '00:01:18–00:01:30 (Audio, Anna): "It scales every layer."',
+    '00:01:32–00:01:44 (Audio, Anna): "Questions now."',
+]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """A workspace with one lecture (transcript and frames apart) under any settings."""
+    workspaces = []
+
+    def make(**rag):
+        workspace = open_workspace(tmp_path / "home", **rag)
+        if not workspaces:
+            put(workspace.database, "talks/lecture.srt", *TRANSCRIPT, media="talks/lecture")
+            put(workspace.database, "talks/frames.md", *FRAMES, media="talks/lecture")
+        workspaces.append(workspace)
+        return workspace
+
+    yield make
+    for workspace in workspaces:
+        workspace.close()
+
+
+def ask(workspace, query="apply normalisation", **more):
+    call = {"dataset": "vault", "mode": "lexical", "top_k": 1}
+    return SearchServiceV2(workspace).search(query, **{**call, **more})
+
+
+def stage(answer, name="temporal"):
+    return next(one for one in answer.stages if one.name == name)
+
+
+def lines(result):
+    return evidence_text(result.evidence).split("\n")
+
+
+def chunk(start, end, *, modality="video_transcript", text="words", seq=1, cues=(), **more):
+    fields = {
+        "source_doc_id": "vault:a.srt",
+        "dataset": "vault",
+        "path": "a.srt",
+        "docid": "3fa9c1ab",
+        "title": "A",
+        "position": 0,
+        "start_offset": 0,
+        "end_offset": len(text),
+        "heading_path": (),
+        "locator": Locator(time_start=start, time_end=end),
+    }
+    made = {"seq": seq, "chunk_id": f"c{seq}", "modality": modality, "text": text, "cues": cues}
+    return Chunk(**{**fields, **made, **more})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "modality", "media_end", "expected"),
+    [
+        (65.0, 90.0, "video_transcript", 600.0, (50.0, 105.0)),
+        (65.0, 90.0, "audio_transcript", 600.0, (50.0, 105.0)),
+        (72.0, 72.0, "video_frame", 600.0, (62.0, 82.0)),
+        (72.0, None, "video_frame", 600.0, (62.0, 82.0)),
+        (12.0, 30.0, "video_transcript", 600.0, (0.0, 45.0)),  # 12 - 15 < 0
+        (65.0, 90.0, "video_transcript", 97.5, (50.0, 97.5)),
+        (65.0, 90.0, "video_transcript", 80.0, (50.0, 90.0)),  # the passage itself stays whole
+        (65.0, 60.0, "video_transcript", 600.0, (50.0, 80.0)),  # reversed: one moment
+        (0.0, 0.0, "video_frame", 0.0, (0.0, 0.0)),
+    ],
+)
+def test_a_window_is_the_passage_and_some_seconds_within_the_recording(
+    start, end, modality, media_end, expected
+):
+    one = chunk(start, end, modality=modality)
+    sizes = {"transcript_seconds": 15.0, "frame_seconds": 10.0}
+    assert window(one, **sizes, media_end=media_end) == expected
+
+
+def test_windows_that_overlap_or_touch_become_one_and_others_do_not():
+    given = [Window(50, 105), Window(0, 20), Window(105, 130), Window(20.5, 30), Window(60, 70)]
+    assert merged(given) == [
+        (Window(0, 20), [1]),
+        (Window(20.5, 30), [3]),
+        (Window(50, 130), [0, 4, 2]),
+    ]
+    assert merged([]) == []
+
+
+def test_what_was_said_and_shown_around_a_passage_comes_in_the_order_of_time(opened):
+    (hit,) = ask(opened())
+    evidence = hit.evidence
+    assert lines(hit) == AROUND
+    assert (evidence.start, evidence.end) == (50.0, 105.0)
+    assert evidence.anchors == (hit.chunk_id,)
+    assert evidence.dataset == "vault"
+    assert {line.chunk_id for line in evidence.lines if "(Screen)" in line_text(line)} != {
+        hit.chunk_id
+    }
+
+
+def test_a_frame_is_shown_with_what_was_said_ten_seconds_around(opened):
+    (hit,) = ask(opened(), "formula")
+    # 72 ± 10: the cues of 65-78 and 78-90 reach into it, the one of 45-60 does not
+    assert hit.modality == "video_frame"
+    assert lines(hit) == AROUND[1:4]
+    assert hit.link == "talks/frames.md#t=72"
+
+
+def test_the_windows_are_settings(opened):
+    narrow = opened(temporal_transcript_seconds=0.0, temporal_frame_seconds=30.0)
+    assert lines(ask(narrow)[0]) == AROUND[1:4]
+    assert lines(ask(narrow, "formula")[0]) == [
+        '00:00:30–00:00:45 (Audio, Anna): "They are hard to train."',
+        *AROUND,
+    ]
+
+
+def test_a_window_ends_with_the_recording_or_its_told_duration(opened):
+    workspace = opened()
+    (hit,) = ask(workspace, "goodbye")
+    assert (hit.evidence.start, hit.evidence.end) == (77.0, 120.0)
+    put(workspace.database, "long.srt", said((5, 9, None, "Yodel.")), duration=20)
+    (hit,) = ask(workspace, "yodel")
+    assert (hit.evidence.start, hit.evidence.end) == (0.0, 20.0)
+
+
+def test_hits_near_one_another_share_one_bundle_and_others_have_their_own(opened):
+    found = ask(opened(), "normalisation formula welcome", top_k=5)
+    by_text = {hit.text.split()[-1]: hit for hit in found}
+    near, shown = by_text["layer."], by_text["formula"]
+    assert near.evidence == shown.evidence
+    assert near.evidence.anchors == (near.chunk_id, shown.chunk_id)
+    # 65-90 ± 15 is 50 to 105, 72 ± 10 is within it; 0-30 ± 15 ends at 45
+    assert (near.evidence.start, near.evidence.end) == (50.0, 105.0)
+    assert (by_text["nets."].evidence.start, by_text["nets."].evidence.end) == (0.0, 45.0)
+    assert stage(ask(opened(), "normalisation formula welcome", top_k=5)).note == (
+        "3 hits in 2 bundles"
+    )
+
+
+def test_ranks_and_scores_are_what_they_are_without_it(opened):
+    with_it = ask(opened(), "train normalisation formula", top_k=5)
+    without = ask(opened(temporal_enabled=False), "train normalisation formula", top_k=5)
+    assert [(hit.chunk_id, hit.score) for hit in with_it] == [
+        (hit.chunk_id, hit.score) for hit in without
+    ]
+    assert all(hit.evidence is None for hit in without)
+    assert "temporal" not in {one.name for one in without.stages}
+
+
+def test_two_recordings_with_the_same_times_are_not_mixed(opened):
+    workspace = opened()
+    put(
+        workspace.database,
+        "talks/other.srt",
+        said((66, 80, None, "Penguins.")),
+        media="talks/other",
+    )
+    put(workspace.database, "alone.srt", said((66, 80, None, "Walruses.")))
+    put(workspace.database, "single.srt", said((66, 80, None, "Seals.")))
+    assert lines(ask(workspace)[0]) == AROUND
+    assert lines(ask(workspace, "penguins")[0]) == ['00:01:06–00:01:20 (Audio): "Penguins."']
+    assert lines(ask(workspace, "walruses")[0]) == ['00:01:06–00:01:20 (Audio): "Walruses."']
+    found = ask(workspace, "penguins walruses seals", top_k=5)
+    assert stage(found).note == "3 hits in 3 bundles"
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "told"),
+    [
+        ({"doc_ids": ["talks/lecture.srt"]}, [AROUND[0], None, *AROUND[4:]]),
+        ({"filters": "modality=video_transcript"}, [AROUND[0], None, *AROUND[4:]]),
+        ({"filters": "path=talks/lecture.srt"}, [AROUND[0], None, *AROUND[4:]]),
+        ({"query": "apply normalisation -questions"}, AROUND[:4]),
+        ({"query": "lex: apply normalisation -formula"}, [AROUND[0], None, *AROUND[4:]]),
+    ],
+)
+def test_what_may_not_answer_does_not_come_in_as_a_neighbour(opened, narrowed, told):
+    alone = (
+        '00:01:05–00:01:30 (Audio, Anna): "We then apply batch normalisation... '
+        'It scales every layer."'
+    )
+    (hit,) = ask(opened(), **narrowed)
+    assert lines(hit) == [alone if line is None else line for line in told]
+
+
+def test_a_restriction_given_to_the_postprocessor_holds(opened):
+    workspace = opened()
+    anchor = stored(workspace.database, "talks/lecture.srt")[2]
+    nodes = [NodeWithScore(node=PassageNode.of(anchor), score=0.5)]
+    within = replace(TALK, scope=Scope.of(["vault:talks/frames.md"]))
+    told = TemporalExpansion(workspace.database, within).postprocess_nodes(nodes)
+    assert told[0].node.metadata["evidence"].split("\n") == AROUND[1:4]
+    unknown = TemporalExpansion(workspace.database).postprocess_nodes(nodes)
+    assert unknown[0].node.metadata["evidence"].count("\n") == 0, "no restriction: no neighbour"
+    assert "Slide" not in unknown[0].node.metadata["evidence"]
+    assert "evidence" not in nodes[0].node.metadata
+    assert told[0].score == 0.5
+
+
+def test_a_language_model_reads_the_evidence_and_an_embedding_model_does_not(opened):
+    service = SearchServiceV2(opened())
+    (node,) = service.retrieve("apply normalisation", dataset="vault", mode="lexical", top_k=1)
+    assert node.evidence is not None
+    assert node.node.metadata["evidence"] == "\n".join(AROUND)
+    assert AROUND[2] in node.node.get_content(metadata_mode=MetadataMode.LLM)
+    assert AROUND[2] not in node.node.get_content(metadata_mode=MetadataMode.EMBED)
+    assert node.node.text == node.passage.text
+    assert node.node.chunk is node.passage
+
+
+def test_a_query_engine_has_the_same_evidence_and_its_exclusions(opened):
+    service = SearchServiceV2(opened())
+    asked = {"mode": "lexical", "top_k": 1, "doc_ids": ["talks/lecture.srt"]}
+    engine = QueryEngineBuilderV2(service).build_query_engine("vault", **asked)
+    (source,) = engine.query("apply normalisation -goodbye").source_nodes
+    assert source.node.metadata["evidence"].startswith(AROUND[0])
+    assert "Slide" not in source.node.metadata["evidence"]
+    assert "Questions" not in source.node.metadata["evidence"], "its passage says goodbye"
+
+
+def test_an_anchor_without_an_end_or_after_its_end_is_still_told(opened):
+    workspace = opened()
+    odd = Piece(400.0, None, "An endless yodel.")
+    put(workspace.database, "odd.srt", odd, Piece(500.0, 490.0, "A reversed warble."))
+    assert lines(ask(workspace, "yodel")[0]) == ['00:06:40 (Audio): "An endless yodel."']
+    assert lines(ask(workspace, "warble")[0]) == ['00:08:20 (Audio): "A reversed warble."']
+
+
+def test_a_passage_without_cues_is_one_line_of_its_own_times(opened):
+    workspace = opened()
+    put(workspace.database, "plain.srt", Piece(10, 20, "First\nline."), Piece(20, 30, "A yodel."))
+    assert lines(ask(workspace, "yodel")[0]) == [
+        '00:00:10–00:00:20 (Audio): "First line."',
+        '00:00:20–00:00:30 (Audio): "A yodel."',
+    ]
+
+
+def test_a_timed_passage_without_a_time_is_left_as_it_is(opened):
+    workspace = opened()
+    put(workspace.database, "lost.srt", Piece(None, None, "A timeless yodel."))
+    found = ask(workspace, "yodel")
+    assert found[0].evidence is None
+    assert stage(found).note == "no timed passage"
+
+
+def test_without_a_timed_passage_nothing_is_asked_of_the_store(opened):
+    workspace = opened()
+    asked = []
+    event.listen(workspace.database.engine, "before_cursor_execute", lambda *_: asked.append(1))
+    nodes = [NodeWithScore(node=TextNode(text="of another"), score=1.0)]
+    nodes.append(NodeWithScore(node=PassageNode.of(chunk(3.0, 4.0, modality="text"))))
+    assert TemporalExpansion(workspace.database, TALK).postprocess_nodes(nodes) == nodes
+    assert asked == []
+
+
+def test_an_answer_without_a_recording_says_that_the_stage_was_skipped(opened):
+    workspace = opened()
+    put(workspace.database, "note.md", Piece(None, None, "A yodel.", modality="text"))
+    found = ask(workspace, "yodel")
+    assert (stage(found).status, stage(found).note) == ("skipped", "no timed passage")
+    assert found.to_dict()["results"][0]["evidence"] is None
+
+
+def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
+    def broken(*_arguments):
+        raise StoreError("no more disk")
+
+    workspace = opened()
+    monkeypatch.setattr("catalog.search_v2.temporal.chunks_between", broken)
+    found = ask(workspace)
+    assert (stage(found).status, stage(found).note) == ("failed", "StoreError: no more disk")
+    assert found[0].evidence is None
+    assert found[0].link == "talks/lecture.srt#t=65"
+    nodes = SearchServiceV2(workspace).candidates("normalisation", dataset="vault", mode="lexical")
+    assert TemporalExpansion(workspace.database).postprocess_nodes(nodes) == nodes
+    with pytest.raises(StageFailedError, match="temporal"):
+        ask(workspace, strict=True)
+
+
+def test_the_json_form_carries_evidence_link_and_place_of_the_snippet(opened):
+    (hit,) = ask(opened()).to_dict()["results"]
+    assert hit["evidence"]["lines"][2] == {
+        "time_start": 72.0,
+        "time_end": 72.0,
+        "kind": "Screen",
+        "speaker": None,
+        "text": 'Slide: "BatchNorm" formula',
+        "chunk_id": hit["evidence"]["lines"][2]["chunk_id"],
+    }
+    assert hit["link"] == "talks/lecture.srt#t=65"
+    assert hit["snippet_locator"]["time_end"] == 90.0
+
+
+def test_a_recording_is_called_as_told_else_as_listed_else_as_its_document(opened):
+    workspace = opened()
+    database = workspace.database
+    anchor = stored(database, "talks/lecture.srt")[0]
+    with database.read() as connection:
+        assert media_name(connection, anchor) == "Lecture"
+        told = replace(anchor, metadata={"media_file": "talks/own name.mov"})
+        assert media_name(connection, told) == "own name.mov"
+        assert media_name(connection, replace(anchor, title="")) == "lecture.srt"
+    listed = ("talks/lecture.mp3", "talks/lecture.MP4", "talks/lecture.srt", "talks/lecture/a.mov")
+    with database.write() as connection:
+        for file in listed:
+            entry = manifest.Entry(file, 1, 1, "p", "failed", "binary", NOW)
+            manifest.record(connection, "vault", entry)
+    with database.read() as connection:
+        assert media_name(connection, anchor) == "lecture.MP4"
+        heard = replace(anchor, modality="audio_transcript", metadata={})
+        assert media_name(connection, heard) == "lecture.mp3"
+        assert media_name(connection, replace(anchor, path="talks/lect", metadata={})) == "Lecture"
+    (hit,) = ask(workspace)
+    assert (hit.evidence.media, hit.link) == ("lecture.MP4", "talks/lecture.MP4#t=65")
+
+
+def test_an_address_of_the_recording_is_what_is_linked(opened):
+    workspace = opened()
+    about = {"source_url": "https://youtu.be/x?si=1", "media_file": "yodel.mp4"}
+    cues = ((10, 20, None, "Nothing to see."), (21, 30, None, "Then a yodel."))
+    put(workspace.database, "yodel.srt", said(*cues), **about)
+    (hit,) = ask(workspace, "yodel")
+    assert hit.evidence.link == "https://youtu.be/x?si=1&t=10"
+    put(workspace.database, "yodel.srt", said(*cues), **{**about, "source_url": "javascript:x"})
+    assert ask(workspace, "yodel")[0].evidence.link == "yodel.mp4#t=10"
+
+
+def test_the_last_second_is_that_of_all_passages_of_the_recording(opened):
+    database = opened().database
+    put(database, "talks/late.md", frame(300, "Late"), media="talks/lecture")
+    with database.read() as connection:
+        anchor = stored(database, "talks/lecture.srt")[0]
+        assert media_end(connection, anchor) == 300.0
+        assert media_end(connection, replace(anchor, metadata={})) == 120.0
+        longer = replace(anchor, metadata={**anchor.metadata, "duration": 301.5})
+        assert media_end(connection, longer) == 301.5
+        assert media_end(connection, replace(anchor, metadata={"duration": "long"})) == 120.0
+        nowhere = replace(anchor, source_doc_id="vault:gone", metadata={})
+        assert media_end(connection, nowhere) == 0.0
+
+
+def test_passages_between_two_seconds_are_those_that_reach_into_them(opened):
+    database = opened().database
+    anchor = stored(database, "talks/lecture.srt")[2]
+
+    def between(start, end, restriction=TALK):
+        with database.read() as connection:
+            found = chunks_between(connection, restriction, anchor, start, end)
+        return [(one.locator.time_start, one.modality) for one in found]
+
+    spoken = "video_transcript"
+    assert between(60, 72) == [(30.0, spoken), (65.0, spoken), (72.0, "video_frame")]
+    assert between(60.5, 64.5) == []
+    assert between(0, 12, replace(TALK, scope=Scope.nothing())) == []
+    assert between(0, 12, Restriction("another")) == []
+    put(database, "talks/tie.md", frame(65, "A frame as the cue begins"), media="talks/lecture")
+    assert between(61, 70) == [(65.0, spoken), (65.0, "video_frame")]
+
+
+def cues(text, *times):
+    """Cues of equal numbers of characters."""
+    size = len(text) // len(times)
+    return tuple(
+        Cue(n * size, n * size + size, start, end, speaker)
+        for n, (start, end, speaker) in enumerate(times)
+    )
+
+
+def test_cues_of_one_speaker_are_one_line_until_another_speaks_or_something_is_shown():
+    text = "a b c d e f "
+    times = [(0, 1, "A"), (1, 2, "A"), (2, 3, None), (3, 4, "A"), (4, 5, "A"), (5, 6, "A")]
+    spoken = chunk(0.0, 6.0, text=text, cues=cues(text, *times))
+    shown = chunk(4.0, 4.5, text="shown", modality="video_frame", seq=2)
+    after = chunk(6.0, 7.0, text="g", seq=3, cues=(Cue(0, 1, 6, 7, "A"),))
+    told = evidence_lines([spoken], [shown, after], Window(0, 7), max_chars=100)
+    assert [(one.time_start, one.time_end, one.speaker, one.text) for one in told] == [
+        (0, 2, "A", "a b"),
+        (2, 3, None, "c"),
+        (3, 5, "A", "d e"),  # the cue that begins as the frame comes stands before it
+        (4, 4.5, None, "shown"),
+        (5, 6, "A", "f"),
+        (6, 7, "A", "g"),
+    ]
+
+
+def test_a_speaker_forges_no_line():
+    named = chunk(0.0, 1.0, text="hello", cues=(Cue(0, 5, 0, 1, "A\n00:09:09 B"),))
+    (line,) = evidence_lines([named], [], Window(0, 1), max_chars=100)
+    assert line_text(line) == '00:00:00–00:00:01 (Audio, A 00:09:09 B): "hello"'
+
+
+def test_further_lines_are_taken_from_the_nearest_on_and_the_anchor_is_always_whole():
+    anchor = chunk(100.0, 110.0, text="x" * 50)
+    far, near, after = (
+        chunk(start, start + 5, text=letter * 10, seq=seq)
+        for seq, (start, letter) in enumerate([(80.0, "f"), (90.0, "n"), (112.0, "a")], start=2)
+    )
+
+    def told(max_chars):
+        lines = evidence_lines([anchor], [far, near, after], Window(0, 200), max_chars=max_chars)
+        return "".join(line.text[0] for line in lines)
+
+    # seconds to the anchor: after 2, near 5, far 15
+    assert told(80) == "fnxa"
+    assert told(79) == "nxa"
+    assert told(60) == "xa"
+    assert told(59) == "x"
+    assert told(0) == "x"
+
+
+def test_a_second_transcript_of_the_same_seconds_is_left_out_and_frames_are_not():
+    anchor = chunk(60.0, 90.0)
+    again = chunk(61.0, 91.0, seq=2, source_doc_id="vault:a.de.srt", path="a.de.srt")
+    later = replace(again, seq=3, chunk_id="c3", locator=Locator(time_start=91.0, time_end=99.0))
+    shown = replace(again, seq=4, chunk_id="c4", modality="video_frame")
+    older = chunk(40.0, 60.0, seq=5, docid="an older revision")
+    near = [older, again, shown, later]
+    assert [one.seq for one in told_once([anchor], near)] == [4, 3]
+    # of a frame: one transcript, that of the shortest path
+    picture = chunk(70.0, 70.0, modality="video_frame", source_doc_id="vault:f.md", seq=9)
+    assert [one.seq for one in told_once([picture], [again, anchor])] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("## Frame at 00:01:12\n\nSlide: BatchNorm\n\tformula", "Slide: BatchNorm formula"),
+        ("# Visual Frame at 01:12\n\n---\nvideo_source: `a.mp4`\ntimestamp: 01:12\n---\nA", "A"),
+        ("Frame without a heading\n---\nmore", "Frame without a heading --- more"),
+        ("## Frame at 1:12\n---\nnot a field\n---\nA", "--- not a field --- A"),
+        ("## Frame at 1:12\n![frame](f.png)\nA #tag", "A #tag"),
+        ("## Frame at 1:12\n\n![frame](f.png)\n", "Frame at 1:12"),
+        ("", ""),
+    ],
+)
+def test_a_frame_is_told_without_heading_fields_and_pictures(text, told):
+    assert frame_text(text) == told
+
+
+def test_a_long_frame_is_cut_between_words():
+    assert frame_text("word " * 200) == "word " * 119 + "word…"  # 599 characters and the sign
+    assert frame_text("x" * 700) == "x" * 599 + "…"
+    assert frame_text("x" * 600) == "x" * 600
