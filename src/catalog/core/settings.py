@@ -98,7 +98,7 @@ class RAGv2Settings(BaseSettings):
         64,
         ge=0,
         le=4096,
-        description="Sections under this many tokens are merged with what follows.",
+        description="Smaller passages are avoided: sections are merged, and cut to at least this.",
         json_schema_extra=REBUILD,
     )
     transcript_window_seconds: float = Field(
