@@ -98,7 +98,7 @@ class Scan:
         size = max(top0 - bottom0, top1 - bottom1, right0 - left0, right1 - left1)
         across = max(left1 - right0, left0 - right1)
         along = max(bottom1 - top0, bottom0 - top1)
-        return max(across, along) > 0.3 * size
+        return max(across, along) > 0.19 * size
 
     def _run(self, text: str, start: int, last: int, gap: range) -> Run:
         address = self._get_object(self._page, start)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catalog.core.models import MetadataValue, ParsedDocument
+from catalog.core.text import storable
 from catalog.ingest.readers.base import title_or_stem
 from catalog.ingest.readers.timed.cues import HeardCue, transcript
 from catalog.ingest.readers.timed.media import medium_of
@@ -133,7 +134,7 @@ def _number(value: object, unit: float) -> float | None:
 def _speaker(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    name = " ".join(str(value).split())[:80].strip()
+    name = storable(" ".join(str(value).split())[:80].strip())
     return (
         f"Speaker {name}"
         if name.isdecimal() or (len(name) == 1 and name.isalpha())

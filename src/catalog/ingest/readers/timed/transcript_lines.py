@@ -1,8 +1,9 @@
 """Finds transcripts in Markdown: sections whose lines open with timecodes.
 
 A section (what stands between two headings) is a transcript if it is under a heading that says
-so ("Transcript", "Subtitles" …) and has a timed line, or if at least two of its lines and at
-least a third of those that are not blank are timed. In a document that names no recording,
+so ("Transcript", "Subtitles" …) and has a timed line. In a document that names its recording it
+is one if a third of its lines that are not blank are timed, or if all its times are set off by
+brackets or an arrow. In any other at least two of its lines must be timed, and at least a third;
 that alone would take an agenda or a log for one, so its times must also rise and either begin
 in the first five minutes or be ranges set off by brackets or an arrow that cannot be times of
 day: those have seconds, or minutes that are not all multiples of five.
@@ -29,6 +30,8 @@ _NAMES = re.compile(
 _FIRST_MINUTES = 300.0
 _LAST_CUE = 5.0
 """Seconds that the last cue lasts where nothing tells."""
+_LONGEST_LAST_CUE = 60.0
+"""Seconds that it lasts at most where only the length of the recording is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +137,10 @@ def _is_transcript(
 ) -> bool:
     if section.is_named:
         return bool(timed)
-    if len(timed) < 2 or 3 * len(timed) < lines:
-        return False
-    return is_declared or _is_like_a_recording([each.time for each in timed])
+    is_dense = 3 * len(timed) >= lines
+    if is_declared:
+        return bool(timed) and (is_dense or all(each.time.is_set_off for each in timed))
+    return is_dense and len(timed) >= 2 and _is_like_a_recording([each.time for each in timed])
 
 
 def _is_like_a_recording(times: Sequence[LineTime]) -> bool:
@@ -181,4 +185,6 @@ def _time_end(time: LineTime, following: _Timed | None, duration: float | None) 
         return time.end
     if following is not None:
         return max(time.start, following.time.start)
-    return duration if duration is not None and duration > time.start else time.start + _LAST_CUE
+    if duration is not None and duration > time.start:
+        return min(duration, time.start + _LONGEST_LAST_CUE)
+    return time.start + _LAST_CUE

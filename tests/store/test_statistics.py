@@ -1,0 +1,98 @@
+"""Counts of a dataset against a store small enough to count by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.core.models import ChunkSpan, ParsedDocument
+from catalog.store import Database, manifest
+from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
+from catalog.store.manifest import Entry
+from catalog.store.statistics import (
+    SizeBin,
+    chunk_sizes,
+    database_bytes,
+    file_counts,
+    modalities,
+)
+
+
+@pytest.fixture
+def connection(tmp_path):
+    database = Database.at(tmp_path)
+    with database.write() as opened:
+        ensure_dataset(opened, "notes", 0.0)
+        yield opened
+    database.close()
+
+
+def add(connection, path, sizes, modality="text", file=None):
+    text = "x" * len(sizes)
+    document = ParsedDocument(path=path, text=text, title=path, file_type="md")
+    cut = tuple(
+        NewChunk(f"{path}-{at}", ChunkSpan(at, at + 1, modality=modality, tokens=size), ())
+        for at, size in enumerate(sizes)
+    )
+    publish(connection, NewRevision("notes", file or path, document, path, cut), 0.0)
+
+
+def note(connection, file, reason=None):
+    entry = Entry(file, 1, 1, "", "done" if reason is None else "failed", reason, 0.0)
+    manifest.record(connection, "notes", entry)
+
+
+def test_sizes_are_held_against_the_band_and_short_documents_counted_apart(connection):
+    add(connection, "long.md", [299, 300, 800, 801])
+    add(connection, "longer.md", [100, 250])  # 350 in all: two passages that could be one
+    add(connection, "short.md", [120])
+    add(connection, "talk.srt", [40, 40], "video_transcript")
+    sizes = chunk_sizes(connection, "notes", 300, 800)
+    assert (sizes.in_band, sizes.short, sizes.uncounted) == (2 / 6, 1, 0)
+    assert sum(one.chunks for one in sizes.histogram) == 7
+    assert [one for one in sizes.histogram if one.chunks] == [
+        SizeBin(100, 199, 2),
+        SizeBin(200, 299, 2),
+        SizeBin(300, 399, 1),
+        SizeBin(800, 999, 2),
+    ]
+
+
+def test_nothing_has_no_share(connection):
+    add(connection, "old.md", [0])  # as cut by a release that did not note sizes
+    sizes = chunk_sizes(connection, "notes", 300, 800)
+    assert (sizes.in_band, sizes.uncounted, sizes.histogram) == (None, 1, ())
+    assert chunk_sizes(connection, "other", 300, 800).in_band is None
+
+
+def test_modalities_are_counted_in_the_dataset_alone(connection):
+    add(connection, "a.md", [5, 5])
+    add(connection, "b.srt", [5], "video_transcript")
+    assert modalities(connection, "notes") == {"text": 2, "video_transcript": 1}
+    assert modalities(connection, "other") == {}
+
+
+def test_files_are_indexed_or_have_a_reason_and_coverage_is_of_the_readable_ones(connection):
+    add(connection, "a.md", [5])
+    add(connection, "1", [5], file="records.jsonl")
+    add(connection, "2", [5], file="records.jsonl")
+    note(connection, "a.md")
+    note(connection, "records.jsonl", "line 3: no record")  # partly read: indexed all the same
+    note(connection, "b.png", "binary (png)")
+    note(connection, "c.png", "binary (png)")
+    counts = file_counts(connection, "notes")
+    assert (counts.listed, counts.indexed, counts.coverage) == (4, 2, 1.0)
+    assert counts.reasons == {"binary (png)": 2}
+    note(connection, "lost.md")
+    counts = file_counts(connection, "notes")
+    assert (counts.listed, counts.coverage) == (5, 2 / 3)
+    assert counts.reasons["no reason told"] == 1
+
+
+def test_no_readable_file_has_no_coverage(connection):
+    note(connection, "b.png", "binary (png)")
+    assert file_counts(connection, "notes").coverage is None
+
+
+def test_the_size_of_the_store_is_that_of_its_pages(connection, tmp_path):
+    assert database_bytes(connection) % 512 == 0
+    assert database_bytes(connection) >= 4096
