@@ -95,16 +95,21 @@ def _write_book(archive, outside):
     archive.writestr("../outside/page.html", "<p>An entry that climbs.</p>")
 
 
-def test_a_build_stores_nothing_from_outside_and_opens_nothing_there(tmp_path, vault, outside):
+def watched_build(folder, home, outside):
+    """What a build of the folder stored, refused, and opened outside."""
     script = Path(__file__).with_name("watched_build.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(vault), str(tmp_path / "home"), str(outside)],
+        [sys.executable, str(script), str(folder), str(home), str(outside)],
         env={**os.environ, "PYTHONPATH": str(script.parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_a_build_stores_nothing_from_outside_and_opens_nothing_there(tmp_path, vault, outside):
+    told = watched_build(vault, tmp_path / "home", outside)
     assert told["opened_outside"] == []
     assert {"plain.md", "inside.md", "book.epub", "../outside/secret.txt"} <= set(told["texts"])
     assert not [path for path, text in told["texts"].items() if SECRET in text]
@@ -115,15 +120,7 @@ def test_a_build_stores_nothing_from_outside_and_opens_nothing_there(tmp_path, v
 
 
 def test_the_watch_itself_sees_what_is_read(tmp_path, outside):
-    script = Path(__file__).with_name("watched_build.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(outside), str(tmp_path / "home"), str(outside)],
-        env={**os.environ, "PYTHONPATH": str(script.parents[1])},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told = json.loads(done.stdout)
+    told = watched_build(outside, tmp_path / "home", outside)
     assert SECRET in told["texts"]["secret.txt"]
     assert str(outside) in told["opened_outside"]
     assert (outside / "secret.txt").stat().st_atime != LONG_AGO[0]

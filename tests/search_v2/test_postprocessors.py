@@ -296,3 +296,18 @@ def test_a_stage_has_its_own_name_and_nothing_in_is_nothing_out(stage):
 def test_a_text_is_kept_once_but_every_node_without_one_stays():
     nodes = [node(text) for text in ("", "a b", " ", "a\nb", "", "c")]
     assert kept(DistinctText(), nodes) == ["", "a b", " ", "", "c"]
+
+
+def test_a_slide_that_stays_is_one_text_at_whichever_second():
+    frames = [
+        NodeWithScore(node=TextNode(text=text, metadata={"modality": modality}))
+        for text, modality in (
+            ("# Visual Frame at 00:30\n\nThe kernel.", "video_frame"),
+            ("# Visual Frame at 01:00\n\nThe  kernel.", "video_frame"),
+            ("# Visual Frame at 01:30\n\nThe image.", "video_frame"),
+            ("# Chapter 1\n\nThe same.", "text"),
+            ("# Chapter 2\n\nThe same.", "text"),
+        )
+    ]
+    kept = DistinctText().postprocess_nodes(frames)
+    assert kept == [frames[0], frames[2], frames[3], frames[4]]

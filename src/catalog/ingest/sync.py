@@ -211,6 +211,7 @@ class _Run:
             self.progress.advance(source.size, source.path)
             return
         file = _File(source)
+        self.progress.advance(0, source.path)
         for document in self._read(file):
             self._document(document, file)
         self.waiting.append(file)

@@ -16,14 +16,19 @@ def frame_text(text: str) -> str:
 
     At most :data:`FRAME_CHARS` characters. A frame that has nothing else is its heading.
     """
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
-    heading = lines.pop(0).lstrip("# \t") if lines and _HEADING.match(lines[0]) else ""
-    told = [line for line in _without_fields(lines) if not _HEADING.match(line)]
-    shown = " ".join(_IMAGE.sub(" ", " ".join(told)).split()) or heading
+    shown = frame_body(text)
     if len(shown) <= FRAME_CHARS:
         return shown
     cut = shown.rfind(" ", FRAME_CHARS // 2, FRAME_CHARS)
     return f"{shown[: cut if cut > 0 else FRAME_CHARS - 1]}…"
+
+
+def frame_body(text: str) -> str:
+    """The same in full."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    heading = lines.pop(0).lstrip("# \t") if lines and _HEADING.match(lines[0]) else ""
+    told = [line for line in _without_fields(lines) if not _HEADING.match(line)]
+    return " ".join(_IMAGE.sub(" ", " ".join(told)).split()) or heading
 
 
 def _without_fields(lines: list[str]) -> list[str]:
