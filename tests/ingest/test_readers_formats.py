@@ -39,6 +39,12 @@ def test_html_becomes_its_visible_text_block_by_block() -> None:
     assert [doc.text[start:end] for start, end in doc.atomic] == ["a | b\n1 | 2", "if x:\n    y"]
 
 
+def test_html_navigation_is_left_out_also_where_only_its_role_tells() -> None:
+    menu = '<div role="navigation"><h3>Menu</h3><p>Home</p></div>'
+    assert parse(f"{menu}<h1>Keys</h1><p>Text.</p>{menu}", "keys.html").text == "Keys\n\nText."
+    assert parse(menu, "keys.html").text == "Menu\n\nHome"
+
+
 def test_html_headings_point_into_the_extracted_text() -> None:
     doc = parse(PAGE, "keys.html")
     found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]

@@ -197,6 +197,22 @@ def test_words_broken_at_the_end_of_a_line_are_put_together() -> None:
     ]
 
 
+def test_words_of_which_one_object_holds_the_end_and_the_start_are_parted() -> None:
+    # As Ghostscript writes it: Helvetica's N, e and w are 7.22, 5.56 and 7.22 wide at 10 points.
+    drawing = b"BT /F1 10 Tf 60 600 Td (Ne) Tj 2.5 Tc 12.78 0 Td (we) Tj "
+    drawing += b"0 Tc 15.28 0 Td (mpty) Tj ET"
+    data = raw_pdf(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</Font"
+            b"<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>",
+            b"<</Length %d>>stream\n%s\nendstream" % (len(drawing), drawing),
+        ]
+    )
+    assert read(data).text == "New empty"
+
+
 def test_two_halves_that_are_words_keep_their_hyphen() -> None:
     text = read(
         drawn(lines(["Of big and endian, big-", "endian wins; in-", "formation is information."]))

@@ -139,7 +139,8 @@ class _Extractor:
         self._canonical: str | None = None
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        if self._skipped or tag in self._dropped or _is_hidden(attributes):
+        kind = "nav" if attributes.get("role") == "navigation" else tag
+        if self._skipped or kind in self._dropped or _is_hidden(attributes):
             self._skipped += 1
             return
         self._layout(tag)

@@ -141,7 +141,7 @@ class _Worker:
             code = self._process.wait(timeout=_DYING_SECONDS)
         except subprocess.TimeoutExpired:
             return "the reading process answered nonsense"
-        return f"reading it crashed the reader (exit {code})"
+        return f"it crashed the reader (exit {code}): it is damaged, or takes too much memory"
 
 
 _WORKERS = _Workers()

@@ -22,6 +22,12 @@ _SKEW = math.radians(8)
 """Text may lean this much off a right angle and still count as straight."""
 _SIZES = (0.5, 1000.0)
 """Font sizes in points that are believed; outside them the height of the letters decides."""
+_JUMP = 0.3
+_STRETCH = 0.2
+"""White space, in letter heights, that parts words between text objects and within one.
+
+Ghostscript writes the end of one word and the start of the next as one object, stretched.
+"""
 
 
 @dataclass(slots=True)
@@ -87,18 +93,18 @@ class Scan:
         parts = [start]
         for index in range(start + 1, stop):
             here = get_object(page, index)
-            if here != before and self._jumps(index):
+            if self._jumps(index, _JUMP if here != before else _STRETCH):
                 parts.append(index)
             before = here
         return list(zip(parts, [*parts[1:], stop], strict=True))
 
-    def _jumps(self, index: int) -> bool:
+    def _jumps(self, index: int, least: float) -> bool:
         left0, bottom0, right0, top0 = self._box(index - 1)
         left1, bottom1, right1, top1 = self._box(index)
         size = max(top0 - bottom0, top1 - bottom1, right0 - left0, right1 - left1)
         across = max(left1 - right0, left0 - right1)
         along = max(bottom1 - top0, bottom0 - top1)
-        return max(across, along) > 0.19 * size
+        return max(across, along) > least * size
 
     def _run(self, text: str, start: int, last: int, gap: range) -> Run:
         address = self._get_object(self._page, start)
