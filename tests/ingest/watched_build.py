@@ -22,7 +22,17 @@ def watch(event, arguments):
             opened.add(path)
 
 
+def watch_open(path, flags, mode=0o777, *, dir_fd=None, really=os.open):
+    """The hook is not told the folder that a name is opened in."""
+    if dir_fd is not None:
+        watch("open", (Path(f"/proc/self/fd/{dir_fd}").readlink() / path,))
+    return really(path, flags, mode, dir_fd=dir_fd)
+
+
 sys.addaudithook(watch)
+if Path("/proc/self/fd").exists():
+    os.supports_dir_fd.add(watch_open)
+    os.open = watch_open
 with open_workspace(home, WordEncoder()) as workspace:
     report = Indexer(workspace).build(folder, "vault")
     with workspace.database.read() as connection:

@@ -1,10 +1,14 @@
 """What is embedded beside a passage's own text."""
 
+from itertools import pairwise
+
 import pytest
 
-from catalog.core.models import ChunkSpan, Locator, ParsedDocument
+from catalog.core.models import ChunkSpan, Cue, Locator, ParsedDocument
+from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.nodes import ChunkNode, Source
-from catalog.search_v2.transforms import place_of
+from catalog.search_v2.transforms import EmbeddingPrefixTransform, parts_of, place_of
+from fakes import WordEncoder
 
 
 def node(path, *, title="", headings=(), text="the passage"):
@@ -30,3 +34,40 @@ def test_a_path_is_embedded_when_it_says_something(path, told):
 def test_the_place_names_path_title_and_headings_once_and_not_what_the_text_shows():
     one = node("a/key rotation.md", title="Keys", headings=["Keys", "Leaks"], text="Leaks are bad")
     assert place_of(one) == "a/key rotation > Keys\n"
+
+
+def spoken(*seconds):
+    """A passage with a cue of two letters, ``a0``, ``a1`` …, between each two of the seconds."""
+    text = "\n".join(f"a{n}" for n in range(len(seconds) - 1))
+    cues = tuple(
+        Cue(3 * n, 3 * n + 2, start, end) for n, (start, end) in enumerate(pairwise(seconds))
+    )
+    source = Source("d", "talk.srt", ParsedDocument("talk.srt", text, "", "video"))
+    span = ChunkSpan(0, len(text), modality="video_transcript", cues=cues)
+    return ChunkNode.of(source, span)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "parts"),
+    [
+        ((0, 10, 20, 30, 40, 50, 60), ["a0\na1", "a2\na3", "a4\na5"]),
+        ((100, 119, 121, 160), ["a0", "a1", "a2"]),
+        ((0, 50, 60), ["a0", "a1"]),
+        ((0, 5, 6, 7, 60), ["a0\na1\na2", "a3"]),  # nothing is in the second third alone
+        ((0, 10, 20), []),  # a single part is the whole
+        ((0, 60), []),
+        ((0, 0, 0), []),
+    ],
+)
+def test_a_transcripts_parts_are_of_about_twenty_seconds_and_cut_between_cues(seconds, parts):
+    assert parts_of(spoken(*seconds), 20.0) == parts
+    assert parts_of(spoken(*seconds), 0.0) == []
+
+
+def test_a_transcript_is_embedded_whole_and_in_parts_each_with_its_place():
+    one = spoken(0, 10, 20, 30, 40)
+    EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()))([one])
+    assert one.windows == ("a0\na1\na2\na3", "a0\na1", "a2\na3")
+    plain = node("a.md", title="Keys")
+    EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()))([plain])
+    assert plain.windows == ("Keys\nthe passage",)

@@ -108,6 +108,13 @@ class RAGv2Settings(BaseSettings):
         description="About how long the passages of a transcript are.",
         json_schema_extra=REBUILD,
     )
+    transcript_part_seconds: float = Field(
+        20.0,
+        ge=0.0,
+        le=3600.0,
+        description="Parts of such a passage that get a vector besides the whole's; 0: none.",
+        json_schema_extra=REBUILD,
+    )
     embed_prefix_query: str | None = Field(
         None, description="Put before a query when embedding it; unset: the model's profile."
     )

@@ -52,7 +52,11 @@ class IngestionPipelineBuilderV2:
         return IngestionPipeline(
             transformations=[
                 ChunkSplitter(chunker, dataset=dataset_name),
-                EmbeddingPrefixTransform(embed_model, context=settings.embed_context),
+                EmbeddingPrefixTransform(
+                    embed_model,
+                    context=settings.embed_context,
+                    part_seconds=settings.transcript_part_seconds,
+                ),
                 CachedEmbedding(embed_model, self._database),
                 staged,
                 PersistenceTransform(self._database, staged, dataset=dataset_name),
@@ -69,6 +73,7 @@ def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbeddin
         settings.chunk_overlap,
         settings.chunk_min_size,
         settings.transcript_window_seconds,
+        settings.transcript_part_seconds,
         settings.embed_context,
         embed_model.document_prefix,
         embed_model.encoder.fingerprint,

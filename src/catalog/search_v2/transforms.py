@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode, TransformComponent
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.nodes import ChunkNode
@@ -22,13 +22,19 @@ class EmbeddingPrefixTransform(TransformComponent):
     The formatted windows ride on the node beside its text, never in it: no prefix reaches the
     stored text, the lexical index, a snippet or a prompt. With ``context`` the path, the title
     and the headings that the passage does not itself show stand before it on one line.
+
+    A minute of speech holds several thoughts, and one vector blurs them: besides the whole,
+    parts of it of about ``part_seconds`` are embedded, too, and its score is the best one's.
     """
 
     context: bool = True
+    part_seconds: float = Field(20.0, ge=0.0)
     _model: ResilientEmbedding = PrivateAttr()
 
-    def __init__(self, model: ResilientEmbedding, *, context: bool = True) -> None:
-        super().__init__(context=context)
+    def __init__(
+        self, model: ResilientEmbedding, *, context: bool = True, part_seconds: float = 20.0
+    ) -> None:
+        super().__init__(context=context, part_seconds=part_seconds)
         self._model = model
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
@@ -36,8 +42,35 @@ class EmbeddingPrefixTransform(TransformComponent):
         for node in nodes:
             if isinstance(node, ChunkNode):
                 lead = place_of(node) if self.context else ""
-                node.windows = tuple(self._model.windows(node.text, lead))
+                texts = [node.text, *parts_of(node, self.part_seconds)]
+                node.windows = tuple(
+                    window for text in texts for window in self._model.windows(text, lead)
+                )
         return list(nodes)
+
+
+def parts_of(node: ChunkNode, part_seconds: float) -> list[str]:
+    """A passage with cues in consecutive parts of about so many seconds, cut between cues.
+
+    None where that would be a single part, or where ``part_seconds`` is 0.
+    """
+    cues = node.span.cues
+    if part_seconds <= 0 or len(cues) < 2:
+        return []
+    begin = cues[0].time_start
+    whole = max(cue.time_end for cue in cues) - begin
+    count = min(round(whole / part_seconds), len(cues))
+    if count < 2:
+        return []
+    ends: dict[int, int] = {}
+    for cue in cues:
+        middle = (cue.time_start + cue.time_end) / 2 - begin
+        part = max(max(ends, default=0), min(count - 1, int(middle * count / whole)))
+        ends[part] = cue.end
+    if len(ends) < 2:
+        return []
+    starts = [cues[0].start, *list(ends.values())[:-1]]
+    return [node.text[start:end].strip() for start, end in zip(starts, ends.values(), strict=True)]
 
 
 def place_of(node: ChunkNode) -> str:
