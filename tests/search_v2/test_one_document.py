@@ -44,6 +44,13 @@ def test_an_answer_confined_to_one_document_is_filled_from_it(service, confined)
     assert len(found) == 7
 
 
+def test_an_answer_confined_to_one_recording_is_filled_from_it(service, tmp_path):
+    spoken = "".join(f"[{n:02}:00 - {n:02}:59] The walrus of minute {n}.\n\n" for n in range(9))
+    write(tmp_path / "folder", talk_dot_md=f"# Transcription\n\n{spoken}", talk_dot_mp4="")
+    Indexer(service.workspace).build(tmp_path / "folder", "zoo")
+    assert paths(service, filters={"media": "talk"}) == ["talk.md"] * 7
+
+
 def test_best_chunk_mode_stays_when_confined_to_one_document(service):
     best = SearchServiceV2(service.workspace.view({"max_chunks_per_doc": 1}))
     assert paths(best, doc_ids=["long.md"]) == ["long.md"]

@@ -16,6 +16,7 @@ from catalog.search_v2.evidence import (
     evidence_lines,
     evidence_text,
     line_text,
+    tellings,
     told_once,
 )
 from catalog.search_v2.frame_text import frame_text
@@ -522,9 +523,76 @@ def test_a_second_transcript_of_the_same_seconds_is_left_out_and_frames_are_not(
     assert [one.seq for one in told_once([picture], [again, anchor])] == [1]
 
 
+def test_two_transcripts_of_the_same_seconds_have_a_bundle_each(opened):
+    workspace = opened()
+    german = said((66, 80, None, "Dann wenden wir apply normalisation an."))
+    put(workspace.database, "talks/lecture.de.srt", german, media="talks/lecture")
+    found = ask(workspace, "apply normalisation formula", top_k=3)
+    by_path = {hit.path: hit for hit in found}
+    assert stage(found).note == "3 hits in 2 bundles"
+    assert lines(by_path["talks/lecture.srt"]) == AROUND
+    first = next(hit for hit in found if hit.modality != "video_frame")
+    assert by_path["talks/frames.md"].evidence == first.evidence
+    told = lines(by_path["talks/lecture.de.srt"])
+    assert [line for line in told if "Audio" in line] == [
+        # 66 - 15 is 51: the English passages of 30-60 and 92-120 tell of other seconds
+        AROUND[0],
+        '00:01:06–00:01:20 (Audio): "Dann wenden wir apply normalisation an."',
+        AROUND[4],
+    ]
+
+
+def test_passages_are_apart_only_where_transcripts_tell_the_same_seconds():
+    first, other = chunk(0.0, 60.0), {"source_doc_id": "vault:b.srt", "path": "b.srt"}
+    again, after = chunk(59.0, 90.0, seq=2, **other), chunk(60.0, 90.0, seq=3, **other)
+    shown = chunk(30.0, 30.0, seq=4, modality="video_frame", source_doc_id="vault:f.md")
+    assert tellings([first, again, shown]) == [[0, 2], [1]]
+    assert tellings([first, after, shown]) == [[0, 1, 2]]
+    assert tellings([]) == []
+
+
+def test_of_nodes_that_share_a_bundle_a_language_model_reads_it_in_the_first(opened):
+    service = SearchServiceV2(opened())
+    asked = {"dataset": "vault", "mode": "lexical", "top_k": 5}
+    nodes = service.retrieve("normalisation formula welcome", **asked)
+    assert len(nodes) == 3
+    read = [one.node.get_content(metadata_mode=MetadataMode.LLM) for one in nodes]
+    shared = [place for place, one in enumerate(nodes) if len(one.evidence.anchors) == 2]
+    assert [AROUND[0] in read[place] for place in shared] == [True, False]
+    assert all(nodes[place].node.metadata["evidence"] == "\n".join(AROUND) for place in shared)
+    assert sum("evidence:" in text for text in read) == 2
+
+
+def test_a_slide_that_stays_is_one_line_until_another_is_shown():
+    anchor = chunk(0.0, 100.0)
+    shown = [
+        chunk(second, second, seq=seq, text=f"## Frame at {seq}\n\n{text}", modality="video_frame")
+        for seq, (second, text) in enumerate(
+            [(10.0, "A"), (40.0, "A"), (70.0, "B"), (80.0, "A"), (90.0, "A")], start=2
+        )
+    ]
+
+    def told(anchors):
+        found = evidence_lines(anchors, shown, Window(0, 100), max_chars=100)
+        return [(one.time_start, one.time_end, one.text) for one in found if one.kind == "Screen"]
+
+    assert told([anchor]) == [(10, 40, "A"), (70, 70, "B"), (80, 90, "A")]
+    assert told([anchor, shown[1]]) == [(40, 40, "A"), (70, 70, "B"), (80, 90, "A")]
+
+
+def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened):
+    workspace = opened(distinct_text=True)
+    slides = [frame(at, f"## Frame at 00:0{at // 60}:30\n\nA yodel.") for at in (30, 90, 150)]
+    put(workspace.database, "yodel.md", *slides)
+    assert len(ask(workspace, "yodel", top_k=5)) == 1
+    assert len(ask(opened(), "yodel", top_k=5)) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("# Frame at 1:12\n## BatchNorm ##\nA formula", "BatchNorm A formula"),
+        ("# Frame at 1:12\n## Description\nA\n### OCR text:\nB", "A B"),
         ("## Frame at 00:01:12\n\nSlide: BatchNorm\n\tformula", "Slide: BatchNorm formula"),
         ("# Visual Frame at 01:12\n\n---\nvideo_source: `a.mp4`\ntimestamp: 01:12\n---\nA", "A"),
         ("Frame without a heading\n---\nmore", "Frame without a heading --- more"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from catalog.core.models import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
@@ -51,15 +52,17 @@ def evidence_lines(
     """The anchors whole, and of the other passages what falls into the window, by time.
 
     Cues that follow one another are one line until the speaker changes, a frame comes, or the
-    passage ends. Other passages' lines are taken, the nearest to an anchor first, while all
-    together are within ``max_chars`` characters of text.
+    passage ends. Of other passages' frames that show the same one after another, the first is
+    told, until the last of them; if an anchor is among them, that. Other passages' lines are
+    taken, the nearest to an anchor first, while all together are within ``max_chars`` characters
+    of text.
     """
     ours = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
     moments = [moment for chunk in anchors for moment in _moments(chunk)]
     for chunk in others:
         if chunk.chunk_id not in ours:
             moments += (one for one in _moments(chunk) if one.is_in(window))
-    lines = list(_grouped(sorted(moments, key=_Moment.order)))
+    lines = list(_grouped(_shown_once(sorted(moments, key=_Moment.order), ours)))
     left = max_chars - sum(len(line.text) for line in lines if line.chunk_id in ours)
     kept = {number for number, line in enumerate(lines) if line.chunk_id in ours}
     further = [number for number in range(len(lines)) if number not in kept]
@@ -97,8 +100,24 @@ def told_once(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
     return kept
 
 
+def tellings(found: Sequence[Chunk]) -> list[list[int]]:
+    """The numbers of a recording's passages, apart where transcripts tell the same seconds.
+
+    Each goes with the first ones possible, so that frames go with the first transcript.
+    """
+    groups: list[list[int]] = []
+    for number, chunk in enumerate(found):
+        for group in groups:
+            if not any(_tells_again(chunk, found[other]) for other in group):
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    return groups
+
+
 def _tells_again(chunk: Chunk, taken: Chunk) -> bool:
-    if chunk.source_doc_id == taken.source_doc_id:
+    if chunk.source_doc_id == taken.source_doc_id or _FRAME in (chunk.modality, taken.modality):
         return False
     one, other = times_of(chunk), times_of(taken)
     return min(one.end, other.end) > max(one.start, other.start)
@@ -146,11 +165,28 @@ def _moments(chunk: Chunk) -> Iterator[_Moment]:
             yield _Moment(chunk, cue.time_start, end, speaker, text)
 
 
+def _shown_once(moments: Sequence[_Moment], anchors: Container[str]) -> Iterator[_Moment]:
+    """Of frames after one another that show the same, the anchors, else the first for all."""
+    frames = [number for number, moment in enumerate(moments) if moment.is_frame]
+    told: dict[int, _Moment] = {}
+    for _, run in groupby(frames, key=lambda number: moments[number].text):
+        same = list(run)
+        ours = [number for number in same if moments[number].chunk.chunk_id in anchors]
+        told.update((number, moments[number]) for number in ours)
+        if not ours:
+            told[same[0]] = replace(moments[same[0]], end=max(moments[n].end for n in same))
+    for number, moment in enumerate(moments):
+        if not moment.is_frame:
+            yield moment
+        elif number in told:
+            yield told[number]
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _grouped(moments: Sequence[_Moment]) -> Iterator[EvidenceLine]:
+def _grouped(moments: Iterable[_Moment]) -> Iterator[EvidenceLine]:
     group: list[_Moment] = []
     for moment in moments:
         if group and not moment.goes_on(group[-1]):

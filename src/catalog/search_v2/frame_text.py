@@ -8,11 +8,22 @@ FRAME_CHARS = 600
 """Characters of one frame's line at most."""
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _FIELD = re.compile(r"[\w .-]{1,40}:(\s.*)?")
+_LABEL = re.compile(
+    r"(?:(?:visual|image|frame|scene|slide|detailed|short) )?"
+    r"(?:descriptions?|captions?|contents?|summary|analysis)|alt(?: text)?"
+    r"|ocr(?: text| output| results?)?"
+    r"|(?:(?:visible|on-?screen|extracted|recogni[sz]ed|transcribed|slide) )?text"
+    r"|text (?:in|on) (?:the )?(?:image|frame|screen|slide)",
+    re.IGNORECASE,
+)
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 
 
 def frame_text(text: str) -> str:
-    """What a frame shows, on one line: without its headings, the fields under it, and pictures.
+    """What a frame shows, on one line: without its heading, the fields under it, and pictures.
+
+    Of a heading below its own the text stays, as of a slide's title, unless it is only a label
+    (``### Description``).
 
     At most :data:`FRAME_CHARS` characters. A frame that has nothing else is its heading.
     """
@@ -27,8 +38,17 @@ def frame_body(text: str) -> str:
     """The same in full."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     heading = lines.pop(0).lstrip("# \t") if lines and _HEADING.match(lines[0]) else ""
-    told = [line for line in _without_fields(lines) if not _HEADING.match(line)]
+    told = [_titled(line) for line in _without_fields(lines)]
     return " ".join(_IMAGE.sub(" ", " ".join(told)).split()) or heading
+
+
+def _titled(line: str) -> str:
+    """A line as it is, a heading without its marks, a label as nothing."""
+    mark = _HEADING.match(line)
+    if mark is None:
+        return line
+    title = line[mark.end() :].strip().rstrip("#").rstrip()
+    return "" if _LABEL.fullmatch(title.rstrip(":")) else title
 
 
 def _without_fields(lines: list[str]) -> list[str]:

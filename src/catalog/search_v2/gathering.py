@@ -49,7 +49,7 @@ def gather(
     """Legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
 
     The legs go deeper while the cap for each document leaves too few passages. There is no cap
-    where the search is confined to one document, except in best-chunk mode.
+    where the search is confined to one document or recording, except in best-chunk mode.
     """
     rag = workspace.settings.rag_v2
     bundle = QueryBundle(request.query.about(request.mode))

@@ -43,10 +43,17 @@ class PassageNode(TextNode):
         node._chunk = chunk
         return node
 
-    def telling(self, **more: str) -> PassageNode:
-        """The same node with more metadata, for a language model to read and not to be embedded."""
-        hidden = [*self.excluded_embed_metadata_keys, *more]
-        changed = {"metadata": {**self.metadata, **more}, "excluded_embed_metadata_keys": hidden}
+    def telling(self, *, is_read: bool = True, **more: str) -> PassageNode:
+        """The same node with more metadata, not to be embedded.
+
+        A language model reads it, unless ``is_read`` says that it does elsewhere.
+        """
+        unread = () if is_read else more
+        changed = {
+            "metadata": {**self.metadata, **more},
+            "excluded_embed_metadata_keys": [*self.excluded_embed_metadata_keys, *more],
+            "excluded_llm_metadata_keys": [*self.excluded_llm_metadata_keys, *unread],
+        }
         return self.model_copy(update=changed)
 
     @property

@@ -3,7 +3,8 @@
     window of a transcript = its seconds ± 15, of a frame ± 10 (settings), within the recording
 
 Windows of one recording that overlap or touch become one, so that passages near one another
-share one bundle of evidence. The passages, their order and their scores stay as they are.
+share one bundle of evidence; two transcripts of the same seconds do not. The passages, their
+order and their scores stay as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from catalog.search_v2.evidence import (
     Window,
     evidence_lines,
     evidence_text,
+    tellings,
     times_of,
     told_once,
 )
@@ -86,10 +88,11 @@ class Expansion:
 class TemporalExpansion(BaseNodePostprocessor):
     """Gives passages of recordings their evidence; other nodes go through untouched.
 
-    A node with evidence is a new one: the metadata ``evidence`` is its text, for a language model
-    to read and not to be embedded, and a :class:`ScoredPassage` has it as ``evidence``. Neighbours
-    are what ``restriction`` allows, or else what the passage's own search did; of a passage that
-    knows neither, the evidence is the passage alone.
+    A node with evidence is a new one: the metadata ``evidence`` is its text, not to be embedded
+    and for a language model to read, of nodes that share it in the first one; a
+    :class:`ScoredPassage` has it as ``evidence``. Neighbours are what ``restriction`` allows, or
+    else what the passage's own search did; of a passage that knows neither, the evidence is the
+    passage alone.
     """
 
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
@@ -131,9 +134,10 @@ class TemporalExpansion(BaseNodePostprocessor):
                 restriction = self._restriction_of(nodes[group[0]])
                 for evidence, numbers in self._bundles(connection, chunks, restriction):
                     bundles += 1
-                    for number in numbers:
-                        place = group[number]
-                        done[place] = _with_evidence(nodes[place], evidence)
+                    places = sorted(group[number] for number in numbers)
+                    for place in places:
+                        is_first = place == places[0]
+                        done[place] = _with_evidence(nodes[place], evidence, is_read=is_first)
         return Expansion(done, len(timed), bundles)
 
     def _postprocess_nodes(
@@ -180,13 +184,15 @@ class TemporalExpansion(BaseNodePostprocessor):
             )
             for chunk in found
         ]
-        for wide, numbers in merged(windows):
-            anchors = [found[number] for number in numbers]
-            near: list[Chunk] = []
-            if restriction is not None:
-                first, last = wide.start, wide.end
-                near = chunks_between(connection, restriction, anchors[0], first, last)
-            yield self._evidence(connection, anchors, near, wide), numbers
+        for group in tellings(found):
+            for wide, places in merged([windows[number] for number in group]):
+                numbers = [group[place] for place in places]
+                anchors = [found[number] for number in numbers]
+                near: list[Chunk] = []
+                if restriction is not None:
+                    first, last = wide.start, wide.end
+                    near = chunks_between(connection, restriction, anchors[0], first, last)
+                yield self._evidence(connection, anchors, near, wide), numbers
 
     def _evidence(
         self, connection: Connection, anchors: Sequence[Chunk], near: Sequence[Chunk], wide: Window
@@ -216,9 +222,9 @@ def _timed_chunk(node: NodeWithScore) -> Chunk | None:
     return node.node.chunk if is_timed(node.node.chunk) else None
 
 
-def _with_evidence(node: NodeWithScore, evidence: Evidence) -> NodeWithScore:
+def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:
     assert isinstance(node.node, PassageNode)
-    told = node.node.telling(evidence=evidence_text(evidence))
+    told = node.node.telling(is_read=is_read, evidence=evidence_text(evidence))
     if isinstance(node, ScoredPassage):
         return node.witnessed(told, evidence)
     return NodeWithScore(node=told, score=node.score)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from sqlalchemy import ColumnElement
 
-_NAMES_ONE = frozenset(["path", "source_doc_id"])
+_NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Restriction:
 
     @property
     def is_one_document(self) -> bool:
-        """True when scope or filter name the only document that may answer."""
+        """True when scope or filter name the only document, or recording, that may answer."""
         if self.scope.ids is not None and len(self.scope.ids) == 1:
             return True
         parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)

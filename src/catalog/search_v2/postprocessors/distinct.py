@@ -6,7 +6,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.search_v2.frame_text import frame_body
-from catalog.search_v2.postprocessors.nodes import text_of
+from catalog.search_v2.postprocessors.nodes import is_frame, text_of
 
 
 class DistinctText(BaseNodePostprocessor):
@@ -38,5 +38,4 @@ class DistinctText(BaseNodePostprocessor):
 
 def _shown(node: NodeWithScore) -> str:
     text = text_of(node)
-    is_frame = node.node.metadata.get("modality") == "video_frame"
-    return frame_body(text) if is_frame else text
+    return frame_body(text) if is_frame(node) else text
