@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.models import Heading, ParsedDocument, Segment
-from catalog.ingest.readers import ReadFailure, wire
+from catalog.ingest.readers import ReadFailure, isolated, wire
 from catalog.ingest.readers.isolated import IsolatedReader
 from catalog.ingest.readers.limits import DEFAULT_LIMITS
 
@@ -51,6 +51,15 @@ def workers():
 def slow_notebook():
     """A notebook that takes seconds to read: a hundred thousand cells."""
     return json.dumps({**NOTEBOOK, "cells": NOTEBOOK["cells"] * 300_000}).encode()
+
+
+def test_a_worker_killed_a_moment_ago_is_asked_nothing_more():
+    assert readable() == "# Walrus"
+    worker = isolated._WORKERS._worker
+    assert worker.serves(DEFAULT_LIMITS)
+    worker._expire()  # the clock ran out just after the last answer came
+    assert not worker.serves(DEFAULT_LIMITS)
+    assert readable() == "# Walrus"
 
 
 def test_one_worker_serves_file_after_file():

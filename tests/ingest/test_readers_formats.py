@@ -121,3 +121,10 @@ def test_text_and_source_code_are_read_as_they_stand(path: str, file_type: str, 
     doc = parse(text, path)
     assert (doc.text, doc.file_type, doc.title) == (text, file_type, title)
     assert doc.headings == ()
+
+
+@pytest.mark.parametrize("name", ["app.log", "app.log.1", "irc.LOG"])
+def test_the_hours_of_a_log_stay_in_its_text(name: str) -> None:
+    log = "[00:00:01] INFO started\n[00:00:02] WARN late\n[00:01:07] INFO done\n"
+    doc = parse(log, f"logs/{name}")
+    assert (doc.text, doc.segments, doc.source_type) == (log, (), "file")

@@ -142,6 +142,7 @@ def test_an_impossible_date_stays_the_string_that_was_written() -> None:
     "text",
     [
         "---\n\nprose between rules\n\n---\n\nmore\n",
+        "---\nDear all: a word on Monday.\nIt stands between rules.\n---\n\nmore\n",
         "---\ntitle: never closed\n",
         "---\ntitle: no body\n---\n",
         "---\ntitle: x\nlong: " + "y" * 70_000 + "\n---\nbody\n",

@@ -108,6 +108,13 @@ def test_a_word_before_a_colon_said_once_is_nobody() -> None:
     assert [speaker for _, speaker in said(doc)] == [None, None, None]
 
 
+def test_the_only_name_in_capitals_said_once_is_of_its_own_cue() -> None:
+    doc = parse(srt("CPU: the part that counts.", "It is hot.", "PNG_ALPHA: a flag."))
+    assert [speaker for _, speaker in said(doc)] == ["CPU", None, None]
+    doc = parse(srt("ANNA: Hello.", "I am here.", "ANNA: Still.", "And now."))
+    assert [speaker for _, speaker in said(doc)] == ["ANNA"] * 4
+
+
 def test_captions_that_roll_up_are_told_once() -> None:
     doc = parse(
         "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> world</c>\n\n"
@@ -271,3 +278,27 @@ def test_a_line_of_megabytes_is_one_cue_or_none(part: str) -> None:
     doc = parse(f"1\n{first}\n{line}\n\n2\n{last}\nz\n")
     assert cues(doc)[-1] == ("z", 3.0, 4.0)
     assert len(doc.segments) <= 2
+
+
+def test_the_table_of_whisper_is_a_cue_for_each_row() -> None:
+    table = "start\tend\ttext\n0\t2500\tHello.\n2500\t2500\t \n2500\t4000\tThe layers.\n"
+    assert looks_like_subtitles(table)
+    doc = parse(table, "talks/lecture.tsv")
+    assert cues(doc) == [("Hello.", 0.0, 2.5), ("The layers.", 2.5, 4.0)]
+    assert (doc.metadata["media"], doc.file_type) == ("talks/lecture", "video")
+
+
+def test_a_row_of_the_table_that_is_broken_keeps_its_words() -> None:
+    doc = parse("start\tend\ttext\n0\t1000\tHello.\n?\t?\tThere.\n3000\t4000\tBye.\n")
+    assert doc.text.split("\n") == ["Hello.", "? ? There.", "Bye."]
+
+
+def test_another_table_is_no_subtitles() -> None:
+    assert not looks_like_subtitles("start\tend\ttext\tlabel\n0\t5\tParis\tplace\n")
+    table = "start\tend\ttext\nMonday\tTuesday\tclosed\n"
+    assert parse(table, "week.tsv").text == table
+
+
+def test_less_than_is_no_tag() -> None:
+    doc = parse("WEBVTT\n\n00:01.000 --> 00:02.000\nif a < b and c > d <i>then</i> stop\n")
+    assert doc.text == "if a < b and c > d then stop"

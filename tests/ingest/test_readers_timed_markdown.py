@@ -108,6 +108,18 @@ def test_a_frame_without_facts_belongs_to_the_folder_it_is_in() -> None:
     assert doc.metadata == {"media": "talks/lecture"}
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# Visual Frame at 00:30\n\nA slide.\n", "lecture"),
+        ("---\ntitle: Week 3\n---\n# Frame at 00:30\n\nA slide.\n", "Week 3"),
+        ("# Week 3\n\n## Frame at 00:30\n\nA slide.\n", "Week 3"),
+    ],
+)
+def test_a_frame_is_called_as_its_recording_unless_it_has_a_title(text: str, title: str) -> None:
+    assert parse(text, "talks/lecture_frames/00m30s.md").title == title
+
+
 def test_a_transcript_loses_its_timecodes_but_no_line() -> None:
     doc = parse(TALK, ".converted/talks/lecture.md")
     assert cues(doc) == [
@@ -164,7 +176,7 @@ def test_speakers_before_or_after_the_time_are_known() -> None:
         "# T\n\n**Anna** (00:01): Hi.\n**Bob** (00:03): Ho.\n\n"
         "# U\n\n[00:01] ANNA: Hi.\n[00:03] So.\n"
     )
-    assert [each.speaker for each in doc.segments] == ["Anna", "Bob", "ANNA", "ANNA"]
+    assert [each.speaker for each in doc.segments] == ["Anna", "Bob", "ANNA", None]
     assert doc.text.split("\n")[2] == "**Anna**: Hi."
 
 
@@ -183,6 +195,9 @@ def test_speakers_before_or_after_the_time_are_known() -> None:
         "---\nimage: cover.png\nsource: paper.pdf\nduration: long\n---\n# Post\n\nText.\n",
         "# Title\n\n---\nNote: this is text\n---\n\nMore.\n",
         "# Transcription factors\n\n10:30 meeting\n",
+        "# Genesis\n\n1:10 And God called the dry land Earth.\n1:11 And God said so.\n",
+        "# Splits\n\n- **4:55** first\n- **5:01** second\n",
+        "# Cleaning\n\n1:10 for floors\n1:20 for walls\n",
     ],
 )
 def test_an_ordinary_note_stays_as_it_is(note: str) -> None:
@@ -195,6 +210,16 @@ def test_an_ordinary_note_stays_as_it_is(note: str) -> None:
 def test_ranges_that_are_no_times_of_day_may_begin_late() -> None:
     doc = parse("# T\n\n[05:23 - 07:45] one\n\n[07:45 - 08:01] two\n")
     assert spoken(doc) == [("one", 323.0, 465.0), ("two", 465.0, 481.0)]
+
+
+def test_a_list_of_minutes_that_begins_at_none_is_a_recording() -> None:
+    doc = parse("0:00 Hello.\n1:10 Now the layers.\n")
+    assert spoken(doc) == [("Hello.", 0.0, 70.0), ("Now the layers.", 70.0, 75.0)]
+
+
+def test_minutes_alone_on_their_lines_may_begin_anywhere() -> None:
+    doc = parse("1:10\nNow the layers.\n1:15\nAnd the rest.\n")
+    assert spoken(doc) == [("Now the layers.", 70.0, 75.0), ("And the rest.", 75.0, 80.0)]
 
 
 def test_a_note_with_a_short_transcript_in_it_stays_a_note() -> None:

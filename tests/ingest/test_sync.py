@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from catalog.core.errors import EmbeddingMismatchError, InputError, MassDeletionError, SourceError
+import catalog.ingest.sync
+from catalog.core.errors import (
+    EmbeddingMismatchError,
+    InputError,
+    MassDeletionError,
+    SourceError,
+    TransientReadError,
+)
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_workspace, write
 
 
 def paths(workspace, query, **search):
@@ -306,3 +313,57 @@ def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, no
             Indexer(workspace).build(notes, "notes")
         monkeypatch.undo()
         assert Indexer(workspace).build(notes, "notes").documents == 3
+
+
+def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_changes(
+    tmp_path, monkeypatch
+):
+    write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_rtf="{\\rtf1 rich}")
+    asked = []
+    real = catalog.ingest.sync.read_file
+    monkeypatch.setattr(
+        catalog.ingest.sync,
+        "read_file",
+        lambda absolute, path, **more: (asked.append(path), real(absolute, path, **more))[1],
+    )
+    age(tmp_path / "notes")
+    with open_workspace(tmp_path / "home") as workspace:
+        first = Indexer(workspace).build(tmp_path / "notes", "notes")
+        again = Indexer(workspace).update("notes")
+    assert asked == ["bad.rtf", "good.md"]
+    assert [one.reason for one in again.failed] == [one.reason for one in first.failed]
+    with open_workspace(tmp_path / "home", ingest={"read_seconds": 5.0}) as workspace:
+        Indexer(workspace).update("notes")
+        assert asked == ["bad.rtf", "good.md", "bad.rtf"]
+        (tmp_path / "notes/bad.rtf").write_text("plain now")
+        assert Indexer(workspace).update("notes").failed == ()
+
+
+def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
+    write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_md="An otter.")
+    real = catalog.ingest.sync.read_file
+
+    def failing(absolute, path, **more):
+        if path == "bad.md":
+            raise TransientReadError("cannot be read: Input/output error")
+        return real(absolute, path, **more)
+
+    age(tmp_path / "notes")
+    with open_workspace(tmp_path / "home") as workspace:
+        with monkeypatch.context() as broken:
+            broken.setattr(catalog.ingest.sync, "read_file", failing)
+            (failure,) = Indexer(workspace).build(tmp_path / "notes", "notes").failed
+        assert failure.path == "bad.md"
+        report = Indexer(workspace).update("notes")
+        assert (report.added, report.failed) == (1, ())
+
+
+def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
+    page = "<title>T</title><h1>Alpha</h1><p>A walrus.</p>"
+    write(tmp_path / "notes", a_dot_html=page)
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(tmp_path / "notes", "notes")
+        write(tmp_path / "notes", a_dot_html=page.replace("h1", "p"))
+        assert Indexer(workspace).update("notes").updated == 1
+        (hit,) = SearchServiceV2(workspace).search("walrus", dataset="notes")
+        assert hit.heading_path == ()

@@ -82,6 +82,7 @@ def test_files_are_indexed_or_have_a_reason_and_coverage_is_of_the_readable_ones
     counts = file_counts(connection, "notes")
     assert (counts.listed, counts.indexed, counts.coverage) == (4, 2, 1.0)
     assert counts.reasons == {"binary (png)": 2}
+    assert counts.partly == {"line 3: no record": 1}
     note(connection, "lost.md")
     counts = file_counts(connection, "notes")
     assert (counts.listed, counts.coverage) == (5, 2 / 3)

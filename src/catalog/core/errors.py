@@ -19,7 +19,8 @@ CatalogError
 │   ├── BlindComparisonError     the queries could not show a difference: judge more, or others
 │   └── RunNotFoundError         no evaluation run of that id: see ``catalog runs list``
 ├── ReadError                    one file cannot be read: it is skipped and reported, the rest go on
-│   └── EmptyDocumentError       the file holds no text: what was indexed of it before goes
+│   ├── EmptyDocumentError       the file holds no text: what was indexed of it before goes
+│   └── TransientReadError       it could not be read this time: the next run tries again
 ├── StoreError                   the database cannot do it
 │   ├── StoreBusyError           another process holds the write lock: try again
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
@@ -129,6 +130,10 @@ class ReadError(CatalogError):
 
 class EmptyDocumentError(ReadError):
     """The file holds no text: it is reported, and what was indexed of it before is removed."""
+
+
+class TransientReadError(ReadError):
+    """The file could not be read this time, for a reason outside it: the next run tries again."""
 
 
 class StoreError(CatalogError):

@@ -31,7 +31,9 @@ from catalog.core.errors import (
     MassDeletionError,
     ReadError,
     StoreBusyError,
+    TransientReadError,
 )
+from catalog.core.ids import sha1_hex
 from catalog.core.models import ParsedDocument
 from catalog.ingest.discovery import Listing, SourceFile, discover
 from catalog.ingest.nodes import Source, SourceDocument
@@ -230,7 +232,7 @@ class _Run:
             file.failures.append(Failure(source.path, str(error)))
         except ReadError as error:
             file.failures.append(Failure(source.path, str(error)))
-            file.retry, file.whole = True, False
+            file.retry, file.whole = isinstance(error, TransientReadError), False
         except DEFECTS as error:
             why = f"the reader failed: {type(error).__name__}: {error}"
             file.failures.append(Failure(source.path, why))
@@ -242,10 +244,16 @@ class _Run:
             seen is not None
             and not self.options.reread
             and seen.state == "done"
-            and seen.pipeline == self.fingerprint
+            and seen.pipeline == self._read_as(seen.reason)
             and (seen.size, seen.mtime_ns) == (source.size, source.mtime_ns)
             and seen.seen_at - source.mtime_ns / 1e9 > RACY_SECONDS
         )
+
+    def _read_as(self, reason: str | None) -> str:
+        """How a file was read; one that could not be is read again under other limits."""
+        if reason is None:
+            return self.fingerprint
+        return f"{self.fingerprint}:{sha1_hex(repr(self.options.limits))[:8]}"
 
     def _document(self, parsed: ParsedDocument, file: _File) -> None:
         known = self.known.get(parsed.path)
@@ -335,7 +343,7 @@ class _Run:
             file=file.source.path,
             size=file.source.size,
             mtime_ns=file.source.mtime_ns,
-            pipeline=self.fingerprint,
+            pipeline=self._read_as(reason),
             state=state,
             reason=reason,
             seen_at=self.clock(),

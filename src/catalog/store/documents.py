@@ -65,6 +65,8 @@ class NewRevision:
 def content_hash(document: ParsedDocument) -> str:
     """SHA-256 over everything of a document that a search can show or ask about."""
     about: list[object] = [document.title, document.file_type, dict(document.metadata)]
+    if document.headings:
+        about.append({"headings": [astuple(heading) for heading in document.headings]})
     if document.pages:
         about.append({"pages": document.pages})
     if document.segments:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
@@ -43,14 +44,16 @@ class ChunkSizes:
 class FileCounts:
     """``listed`` files in the folder; ``indexed`` ones have passages; ``reasons`` for the others.
 
-    ``coverage`` is the share of the files that could be read and have passages, 0 to 1; ``None``
-    if none could be read.
+    ``partly`` are reasons of files that have passages all the same: of what could be read, or of
+    a content from before they became unreadable. ``coverage`` is the share of the files that
+    could be read and have passages, 0 to 1; ``None`` if none could be read.
     """
 
     listed: int
     indexed: int
     coverage: float | None
     reasons: dict[str, int]
+    partly: dict[str, int]
 
 
 def modalities(connection: Connection, dataset: str) -> dict[str, int]:
@@ -101,20 +104,22 @@ def file_counts(connection: Connection, dataset: str) -> FileCounts:
     )
     indexed = set(connection.scalars(with_passages))
     listed = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
-    without: dict[str, str | None] = {
-        file: reason for file, reason in connection.execute(listed) if file not in indexed
-    }
-    reasons: dict[str, int] = {}
-    for reason in without.values():
-        told = "no reason told" if reason is None else reason
-        reasons[told] = reasons.get(told, 0) + 1
-    readable = len(indexed) + sum(reason is None for reason in without.values())
+    noted: dict[str, str | None] = {row[0]: row[1] for row in connection.execute(listed)}
+    without = [reason for file, reason in noted.items() if file not in indexed]
+    readable = len(indexed) + without.count(None)
     return FileCounts(
         listed=len(indexed) + len(without),
         indexed=len(indexed),
         coverage=len(indexed) / readable if readable else None,
-        reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
+        reasons=_counted(reason or "no reason told" for reason in without),
+        partly=_counted(reason for file in indexed if (reason := noted.get(file)) is not None),
     )
+
+
+def _counted(reasons: Iterable[str]) -> dict[str, int]:
+    """Each with how often it is there, the commonest first."""
+    found = Counter(reasons)
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def database_bytes(connection: Connection) -> int:

@@ -21,6 +21,8 @@ _CLOSING = {
     "+++": re.compile(r"(?<=[\r\n])\+\+\+[ \t]*(?=[\r\n]|\Z)"),
 }
 _LOOKS_LIKE_FIELDS = re.compile(r"(?:[ \t]*#[^\r\n]*(?>\r\n?|\n))*[\"']?[\w.@$-][^:=\r\n]*[:=]")
+_PROSE = re.compile(r"(?:\A|(?<=[\r\n]))\w[^:\r\n]*+(?=[\r\n]|\Z)")
+"""A line without any field: where YAML is broken it tells text between two rules."""
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 # Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
@@ -39,8 +41,8 @@ def front_matter(text: str) -> FrontMatter:
 
     A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields, but
     the body still begins after it. What is not closed, longer than 65,536 characters or not a
-    list of fields (a rule across the page, say) is text like any other. So is a block with
-    nothing after it: else the document would have no text at all.
+    list of fields (a rule across the page, say) is text like any other. So is a block that is
+    broken by prose, and one with nothing after it: else the document would have no text at all.
     """
     opening = _OPENING.match(text)
     if opening is None:
@@ -85,7 +87,7 @@ def _yaml(block: str) -> object:
             return {}
         return yaml.load(block, Loader=_loader())  # noqa: S506  a subclass of the safe loader
     except (yaml.YAMLError, RecursionError, *_BROKEN_VALUES):
-        return {}
+        return None if _PROSE.search(block) else {}
 
 
 def _is_bounded(block: str) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, BinaryIO, cast
 
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import EmptyDocumentError, ReadError, TransientReadError
 from catalog.core.models import ParsedDocument
 from catalog.ingest.readers import wire
 from catalog.ingest.readers.base import ReadFailure
@@ -84,12 +84,13 @@ class _Worker:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         except OSError as error:
-            raise ReadError(f"the reading process cannot be started: {error}") from error
+            raise TransientReadError(f"the reading process cannot be started: {error}") from error
 
     def serves(self, limits: ReadLimits) -> bool:
         """Whether it lives, has that memory limit and is this process's own (not a fork's)."""
         is_own = self._pid == os.getpid()
-        return is_own and self._process.poll() is None and limits.memory_bytes == self._memory_bytes
+        is_alive = not self._expired and self._process.poll() is None  # killed, not yet reaped
+        return is_own and is_alive and limits.memory_bytes == self._memory_bytes
 
     def ask(self, request: wire.Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
         """All answers to one request. A worker that did not come to its end is no more."""
@@ -102,13 +103,15 @@ class _Worker:
             answers, ended = self._answers(cast(BinaryIO, self._process.stdout))
             has_ended = True
         except (OSError, ValueError, EOFError) as error:
-            raise ReadError(self._death(request.limits)) from error
+            raise self._death(request.limits) from error
         finally:
             watch.cancel()
             if not has_ended:  # Ctrl-C among the reasons: the answer would meet the next request
                 self.kill()
         if ended.outcome == "empty":
             raise EmptyDocumentError(ended.reason)
+        if ended.outcome == "defect":  # a later release may do better
+            raise TransientReadError(ended.reason)
         if ended.outcome != "done":
             raise ReadError(ended.reason)
         return answers
@@ -134,14 +137,16 @@ class _Worker:
         self._expired = True
         self._process.kill()
 
-    def _death(self, limits: ReadLimits) -> str:
+    def _death(self, limits: ReadLimits) -> ReadError:
         if self._expired:
-            return f"reading it takes longer than {limits.seconds:g} s"
+            return ReadError(f"reading it takes longer than {limits.seconds:g} s")
         try:
             code = self._process.wait(timeout=_DYING_SECONDS)
         except subprocess.TimeoutExpired:
-            return "the reading process answered nonsense"
-        return f"it crashed the reader (exit {code}): it is damaged, or takes too much memory"
+            return TransientReadError("the reading process answered nonsense")
+        return TransientReadError(
+            f"it crashed the reader (exit {code}): it is damaged, or takes too much memory"
+        )
 
 
 _WORKERS = _Workers()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from catalog.core.errors import ReadError
+from catalog.core.errors import ReadError, TransientReadError
 
 _FLAGS = (
     os.O_RDONLY
@@ -34,7 +34,7 @@ def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
         try:
             yield handle
         except OSError as error:
-            raise ReadError(f"cannot be read: {error.strerror or error}") from error
+            raise TransientReadError(f"cannot be read: {error.strerror or error}") from error
 
 
 def _opened(path: Path, root: Path | None) -> BinaryIO:
@@ -44,10 +44,10 @@ def _opened(path: Path, root: Path | None) -> BinaryIO:
         else:
             handle = os.fdopen(_open_beneath(root, path.relative_to(root).parts), "rb")
     except FileNotFoundError as error:
-        raise ReadError("vanished since it was listed") from error
+        raise TransientReadError("vanished since it was listed") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise ReadError(f"cannot be read: {reason or error}") from error
+        raise TransientReadError(f"cannot be read: {reason or error}") from error
     try:
         _refuse_irregular(os.fstat(handle.fileno()).st_mode)
     except ReadError:

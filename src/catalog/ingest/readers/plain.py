@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from catalog.core.models import ParsedDocument
 from catalog.ingest.readers.base import WholeFileReader, file_type, title_or_stem
 from catalog.ingest.readers.timed.made_of import made_of
@@ -12,8 +14,11 @@ class PlainTextReader(WholeFileReader):
     """Text without structure that could be relied on, except where its lines open with times."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """The document as it is, or the transcript that it is."""
-        return timed(plain_document(text, path), made_of(path, {}, has_header=False))
+        """The document as it is, or the transcript that it is; a ``.log`` stays a log."""
+        document = plain_document(text, path)
+        if ".log" in PurePosixPath(path.lower()).suffixes:
+            return document
+        return timed(document, made_of(path, {}, has_header=False))
 
 
 def plain_document(text: str, path: str) -> ParsedDocument:

@@ -38,7 +38,10 @@ DOCUMENTS = frozenset(
 )
 """Extensions of formats that are read in a process of their own, and may be larger than text."""
 
-_HTML = re.compile(rb"\s*+(?:<\?xml[^>]*+>\s*+)?(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE)
+_HTML = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s++|<\?xml[^>]*+>|<!--(?:(?!-->).)*+-->)*+(?:<!doctype\s+html|<html[\s>])",
+    re.IGNORECASE | re.DOTALL,
+)
 _NOTEBOOK = re.compile(rb'"nbformat"\s*:')
 _NOT_READ = {
     "ole": "an old Office file, or one with a password: save it as .docx or .pptx without",

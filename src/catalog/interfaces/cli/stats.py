@@ -36,10 +36,15 @@ def print_stats(stats: DatasetStats) -> None:
 def _print_files(files: FileCounts) -> None:
     share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
     say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
-    for reason, count in list(files.reasons.items())[:_REASONS_SHOWN]:
-        say(f"{'':15} {count} not: {reason}")
-    if len(files.reasons) > _REASONS_SHOWN:
-        say(f"{'':15} … for {len(files.reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
+    _print_reasons(files.reasons, "not")
+    _print_reasons(files.partly, "not wholly, or not as it is now")
+
+
+def _print_reasons(reasons: dict[str, int], told: str) -> None:
+    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
+        say(f"{'':15} {count} {told}: {reason}")
+    if len(reasons) > _REASONS_SHOWN:
+        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
 
 
 def _print_sizes(sizes: ChunkSizes) -> None:

@@ -7,7 +7,7 @@ bold), a bare ``MM:SS`` or ``HH:MM:SS``, and those after a name: ``Anna (00:01:0
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.ingest.readers.timed.speakers import is_name
 from catalog.ingest.readers.timed.timecodes import CODE, parse_timecode
@@ -29,6 +29,7 @@ _NAMED = re.compile(
 _SEPARATOR = re.compile(r"[ \t]*(?:(?:-{1,2}|[–—:|])(?=[ \t]|$))?[ \t]*")
 _CLOCK = re.compile(r"(?:[ap]\.?m\b|uhr\b|h\b|o'clock)", re.IGNORECASE)
 _ANY_CODE = re.compile(r"\d:\d\d", re.ASCII)
+_RATIO = re.compile(r"[1-9]:\d\d", re.ASCII)
 _PAIRS = {("[", "]"), ("(", ")"), (None, None)}
 _LONGEST = 200
 """Characters of a line within which its timecode stands."""
@@ -40,7 +41,9 @@ class LineTime:
 
     ``line[cut_start:cut_end]`` is the timecode with what sets it off from the text. ``name`` is
     a speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may
-    as well be a time of day; ``is_set_off`` tells brackets or an arrow from a bare code.
+    as well be a time of day; ``is_set_off`` tells brackets or an arrow from a bare code, and
+    ``may_be_ratio`` a bare ``3:16`` with text behind it, which may as well count verses, laps or
+    parts of a mixture.
     """
 
     start: float
@@ -50,6 +53,7 @@ class LineTime:
     name: str | None = None
     has_seconds: bool = False
     is_set_off: bool = False
+    may_be_ratio: bool = False
 
 
 def may_hold_times(text: str, start: int = 0) -> bool:
@@ -77,7 +81,10 @@ def _leading(head: str, line: str) -> LineTime | None:
     end = found.end() if separator is None else separator.end()
     first = "mark" if found["shut"] else "open" if found["open"] else "start"
     start = found.start(first)
-    return _timed(found, (start, end), None)
+    time = _timed(found, (start, end), None)
+    if time is None or time.is_set_off or _RATIO.fullmatch(found["start"]) is None:
+        return time
+    return replace(time, may_be_ratio=end < len(line))
 
 
 def _is_bare(head: str, at: int, following: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 _PREFIX = re.compile(
     r"(?:>{2,3}[ ]?|[-–—>][ ])?"
@@ -24,6 +25,15 @@ _NOT_NAMES = (
 _MOST_WORDS = 5
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A name; ``is_marked`` in bold or by a number, ``is_certain`` also in capitals."""
+
+    name: str
+    is_marked: bool
+    is_certain: bool
+
+
 def is_name(text: str) -> bool:
     """Whether the words look like somebody's name or role, in at most five words."""
     words = text.split()
@@ -41,28 +51,38 @@ def speakers(texts: Sequence[str]) -> list[str | None]:
 
     A name in capitals, in bold or numbered (``SPEAKER_01``) counts at once, any other
     if at least two cues begin with it: "Look: …" said once is nobody. It holds for the
-    cues after it, until another name, ``>>`` or a dialogue dash tells of a change.
+    cues after it, until another name, ``>>`` or a dialogue dash tells of a change; but a
+    name in capitals that is the only one and said once ("CPU: …") is its own cue's alone.
     """
     found = [_named(text) for text in texts]
-    often = Counter(name for name, _ in found)
+    often = Counter(named.name for named in found if named is not None)
+    names = {
+        named.name
+        for named in found
+        if named is not None and (named.is_certain or often[named.name] > 1)
+    }
+    is_lone = len(names) == 1 and all(often[name] == 1 for name in names)
     current: str | None = None
     answer: list[str | None] = []
-    for text, (name, is_certain) in zip(texts, found, strict=True):
-        if name is not None and (is_certain or often[name] > 1):
+    for text, named in zip(texts, found, strict=True):
+        name = named.name if named is not None and named.name in names else None
+        if name is not None or _CHANGE.match(text):
             current = name
-        elif _CHANGE.match(text):
-            current = None
         answer.append(current)
+        if named is not None and is_lone and not named.is_marked:
+            current = None
     return answer
 
 
-def _named(text: str) -> tuple[str | None, bool]:
-    """The name before the first colon, and whether it can be nothing else."""
+def _named(text: str) -> _Named | None:
+    """The name before the first colon."""
     found = _PREFIX.match(text)
     if found is None:
-        return None, False
+        return None
     name = (found["bold"] or found["name"]).strip()
     if not name or not is_name(name):
-        return None, False
-    is_capitals = name.isupper() and len(name) > 1
-    return name, bool(found["bold"]) or is_capitals or _NUMBERED.fullmatch(name) is not None
+        return None
+    is_numbered = _NUMBERED.fullmatch(name) is not None
+    is_capitals = name.isupper() and len(name) > 1 and "_" not in name
+    is_marked = bool(found["bold"]) or is_numbered
+    return _Named(name, is_marked, is_marked or is_capitals)

@@ -1,4 +1,4 @@
-"""Scans SRT, WebVTT and SBV in one tolerant pass.
+"""Scans SRT, WebVTT, SBV and whisper's TSV in one tolerant pass.
 
 It is our own because every cue's text, speaker and time is needed even where a file is broken:
 indexes or blank lines missing, times reversed or unreadable, text without any time.
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from catalog.ingest.readers.timed.cues import HeardCue
-from catalog.ingest.readers.timed.timecodes import CODE, parse_timecode
+from catalog.ingest.readers.timed.timecodes import CODE, parse_timecode, valid_seconds
 
-Kind = Literal["srt", "vtt", "sbv"]
+Kind = Literal["srt", "vtt", "sbv", "tsv"]
 
 _BREAK = re.compile(r"\r\n?|\n")
 _SBV_TIMES = re.compile(rf"[ \t]*({CODE}),({CODE})[ \t]*", re.ASCII)
@@ -27,8 +27,10 @@ _TAG = re.compile(
     r"</?(?:[biuvcs]|lang|ruby|rt|font|span|em|strong|br)(?=[\s.>/])[^<>]*>|<[\d:.,]{5,16}>|\{\\[^{}]*\}",
     re.IGNORECASE,
 )
-_ANY_TAG = re.compile(r"<[^<>]*>")
+_ANY_TAG = re.compile(r"<(?!\s)[^<>]*>")  # nobody escapes "a < b and c > d"
 _HEADER_LANGUAGE = re.compile(r"Language:[ \t]*([A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,3})[ \t]*")
+_TSV_HEADER = "start\tend\ttext"
+_TSV_CUE = re.compile(r"(\d{1,12})\t(\d{1,12})\t(.*)", re.ASCII)
 _LONGEST_TIMING = 1000
 _LONGEST_NAME = 80
 _ARROW = "-->"
@@ -53,6 +55,8 @@ def kind_of(text: str) -> Kind | None:
         return None
     if re.match(r"WEBVTT(?:[ \t]|$)", filled[0]):
         return "vtt"
+    if filled[0] == _TSV_HEADER:
+        return "tsv"
     if _SBV_TIMES.fullmatch(filled[0]):
         return "sbv"
     first = filled[1] if len(filled) > 1 and _INDEX.fullmatch(filled[0]) else filled[0]
@@ -62,10 +66,25 @@ def kind_of(text: str) -> Kind | None:
 
 def scan(text: str) -> Scanned:
     """The cues in the order of the file, in time linear in the text."""
-    scanner = _Scanner(kind_of(text) or "srt")
-    for line in _BREAK.split(text.lstrip("\ufeff")):
+    kind = kind_of(text) or "srt"
+    lines = _BREAK.split(text.lstrip("\ufeff"))
+    if kind == "tsv":
+        return Scanned(tuple(_rows(lines)))
+    scanner = _Scanner(kind)
+    for line in lines:
         scanner.feed(line)
     return scanner.finish()
+
+
+def _rows(lines: list[str]) -> Iterator[HeardCue]:
+    """The cues of whisper's table, whose times are whole milliseconds; other lines are words."""
+    for line in lines:
+        found = _TSV_CUE.fullmatch(line)
+        if found is not None and found[3].strip():
+            start, end = (valid_seconds(int(found[each]) / 1000) for each in (1, 2))
+            yield HeardCue((found[3].strip(),), start, end)
+        elif found is None and line.strip() and line.strip() != _TSV_HEADER:
+            yield HeardCue((line.strip(),))
 
 
 @dataclass(slots=True)

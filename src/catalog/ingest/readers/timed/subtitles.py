@@ -1,4 +1,4 @@
-"""Subtitles: SRT, WebVTT and SBV, told apart by their content."""
+"""Subtitles: SRT, WebVTT, SBV and whisper's TSV, told apart by their content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.ingest.readers.timed.subtitle_scan import kind_of, scan
 
 
 def looks_like_subtitles(text: str) -> bool:
-    """Whether the text opens as WebVTT, SRT or SBV does."""
+    """Whether the text opens as WebVTT, SRT, SBV or whisper's TSV does."""
     return kind_of(text) is not None
 
 

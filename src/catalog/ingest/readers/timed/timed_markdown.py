@@ -50,7 +50,7 @@ def timed(document: ParsedDocument, source: MadeOf) -> ParsedDocument:
     below its own. How transcripts are found is said in
     :mod:`catalog.ingest.readers.timed.transcript_lines`. In the text of an image every section
     is a caption, or OCR text if its heading or the file says so. The lines of the file stay
-    the lines of the text.
+    the lines of the text. A title that is a frame's gives way to the recording's name.
     """
     frames = list(_frames(document))
     cues = transcript_lines(
@@ -95,6 +95,7 @@ def _of_recording(
     found = replace(
         document,
         text=text,
+        title=medium.title if _FRAME.match(document.title) else document.title,
         headings=tuple(cuts.heading(heading) for heading in document.headings),
         atomic=tuple((cuts.at(start), cuts.at(end)) for start, end in document.atomic),
         body_start=cuts.at(document.body_start),

@@ -6,7 +6,8 @@ is one if a third of its lines that are not blank are timed, or if all its times
 brackets or an arrow. In any other at least two of its lines must be timed, and at least a third;
 that alone would take an agenda or a log for one, so its times must also rise and either begin
 in the first five minutes or be ranges set off by brackets or an arrow that cannot be times of
-day: those have seconds, or minutes that are not all multiples of five.
+day: those have seconds, or minutes that are not all multiples of five. None begins with
+a bare ``3:16`` before words, as verses, laps and ratios do.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _is_transcript(
 
 def _is_like_a_recording(times: Sequence[LineTime]) -> bool:
     falls = sum(after.start < before.start for before, after in pairwise(times))
-    if 10 * falls > len(times) - 1:
+    if 10 * falls > len(times) - 1 or times[0].may_be_ratio:
         return False
     if times[0].start <= _FIRST_MINUTES:
         return True
