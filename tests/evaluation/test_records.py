@@ -29,6 +29,7 @@ from catalog.evaluation.summary import diff_dict, diff_lines, run_lines, shown_r
 from catalog.search_v2.indexing import Indexer
 from catalog.store import Database
 from catalog.store.eval_runs import list_runs
+from catalog.store.migrate import HEAD
 from catalog.store.schema import datasets
 from evaluation.stubs import TableBackend, golden, question
 from fakes import WordEncoder, open_workspace
@@ -341,7 +342,7 @@ def test_a_store_of_the_first_schema_is_migrated_and_loses_nothing(tmp_path):
     migrated = Database.at(tmp_path)
     with migrated.read() as connection:
         assert (
-            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == "0003"
+            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
         )
         kept = connection.exec_driver_sql("SELECT name, root, generation FROM datasets").one()
         assert tuple(kept) == ("old", "/x", 3)
