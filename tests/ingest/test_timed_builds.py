@@ -72,6 +72,12 @@ def test_a_recording_beside_its_transcript_is_named_and_lends_its_name(workspace
     assert {hit.evidence.media for hit in hits} == {"lecture.mp4"}
     assert [line.kind for line in hits[0].evidence.lines] == ["Audio", "Screen", "Audio"]
     assert hits[0].evidence == hits[1].evidence
+    assert [hit.evidence_at for hit in hits] == [1, 1]
+    told = hits.to_dict()["results"]  # where it stands once
+    assert [(one["evidence_at"], one["evidence"] is None) for one in told] == [
+        (1, False),
+        (1, True),
+    ]
 
 
 def test_a_change_of_the_times_alone_is_noticed(workspace, talks):

@@ -147,7 +147,7 @@ def test_a_passage_of_a_recording_is_what_was_said_and_shown_and_where_to_play_i
 
 
 def test_a_passage_that_shares_its_evidence_refers_to_the_first_that_has_it(printed):
-    second = heard(2, modality="video_frame")
+    second = heard(2, modality="video_frame").model_copy(update={"evidence_at": 1})
     out = printed(heard(1), second, heard(3, media="other.mp4")).out
     assert out.count("(Screen)") == 2
     assert "[2] lecture.mp4 — video frame  score 0.9124  #3fa9c1ab\n    see [1]\n" in out

@@ -257,8 +257,8 @@ def test_the_json_form_holds_what_the_contract_names(service):
     assert set(found["results"][0]) == {
         "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
         "modality", "locator", "start_offset", "end_offset", "text", "snippet", "snippet_lines",
-        "matches", "citation", "snippet_locator", "moment", "link", "evidence", "relevance",
-        "explain",
+        "matches", "citation", "snippet_locator", "moment", "link", "evidence", "evidence_at",
+        "relevance", "explain",
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
         "page", "line_start", "line_end", "time_start", "time_end",

@@ -129,8 +129,9 @@ class SearchResult(FoundPassage):
     ``matches`` the ``[start, end)`` of query words in it. ``snippet_locator`` is where the snippet
     itself stands; ``moment`` the second from which its best sentence is said. ``citation`` names
     the source and that place. ``link`` opens a recording at that second or a PDF at its page,
-    ``None`` for anything else. ``evidence`` is what a
-    recording holds around the passage; results near one another share it.
+    ``None`` for anything else. ``evidence`` is what a recording holds around the passage; results
+    near one another share it, and ``evidence_at`` is the rank of the first that has it. In JSON it
+    stands there alone.
     """
 
     docid: str
@@ -147,6 +148,7 @@ class SearchResult(FoundPassage):
     moment: float | None = None
     link: str | None = None
     evidence: Evidence | None = None
+    evidence_at: int | None = None
     relevance: float | None = None
     explain: Explanation | None = None
 
@@ -266,6 +268,9 @@ class SearchResults(FoundPassages[SearchResult]):
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the command line, HTTP and MCP give."""
         answer = super().to_dict()
+        for one, told in zip(self.results, answer["results"], strict=True):
+            if one.evidence_at not in (None, one.rank):
+                told["evidence"] = None
         answer["confidence"] = self.confidence
         answer["low_confidence"] = self.low_confidence
         answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]

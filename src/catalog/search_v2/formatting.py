@@ -33,6 +33,7 @@ def to_result(
     rerank: Reranked | None = None,
     relevance: float | None = None,
     evidence: Evidence | None = None,
+    evidence_at: int | None = None,
 ) -> SearchResult:
     """The public form of one passage; its ``score`` is the fused one unless another is given."""
     final = fused.score if score is None else score
@@ -61,6 +62,7 @@ def to_result(
         "moment": snippet.moment,
         "link": _link(chunk, best, evidence),
         "evidence": evidence,
+        "evidence_at": evidence_at,
         "relevance": relevance,
     }
     if explain:

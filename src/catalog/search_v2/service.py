@@ -9,7 +9,7 @@ from typing import Unpack
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 
-from catalog.core.results import Comparison, SearchResults
+from catalog.core.results import Comparison, Evidence, SearchResults
 from catalog.search_v2.compare import Baseline, compared, not_compared
 from catalog.search_v2.formatting import to_result
 from catalog.search_v2.gathering import Candidates, gather
@@ -83,6 +83,7 @@ class SearchServiceV2:
         found = precision.refine(candidates.passages, about, top_k, stages)
         passages = self._in_time(found.passages, stages)
         results = []
+        first: dict[Evidence | None, int | None] = {None: None}
         with stages.run("shape"):
             for rank, node in enumerate(passages, start=1):
                 result = to_result(
@@ -97,6 +98,7 @@ class SearchServiceV2:
                     rerank=node.reranked,
                     relevance=node.relevance,
                     evidence=node.evidence,
+                    evidence_at=first.setdefault(node.evidence, rank),
                 )
                 results.append(result)
         elapsed_ms = (time.perf_counter() - started) * 1000

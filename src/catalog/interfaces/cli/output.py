@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from catalog.core.results import Evidence, SearchResult, SearchResults
@@ -56,14 +56,13 @@ def print_results(answer: SearchResults, *, explain: bool) -> None:
         best = "" if answer.confidence is None else f" (best {_per_cent(answer.confidence)})"
         say(f"low confidence: nothing here answers surely{best}")
         say()
-    shown: list[SearchResult] = []
     for result in answer:
         relevance = result.relevance
         sure = "" if relevance is None else f"  relevance {_per_cent(relevance)}"
         name = header(result) if result.evidence is None else _recording(result, result.evidence)
         say(f"[{result.rank}] {name}  score {result.score:.4f}{sure}  #{result.docid}")
         if result.evidence is not None:
-            for line in _witnessed(result.evidence, shown):
+            for line in _witnessed(result, result.evidence):
                 say(f"    {line}")
         else:
             say(f"    {' > '.join(result.heading_path) or result.title}")
@@ -71,7 +70,6 @@ def print_results(answer: SearchResults, *, explain: bool) -> None:
                 print(f"    | {line}")
         if result.link is not None:
             say(f"    {result.link}")
-        shown.append(result)
         if explain and result.explain is not None:
             for line in explanation_lines(result.explain):
                 say(f"    {line}")
@@ -90,13 +88,12 @@ def _recording(result: SearchResult, evidence: Evidence) -> str:
     return one_line(f"{evidence.media} — {result.modality.replace('_', ' ')}")
 
 
-def _witnessed(evidence: Evidence, shown: Sequence[SearchResult]) -> Iterator[str]:
+def _witnessed(result: SearchResult, evidence: Evidence) -> Iterator[str]:
     """The evidence's lines, or which result has them already."""
-    before = next((one.rank for one in shown if one.evidence == evidence), None)
-    if before is not None:
-        yield f"see [{before}]"
-        return
-    yield from map(line_text, evidence.lines)
+    if result.evidence_at not in (None, result.rank):
+        yield f"see [{result.evidence_at}]"
+    else:
+        yield from map(line_text, evidence.lines)
 
 
 def _shown(result: SearchResult, bold: bool) -> list[str]:
