@@ -165,6 +165,21 @@ def test_a_transcript_is_cited_and_linked_at_the_second_of_the_best_sentence(
     assert got.link == f"talk.vtt#t={int(got.moment)}"
 
 
+def test_captions_without_punctuation_are_cited_at_the_caption_that_answers():
+    said = ["so today we look", "at keys and how", "you would rotate them", "in the console", "bye"]
+    text = "\n".join(said)
+    starts = [text.index(one) for one in said]
+    cues = tuple(
+        Cue(start, start + len(one), 4.0 * n, 4.0 * n + 4.0)
+        for n, (start, one) in enumerate(zip(starts, said, strict=True))
+    )
+    about = {"text": text, "cues": cues}
+    assert result(spoken(**about), query="console", snippet_chars=300).moment == 12.0
+    # Within ten seconds of where the sentence begins, that is the better place to listen from.
+    assert result(spoken(**about), query="rotate", snippet_chars=300).moment == 0.0
+    assert result(spoken(**about), query="nothing", snippet_chars=300).moment == 0.0
+
+
 def test_a_transcript_without_cues_is_cited_at_its_own_seconds():
     got = result(spoken(cues=()), query="rotate", snippet_chars=20)
     assert got.citation == "[source: Keys, t=12:34]"

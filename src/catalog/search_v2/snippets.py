@@ -12,6 +12,8 @@ from catalog.search_v2.best_sentence import BestSentence
 from catalog.search_v2.cutting import cut_line
 from catalog.search_v2.query_words import Match, QueryWords, query_words
 
+_LATE_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
@@ -53,8 +55,8 @@ def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
         if match.start >= start and match.end <= end
     )
     times = _seconds(chunk, start, end)
-    where = Locator(_page(chunk, best), first, last, *times)
-    return Snippet(text[start:end], first, last, marked, where, _moment(chunk, best))
+    where = Locator(_page(chunk, best[0]), first, last, *times)
+    return Snippet(text[start:end], first, last, marked, where, _moment(chunk, best, matches))
 
 
 def _page(chunk: Chunk, at: int) -> int | None:
@@ -62,9 +64,26 @@ def _page(chunk: Chunk, at: int) -> int | None:
     return None if page is None else page + bisect_right(chunk.page_breaks, at)
 
 
-def _moment(chunk: Chunk, at: int) -> float | None:
-    said = (cue.time_start for cue in chunk.cues if cue.end > at)
-    return next(said, chunk.locator.time_start)
+def _moment(chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]) -> float | None:
+    """When the best sentence begins, or the part of it that answers.
+
+    Captions without punctuation are one long sentence: if its cue with most different words of
+    the query comes more than ten seconds after it begins, that is the moment.
+    """
+    cues = [cue for cue in chunk.cues if cue.end > best[0] and cue.start < best[1]]
+    if not cues:
+        return chunk.locator.time_start
+    told = max(cues, key=lambda cue: _different_tokens(matches, cue.start, cue.end))
+    is_late = told.time_start - cues[0].time_start > _LATE_SECONDS
+    return told.time_start if is_late else cues[0].time_start
+
+
+def _different_tokens(matches: Sequence[Match], start: int, end: int) -> int:
+    bits = 0
+    for match in matches:
+        if start <= match.start < end:
+            bits |= match.tokens
+    return bits.bit_count()
 
 
 def _seconds(chunk: Chunk, start: int, end: int) -> tuple[float | None, float | None]:
@@ -82,23 +101,23 @@ def _breaks(text: str, start: int, end: int) -> int:
 
 def _bounds(
     chunk: Chunk, words: QueryWords, matches: Sequence[Match], max_chars: int
-) -> tuple[int, int, int]:
-    """Start and end of the snippet, and where its best sentence begins."""
+) -> tuple[int, int, tuple[int, int]]:
+    """Start and end of the snippet, and of its best sentence."""
     lines = _lines(chunk.text)
     if not lines:
-        return 0, 0, 0
+        return 0, 0, (0, 0)
     if lines[-1].end - lines[0].start <= max_chars:
         start, end = lines[0].start, lines[-1].end
         if chunk.cues:
-            return start, end, _best(chunk, lines, words, matches, max_chars).span[0]
-        return start, end, matches[0].start if matches else start
+            return start, end, _best(chunk, lines, words, matches, max_chars).span
+        return start, end, (matches[0].start if matches else start, end)
     best = _best(chunk, lines, words, matches, max_chars)
     start, end = best.span
     first, last = best.lines_of(start, end)
     if lines[last].end - lines[first].start <= max_chars:
-        return *_grown(lines, first, last, max_chars), start
+        return *_grown(lines, first, last, max_chars), best.span
     cut = cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
-    return *cut, max(start, cut[0])
+    return *cut, (max(start, cut[0]), max(end, cut[0]))
 
 
 def _best(
