@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from catalog.core.models import Heading
 from catalog.ingest.readers.base import MAX_TITLE, one_line

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import ReadError
 from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure, title_or_stem
+from catalog.ingest.readers.base import ReadFailure
 from catalog.ingest.readers.containers.joined import JoinedText
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.limits import ReadLimits
@@ -38,19 +38,12 @@ class NotebookReader:
         joined = JoinedText(limits)
         for cell in notebook.cells:
             _add(joined, cell, language)
-        text = joined.text()
-        if not text:
-            raise EmptyDocumentError("empty: no text")
-        named = notebook.metadata.get("title")
         first = joined.headings[0].title if joined.headings else None
-        yield ParsedDocument(
-            path=path,
-            text=text,
-            title=title_or_stem(first or named, path),
+        yield joined.document(
+            path,
+            title=first or notebook.metadata.get("title"),
             file_type="ipynb",
             metadata=normalise(_fields(notebook.metadata, language)),
-            headings=tuple(joined.headings),
-            atomic=tuple(joined.atomic),
         )
 
 

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.models import ParsedDocument

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import ReadError
 from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure, first_of, title_or_stem
+from catalog.ingest.readers.base import ReadFailure, first_of
 from catalog.ingest.readers.containers.archive import BrokenPartError, open_archive
 from catalog.ingest.readers.containers.epub_package import read_package
 from catalog.ingest.readers.containers.joined import JoinedText
@@ -44,16 +44,4 @@ class EpubReader:
                 page = extract(source, keep_navigation=False)
                 joined.add(page.text, page.headings, page.atomic)
         yield from first_of(missing)
-        text = joined.text()
-        if not text:
-            raise EmptyDocumentError("empty: no text")
-        first = joined.headings[0].title if joined.headings else None
-        yield ParsedDocument(
-            path=path,
-            text=text,
-            title=title_or_stem(title or first, path),
-            file_type="epub",
-            metadata=metadata,
-            headings=tuple(joined.headings),
-            atomic=tuple(joined.atomic),
-        )
+        yield joined.document(path, title=title, file_type="epub", metadata=metadata)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.core.errors import ReadError
-from catalog.core.models import Heading
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.models import Heading, MetadataValue, ParsedDocument
 from catalog.core.text import storable
+from catalog.ingest.readers.base import one_line, title_or_stem
 from catalog.ingest.readers.limits import ReadLimits
 
 _GAP = "\n\n"
@@ -52,6 +53,31 @@ class JoinedText:
         ]
         self.atomic += [(start + first, start + min(last, len(block))) for first, last in atomic]
 
-    def text(self) -> str:
-        """The whole text so far."""
-        return _GAP.join(self._blocks)
+    def document(
+        self,
+        path: str,
+        *,
+        title: object,
+        file_type: str,
+        metadata: Mapping[str, MetadataValue],
+        pages: Sequence[int] = (),
+    ) -> ParsedDocument:
+        """The document of all blocks, named ``title``, else by its first heading or file.
+
+        Raises ``EmptyDocumentError`` if there are none.
+        """
+        text = _GAP.join(self._blocks)
+        if not text:
+            raise EmptyDocumentError("empty: no text")
+        first = self.headings[0].title if self.headings else None
+        named = one_line(title) if isinstance(title, str | int | float) else ""
+        return ParsedDocument(
+            path=path,
+            text=text,
+            title=named or title_or_stem(first, path),
+            file_type=file_type,
+            metadata=metadata,
+            headings=tuple(self.headings),
+            atomic=tuple(self.atomic),
+            pages=tuple(min(page, len(text)) for page in pages),
+        )

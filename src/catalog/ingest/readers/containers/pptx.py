@@ -8,11 +8,11 @@ import zipfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import ReadError
 from catalog.core.models import Heading, ParsedDocument
-from catalog.ingest.readers.base import ReadFailure, first_of, one_line, title_or_stem
+from catalog.ingest.readers.base import ReadFailure, first_of, one_line
 from catalog.ingest.readers.containers.archive import Archive, inside, open_archive
 from catalog.ingest.readers.containers.joined import JoinedText
 from catalog.ingest.readers.containers.ooxml import (
@@ -62,20 +62,7 @@ class PptxReader:
         except RecursionError as error:
             raise ReadError("nested too deeply") from error
         yield from first_of(broken)
-        text = joined.text()
-        if not text:
-            raise EmptyDocumentError("empty: no text")
-        first = joined.headings[0].title if joined.headings else None
-        yield ParsedDocument(
-            path=path,
-            text=text,
-            title=one_line(title or "") or title_or_stem(first, path),
-            file_type="pptx",
-            metadata=metadata,
-            headings=tuple(joined.headings),
-            atomic=tuple(joined.atomic),
-            pages=tuple(min(page, len(text)) for page in pages),
-        )
+        yield joined.document(path, title=title, file_type="pptx", metadata=metadata, pages=pages)
 
 
 def _add(joined: JoinedText, blocks: list[SlideBlock]) -> None:

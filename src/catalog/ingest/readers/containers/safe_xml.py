@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from catalog.core.errors import ReadError
 
