@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catalog.core.models import Heading, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
-from catalog.ingest.chunking import Cut, TextChunker
+from catalog.ingest.chunking import Cut, DocumentChunker
 
 CHUNK_SIZE, OVERLAP, MIN_SIZE = 16, 5, 6
 
@@ -66,7 +66,7 @@ def plain(text: str) -> ParsedDocument:
 
 
 def cut(doc: ParsedDocument) -> Cut:
-    chunker = TextChunker(
+    chunker = DocumentChunker(
         WordCounter(), chunk_size=CHUNK_SIZE, chunk_overlap=OVERLAP, min_size=MIN_SIZE
     )
     return chunker.cut(doc)
@@ -154,7 +154,7 @@ def test_overlap_stays_within_its_limit_and_within_one_section(doc: ParsedDocume
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=2000))
 def test_the_four_character_fallback_covers_any_text_too(text: str) -> None:
-    chunker = TextChunker(CharTokenCounter(), chunk_size=32, chunk_overlap=4, min_size=0)
+    chunker = DocumentChunker(CharTokenCounter(), chunk_size=32, chunk_overlap=4, min_size=0)
     joined: set[int] = set()
     for span in chunker.chunk(plain(text)):
         joined.update(range(span.start, span.end))

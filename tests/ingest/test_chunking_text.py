@@ -13,7 +13,7 @@ import pytest
 from catalog.core.errors import ConfigError
 from catalog.core.models import ChunkSpan, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
-from catalog.ingest.chunking import TextChunker, sentence_spans
+from catalog.ingest.chunking import DocumentChunker, sentence_spans
 from catalog.ingest.readers import get_reader
 from catalog.ingest.readers.base import WholeFileReader
 
@@ -46,7 +46,7 @@ def parse(text: str, path: str = "note.md") -> ParsedDocument:
 
 
 def chunk(doc: ParsedDocument, size: int = 40, overlap: int = 0, least: int = 0) -> list[ChunkSpan]:
-    chunker = TextChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)
+    chunker = DocumentChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)
     return list(chunker.chunk(doc))
 
 
@@ -185,7 +185,7 @@ def test_front_matter_is_in_no_chunk_but_counts_as_lines() -> None:
 @pytest.mark.parametrize("line", ["x" * 10_000_000, "word " * 2_000_000, "ab. " * 2_500_000])
 def test_one_line_of_ten_megabytes_is_cut_in_seconds(line: str) -> None:
     doc = ParsedDocument(path="big.txt", text=line, title="big", file_type="txt")
-    chunker = TextChunker(CharTokenCounter())
+    chunker = DocumentChunker(CharTokenCounter())
     began = time.process_time()
     spans = chunker.chunk(doc)
     assert time.process_time() - began < 30
@@ -203,14 +203,14 @@ def test_one_token_of_a_megabyte_is_still_cut_by_its_characters() -> None:
 
 def test_the_counter_is_asked_once_a_document() -> None:
     counter = WordCounter()
-    TextChunker(counter, chunk_size=20, chunk_overlap=5).chunk(parse(sentences(200)))
+    DocumentChunker(counter, chunk_size=20, chunk_overlap=5).chunk(parse(sentences(200)))
     assert counter.calls == 1
 
 
 def test_a_failing_tokenizer_is_replaced_and_the_replacement_is_reported() -> None:
     doc = parse(sentences(200))
-    cut = TextChunker(BrokenCounter(), chunk_size=40, chunk_overlap=4).cut(doc)
-    reference = TextChunker(CharTokenCounter(), chunk_size=40, chunk_overlap=4).cut(doc)
+    cut = DocumentChunker(BrokenCounter(), chunk_size=40, chunk_overlap=4).cut(doc)
+    reference = DocumentChunker(CharTokenCounter(), chunk_size=40, chunk_overlap=4).cut(doc)
     assert cut.spans == reference.spans
     assert cut.fallback is not None
     assert "no vocabulary" in cut.fallback
@@ -230,4 +230,4 @@ def test_sizes_without_a_meaning_are_refused_by_value(
     size: int, overlap: int, least: int, named: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(named)):
-        TextChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)
+        DocumentChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.core.models import Chunk, Locator, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
-from catalog.ingest.chunking import TextChunker
+from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.sentences import sentence_spans
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.query_words import query_words
@@ -167,7 +167,7 @@ QUERIES = st.sampled_from(["key", "rotate keys", "日本", "the", "repeated keyb
 @example("y" * 90 + " key ", "unknown", 40)
 def test_a_snippet_stands_in_the_lines_it_names(text, query, max_chars):
     document = ParsedDocument(path="any.md", text=text, title="any", file_type="md")
-    chunker = TextChunker(CharTokenCounter(), chunk_size=100, chunk_overlap=10, min_size=8)
+    chunker = DocumentChunker(CharTokenCounter(), chunk_size=100, chunk_overlap=10, min_size=8)
     split = BREAK.split(text)
     ends = [*BREAK.findall(text), ""]
     lines = [line + end for line, end in zip(split, ends, strict=True)]

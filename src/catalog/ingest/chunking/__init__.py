@@ -6,6 +6,5 @@ from catalog.ingest.chunking.base import Chunker, Cut
 from catalog.ingest.chunking.document import DocumentChunker
 from catalog.ingest.chunking.lines import LineIndex
 from catalog.ingest.chunking.sentences import sentence_spans
-from catalog.ingest.chunking.text import TextChunker
 
-__all__ = ["Chunker", "Cut", "DocumentChunker", "LineIndex", "TextChunker", "sentence_spans"]
+__all__ = ["Chunker", "Cut", "DocumentChunker", "LineIndex", "sentence_spans"]

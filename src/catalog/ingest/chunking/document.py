@@ -19,15 +19,20 @@ from catalog.ingest.chunking.windows import Windows
 
 
 class DocumentChunker:
-    """Cuts text as :class:`TextChunker` does, transcripts by time, and frames one by one.
+    """Cuts text by size, transcripts by time, and frames one by one.
+
+    Sizes are the counter's tokens, or eight characters each where tokens are longer than that.
+    Passages of text have ``min_size`` to ``chunk_size`` tokens where the document allows it (see
+    :class:`~catalog.ingest.chunking.text.TextCutter`), and are never larger.
 
     A transcript becomes windows of about ``window_seconds`` that do not overlap, none over
     ``chunk_size`` tokens, each with its cues. A frame of a video is one passage, or several of
     the same time if it is over ``chunk_size``. OCR text and captions are cut like text.
     Headings right above any of these, with nothing else under them, begin its first passage.
 
-    Raises ``ConfigError`` for the sizes that ``TextChunker`` refuses, and unless
-    ``window_seconds`` is above 0.
+    Raises ``ConfigError`` unless ``chunk_size >= 16`` and ``0 <= chunk_overlap < chunk_size / 2``
+    and ``min_size >= 0`` (one of ``chunk_size`` or more counts as one less than it) and
+    ``window_seconds > 0``.
     """
 
     def __init__(

@@ -1,19 +1,16 @@
-"""The chunker for text: headings first, then paragraphs, sentences, words."""
+"""Cutting text: at headings first, then paragraphs, sentences, words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from catalog.core.errors import ConfigError
-from catalog.core.models import ChunkSpan, ParsedDocument
-from catalog.core.tokens import TokenCounter
+from catalog.core.models import ParsedDocument
 from catalog.ingest.chunking.atoms import Atoms
 from catalog.ingest.chunking.band import Band
-from catalog.ingest.chunking.base import Cut
 from catalog.ingest.chunking.grouping import grouped
-from catalog.ingest.chunking.measure import Measure, measure
+from catalog.ingest.chunking.measure import Measure
 from catalog.ingest.chunking.packing import Packer
-from catalog.ingest.chunking.placing import Placer
 from catalog.ingest.chunking.sections import Outline
 
 SMALLEST_CHUNK_SIZE = 16
@@ -25,47 +22,14 @@ _LINE_ORIENTED_TEXT = """
 _LINE_ORIENTED = frozenset(_LINE_ORIENTED_TEXT.split())
 
 
-class TextChunker:
-    """Cuts documents into passages of ``min_size`` to ``chunk_size`` tokens.
-
-    Sizes are the counter's tokens, or eight characters each where tokens are longer than that.
-    A section in that band is one passage; one under it is joined with its neighbours. A larger
-    section ends its passages at paragraphs, else sentences, else words, else anywhere;
-    consecutive passages of it share up to ``chunk_overlap`` tokens. ``chunk_size`` is never
-    exceeded; ``min_size`` is kept wherever the size of the document and its tables allow it.
-
-    Raises ``ConfigError`` unless ``chunk_size >= 16`` and ``0 <= chunk_overlap < chunk_size / 2``
-    and ``min_size >= 0`` (one of ``chunk_size`` or more counts as one less than it).
-    """
-
-    def __init__(
-        self,
-        counter: TokenCounter,
-        *,
-        chunk_size: int = 800,
-        chunk_overlap: int = 120,
-        min_size: int = 64,
-    ) -> None:
-        self._counter = counter
-        self._band = checked(chunk_size, chunk_overlap, min_size)
-
-    def chunk(self, doc: ParsedDocument) -> tuple[ChunkSpan, ...]:
-        """The passages in order of their start; none for a document without text."""
-        return self.cut(doc).spans
-
-    def cut(self, doc: ParsedDocument) -> Cut:
-        """The passages, and whether a substitute had to count their tokens."""
-        sizes, fallback = measure(doc.text, self._counter)
-        place = Placer(doc, sizes).span
-        passages = TextCutter(doc, Outline(doc), sizes, self._band)
-        return Cut(
-            tuple(place(*passage) for passage in passages.cut(doc.body_start, len(doc.text))),
-            fallback,
-        )
-
-
 class TextCutter:
-    """Cuts any stretch of one document as text."""
+    """Cuts any stretch of one document as text.
+
+    A section within the band is one passage; one under it is joined with its neighbours. A
+    larger section ends its passages at paragraphs, else sentences, else words, else anywhere;
+    consecutive passages of it share up to ``band.overlap`` tokens. ``band.chunk_size`` is never
+    exceeded; ``band.min_size`` is kept wherever the document and its tables allow it.
+    """
 
     def __init__(self, doc: ParsedDocument, outline: Outline, sizes: Measure, band: Band) -> None:
         self._outline = outline

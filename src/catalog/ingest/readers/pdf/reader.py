@@ -58,7 +58,8 @@ class PdfReader:
                 raise ReadError("broken PDF: none of its pages can be read")
             pages = without_running_lines(pages)
             if not any(pages):
-                raise EmptyDocumentError(f"no text in it: {count:,} pages of images; OCR it first")
+                told = "1 page" if count == 1 else f"{count:,} pages"
+                raise EmptyDocumentError(f"no text in it: {told} of images; OCR it first")
             yield _document(document, path, pages, tops)
         yield from first_of([ReadFailure(f"{path}#page={page}", "broken page") for page in failed])
 
