@@ -1,27 +1,14 @@
-"""Every setting, its default, its bounds, and where its value came from.
-
-``IDX_RAG_V2__*`` drives the v2 pipeline and ``IDX_*`` the rest. Environment wins over a TOML
-file (``IDX_CONFIG`` or ``catalog.toml`` in the home folder), that over a preset, that over
-the defaults. A name that does not exist is an error, never silence.
-"""
+"""``IDX_RAG_V2__*``: every knob of the v2 pipeline."""
 
 from __future__ import annotations
 
-import os
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from catalog.core.errors import ConfigError, UnknownPresetError
+from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
 
-V2_PREFIX = "IDX_RAG_V2__"
-PREFIX = "IDX_"
 REBUILD: dict[str, JsonValue] = {
     "rebuild": True
 }  # changing the setting re-cuts or re-embeds the documents
@@ -179,6 +166,12 @@ class RAGv2Settings(BaseSettings):
     query_cache_size: int = Field(
         2048, ge=0, le=1_000_000, description="Query embeddings kept in the store; 0: none."
     )
+    router_enabled: bool = Field(
+        False, description="Choose documents by title, summary and metadata before passages."
+    )
+    router_documents: int = Field(
+        20, ge=1, le=1000, description="How many documents the router lets answer."
+    )
     expansion_enabled: bool = Field(
         False, description="Ask a language model for other words of a query; see IDX_LLM__*."
     )
@@ -271,7 +264,7 @@ class RAGv2Settings(BaseSettings):
     ingest: IngestSettings = Field(default_factory=IngestSettings)
 
     def __init__(self, **values: Any) -> None:
-        _refuse_unknown_variables(V2_PREFIX, type(self))
+        refuse_unknown_variables(V2_PREFIX, type(self))
         super().__init__(**values)
 
     @model_validator(mode="after")
@@ -281,216 +274,3 @@ class RAGv2Settings(BaseSettings):
         if self.chunk_min_size >= self.chunk_size:
             raise ValueError(f"chunk_min_size must be under chunk_size {self.chunk_size}")
         return self
-
-
-class EmbeddingSettings(BaseModel):
-    """``IDX_EMBEDDING__*``: which model embeds, and how."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    provider: Literal["fastembed", "huggingface"] = Field(
-        "fastembed", description="Library that runs the model.", json_schema_extra=REBUILD
-    )
-    model: str = Field(
-        "BAAI/bge-small-en-v1.5",
-        description="Hub name of the model, or a folder holding it.",
-        json_schema_extra=REBUILD,
-    )
-    batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
-    threads: int | None = Field(None, ge=1, le=256, description="Threads; unset: all cores.")
-    offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
-
-
-class LLMSettings(BaseModel):
-    """``IDX_LLM__*``: which language model expands queries or reranks, if any."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    provider: str = Field(
-        "none",
-        description="none, openai (a compatible server), llama_cpp, or module:function.",
-    )
-    model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
-    url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
-    api_key: str | None = Field(None, description="Key for that server.", repr=False)
-    timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
-    max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
-    threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
-
-
-class Settings(BaseSettings):
-    """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
-    )
-
-    home: Path = Field(
-        default_factory=lambda: _default_home(), description="Folder of the store and its indexes."
-    )
-    database_url: str | None = Field(None, description="SQL truth elsewhere than in the home.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "WARNING", description="What is written to standard error."
-    )
-    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
-    llm: LLMSettings = Field(default_factory=LLMSettings)
-    rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedSettings:
-    """Effective settings, and for each dotted name where its value came from."""
-
-    settings: Settings
-    origins: Mapping[str, str]
-
-
-def get_settings() -> Settings:
-    """The effective settings of this process's environment, read anew at each call."""
-    return load_settings().settings
-
-
-def load_settings(
-    *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
-) -> LoadedSettings:
-    """Merge overrides, environment, TOML file, preset and defaults, in that order of strength.
-
-    ``overrides`` is nested like the TOML file. Raises :class:`ConfigError` naming the setting.
-    """
-    environment = _from_environment()
-    home = Path((overrides or {}).get("home", environment.get("home", _default_home())))
-    layers = [
-        ("argument", dict(overrides or {})),
-        ("environment", environment),
-        *_file_layer(home),
-        *_preset_layer(preset or os.environ.get("IDX_PRESET")),
-    ]
-    merged: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for origin, layer in reversed(layers):
-        _merge(merged, layer)
-        origins.update({name: origin for name, _ in leaves(layer)})
-    return LoadedSettings(_validated(merged), origins)
-
-
-def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The same settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
-    merged = settings.model_dump()
-    merged["rag_v2"] |= changes
-    return _validated(merged)
-
-
-def presets() -> dict[str, Path]:
-    """Presets by name: the files of ``configs/``, as installed or in a checkout."""
-    package = Path(__file__).parents[1] / "configs"
-    folder = package if package.is_dir() else Path(__file__).parents[3] / "configs"
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
-
-
-def needs_rebuild(name: str) -> bool:
-    """Whether the setting of that dotted name shapes what is indexed; unknown names do not."""
-    try:
-        return bool((field_of(name).json_schema_extra or {}).get("rebuild"))
-    except KeyError:
-        return False
-
-
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted name and value of nested settings."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def field_of(name: str) -> Any:
-    """The pydantic field behind a dotted name, for documentation."""
-    model: Any = Settings
-    *parents, last = name.split(".")
-    for parent in parents:
-        model = model.model_fields[parent].annotation
-    return model.model_fields[last]
-
-
-def _default_home() -> Path:
-    from platformdirs import user_data_path
-
-    return user_data_path("catalog")
-
-
-def _from_environment() -> dict[str, Any]:
-    _refuse_unknown_variables(f"{PREFIX}EMBEDDING__", EmbeddingSettings)
-    _refuse_unknown_variables(f"{PREFIX}LLM__", LLMSettings)
-    _refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
-    tree: dict[str, Any] = {}
-    for variable, text in os.environ.items():
-        path = variable.removeprefix(PREFIX).lower().split("__")
-        if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
-            branch = tree
-            for part in path[:-1]:
-                branch = branch.setdefault(part, {})
-            branch[path[-1]] = text
-    return tree
-
-
-def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
-    named = os.environ.get("IDX_CONFIG")
-    path = Path(named) if named else home / "catalog.toml"
-    if not named and not path.is_file():
-        return []
-    return [(str(path), _read_toml(path))]
-
-
-def _preset_layer(name: str | None) -> list[tuple[str, dict[str, Any]]]:
-    if name is None:
-        return []
-    found = presets()
-    if name not in found:
-        raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(found) or 'none'}")
-    return [(f"preset {name}", _read_toml(found[name]))]
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the settings file {path} is not TOML: {error}") from error
-
-
-def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
-    for name, value in layer.items():
-        if isinstance(value, Mapping):
-            branch = into.setdefault(name, {})
-            _merge(branch, value)
-        else:
-            into[name] = value
-
-
-def _validated(merged: dict[str, Any]) -> Settings:
-    try:
-        return Settings(**merged)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        given = f", not {first['input']!r}" if "input" in first else ""
-        raise ConfigError(f"setting {name}: {first['msg']}{given}") from error
-
-
-def _refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
-    for variable in os.environ:
-        if variable.startswith(prefix) and variable not in _known_variables(prefix, model):
-            raise ConfigError(f"{variable} names no setting; see 'catalog config'")
-
-
-@cache
-def _known_variables(prefix: str, model: type[BaseModel]) -> frozenset[str]:
-    names: set[str] = set()
-    for name, field in model.model_fields.items():
-        nested = field.annotation
-        if isinstance(nested, type) and issubclass(nested, BaseModel):
-            names |= _known_variables(f"{prefix}{name.upper()}__", nested)
-        names.add(f"{prefix}{name.upper()}")
-    return frozenset(names)

@@ -1,0 +1,38 @@
+"""Every setting, its default, its bounds, and where its value came from.
+
+``IDX_RAG_V2__*`` drives the v2 pipeline and ``IDX_*`` the rest. Environment wins over a TOML
+file (``IDX_CONFIG`` or ``catalog.toml`` in the home folder), that over a preset, that over
+the defaults. A name that does not exist is an error, never silence.
+"""
+
+from __future__ import annotations
+
+from catalog.core.settings.loading import (
+    LoadedSettings,
+    field_of,
+    get_settings,
+    leaves,
+    load_settings,
+    needs_rebuild,
+    presets,
+    with_rag,
+)
+from catalog.core.settings.models import EmbeddingSettings, LLMSettings, ServeSettings, Settings
+from catalog.core.settings.rag import IngestSettings, RAGv2Settings
+
+__all__ = [
+    "EmbeddingSettings",
+    "IngestSettings",
+    "LLMSettings",
+    "LoadedSettings",
+    "RAGv2Settings",
+    "ServeSettings",
+    "Settings",
+    "field_of",
+    "get_settings",
+    "leaves",
+    "load_settings",
+    "needs_rebuild",
+    "presets",
+    "with_rag",
+]

@@ -1,0 +1,152 @@
+"""Merging the places a setting may come from, and remembering which it was."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from catalog.core.errors import ConfigError, UnknownPresetError
+from catalog.core.places import default_home, settings_file
+from catalog.core.settings.models import EmbeddingSettings, LLMSettings, ServeSettings, Settings
+from catalog.core.settings.rag import RAGv2Settings
+from catalog.core.settings.variables import PREFIX, V2_PREFIX, refuse_unknown_variables
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Effective settings, and for each dotted name where its value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def get_settings() -> Settings:
+    """The effective settings of this process's environment, read anew at each call."""
+    return load_settings().settings
+
+
+def load_settings(
+    *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> LoadedSettings:
+    """Merge overrides, environment, TOML file, preset and defaults, in that order of strength.
+
+    ``overrides`` is nested like the TOML file. Raises :class:`ConfigError` naming the setting.
+    """
+    environment = _from_environment()
+    home = Path((overrides or {}).get("home", environment.get("home", default_home())))
+    layers = [
+        ("argument", dict(overrides or {})),
+        ("environment", environment),
+        *_file_layer(home),
+        *_preset_layer(preset or os.environ.get("IDX_PRESET")),
+    ]
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in reversed(layers):
+        _merge(merged, layer)
+        origins.update({name: origin for name, _ in leaves(layer)})
+    return LoadedSettings(_validated(merged), origins)
+
+
+def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The same settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
+    merged = settings.model_dump()
+    merged["rag_v2"] |= changes
+    return _validated(merged)
+
+
+def presets() -> dict[str, Path]:
+    """Presets by name: the files of ``configs/``, as installed or in a checkout."""
+    package = Path(__file__).parents[2] / "configs"
+    folder = package if package.is_dir() else Path(__file__).parents[4] / "configs"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def needs_rebuild(name: str) -> bool:
+    """Whether the setting of that dotted name shapes what is indexed; unknown names do not."""
+    try:
+        return bool((field_of(name).json_schema_extra or {}).get("rebuild"))
+    except KeyError:
+        return False
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted name and value of nested settings."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def field_of(name: str) -> Any:
+    """The pydantic field behind a dotted name, for documentation."""
+    model: Any = Settings
+    *parents, last = name.split(".")
+    for parent in parents:
+        model = model.model_fields[parent].annotation
+    return model.model_fields[last]
+
+
+def _from_environment() -> dict[str, Any]:
+    refuse_unknown_variables(f"{PREFIX}EMBEDDING__", EmbeddingSettings)
+    refuse_unknown_variables(f"{PREFIX}LLM__", LLMSettings)
+    refuse_unknown_variables(f"{PREFIX}SERVE__", ServeSettings)
+    refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
+    tree: dict[str, Any] = {}
+    for variable, text in os.environ.items():
+        path = variable.removeprefix(PREFIX).lower().split("__")
+        if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
+            branch = tree
+            for part in path[:-1]:
+                branch = branch.setdefault(part, {})
+            branch[path[-1]] = text
+    return tree
+
+
+def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
+    path = settings_file(home)
+    return [] if path is None else [(str(path), _read_toml(path))]
+
+
+def _preset_layer(name: str | None) -> list[tuple[str, dict[str, Any]]]:
+    if name is None:
+        return []
+    found = presets()
+    if name not in found:
+        raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(found) or 'none'}")
+    return [(f"preset {name}", _read_toml(found[name]))]
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the settings file {path} is not TOML: {error}") from error
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for name, value in layer.items():
+        if isinstance(value, Mapping):
+            branch = into.setdefault(name, {})
+            _merge(branch, value)
+        else:
+            into[name] = value
+
+
+def _validated(merged: dict[str, Any]) -> Settings:
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        given = f", not {first['input']!r}" if "input" in first else ""
+        raise ConfigError(f"setting {name}: {first['msg']}{given}") from error
