@@ -28,6 +28,7 @@ WITHOUT_MODEL = [
     "fusion relative_score",
     "best chunk by keywords",
     "+ feedback (RM3)",
+    "+ router",
     "+ rerank",
 ]
 LLM = {"provider": "openai", "url": "http://localhost:1/v1", "model": "m"}
@@ -82,6 +83,7 @@ def test_every_variant_differs_from_the_plain_search_in_what_its_name_says(tmp_p
         "fusion relative_score": {"fusion_mode": "relative_score"},
         "best chunk by keywords": {"chunk_selection": "keyword"},
         "+ feedback (RM3)": {"feedback_terms": str(FEEDBACK_TERMS)},
+        "+ router": {"router_enabled": "true"},
         "+ rerank": {"rerank_enabled": "true"},
         "+ expansion": {"expansion_enabled": "true"},
         "+ expansion + rerank": {"expansion_enabled": "true", "rerank_enabled": "true"},
@@ -96,6 +98,7 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
         "chunk_selection": "keyword",
         "similarity_threshold": 0.9,
         "token_budget": 7,
+        "router_enabled": True,
         "lexical_weight": 3.0,
     }
     with open_workspace(tmp_path / "home", **on) as workspace:
@@ -113,9 +116,10 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
         "chunk_selection": "fused",
         "similarity_threshold": 0.0,
         "token_budget": 0,
+        "router_enabled": False,
         "lexical_weight": 3.0,
     }
-    assert [one["rerank_enabled"] for one in told] == [False] * 7 + [True]
+    assert [one["rerank_enabled"] for one in told] == [False] * 8 + [True]
 
 
 def test_every_row_is_compared_with_the_first():

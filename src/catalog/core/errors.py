@@ -33,6 +33,9 @@ CatalogError
 │   └── LLMBusyError             earlier calls of it still hang: try again when one has ended
 ├── EngineError                  an index engine failed: the truth is intact, rebuild the index
 │   └── EngineLockedError        another process holds the index: use the exact engine meanwhile
+├── ServingError                 a server cannot answer now: try again, or ask for less
+│   ├── OverloadedError          too many requests wait already
+│   └── OutOfTimeError           the request took longer than the server allows
 ├── StageFailedError             ``strict=True`` and a stage was skipped over or failed
 └── SyncError                    an indexing run stopped before it changed anything
     └── MassDeletionError        most files vanished: check the drive, or allow it explicitly
@@ -182,6 +185,18 @@ class EngineError(CatalogError):
 
 class EngineLockedError(EngineError):
     """Another process holds the index folder: the exact engine answers meanwhile."""
+
+
+class ServingError(CatalogError):
+    """A server cannot answer now: try again in a moment, or ask for less."""
+
+
+class OverloadedError(ServingError):
+    """Too many requests wait already: try again in a moment."""
+
+
+class OutOfTimeError(ServingError):
+    """The request took longer than the server allows: ask for less, or try again."""
 
 
 class StageFailedError(CatalogError):

@@ -23,6 +23,7 @@ _PLAIN = {
     "chunk_selection": "fused",
     "similarity_threshold": "0",
     "token_budget": "0",
+    "router_enabled": "false",
 }
 FEEDBACK_TERMS = 10
 
@@ -59,6 +60,7 @@ def variants(settings: Settings) -> list[Variant]:
         ("fusion relative_score", "v2", {"fusion_mode": "relative_score"}),
         ("best chunk by keywords", "v2", {"chunk_selection": "keyword"}),
         ("+ feedback (RM3)", "v2", {"feedback_terms": str(FEEDBACK_TERMS)}),
+        ("+ router", "v2", {"router_enabled": "true"}),
         ("+ rerank", "v2", {"rerank_enabled": "true"}),
     ]
     if settings.llm.provider != "none":

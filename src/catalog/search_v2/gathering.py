@@ -1,7 +1,8 @@
-"""Gathering the candidates of an answer: legs, expansion, fusion and selection."""
+"""Gathering the candidates of an answer: routing, legs, expansion, fusion and selection."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -18,6 +19,7 @@ from catalog.search_v2.postprocessors import (
     MaxChunksPerDocument,
 )
 from catalog.search_v2.request import SearchRequest
+from catalog.search_v2.router import narrowed, route
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
 from catalog.store.restriction import Restriction
@@ -46,6 +48,35 @@ def selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
 def gather(
     workspace: Workspace, request: SearchRequest, stages: Stages, *, wanted: int
 ) -> Candidates:
+    """Candidates from the documents that the router chooses, if it is on, else from all.
+
+    Where its documents give fewer than ``request.top_k`` passages, all are searched after all.
+    """
+    started = time.perf_counter()
+    routed = route(workspace, request, stages)
+    if routed is None or routed.doc_ids is None:
+        return _searched(workspace, request, request.restriction, stages, wanted)
+    chosen = stages.fork()
+    ms = (time.perf_counter() - started) * 1000
+    within = narrowed(request.restriction, routed.doc_ids)
+    found = _searched(workspace, request, within, chosen, wanted)
+    if len(found.passages) >= request.top_k:
+        stages.ran("route", ms, routed.note)
+        stages.join(chosen)
+        return found
+    ms = (time.perf_counter() - started) * 1000
+    few = f"they gave {len(found.passages)} passages, so all documents were searched"
+    stages.ran("route", ms, f"{routed.note}; {few}")
+    return _searched(workspace, request, request.restriction, stages, wanted)
+
+
+def _searched(
+    workspace: Workspace,
+    request: SearchRequest,
+    within: Restriction,
+    stages: Stages,
+    wanted: int,
+) -> Candidates:
     """Legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
 
     The legs go deeper while the cap for each document leaves too few passages. There is no cap
@@ -68,7 +99,7 @@ def gather(
             max(least, max(rag.fts_top_k, request.top_k) * factor),
             max(least, max(rag.vector_top_k, request.top_k) * factor),
             max(rag.fusion_top_k, 2 * wanted) * max(1, factor // rag.overfetch),
-            within=request.restriction,
+            within=within,
             mode=request.mode,
             expansion=expansion,
         )

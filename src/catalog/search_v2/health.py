@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from catalog.core.errors import CatalogError
-from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.counting import dataset_stats
 from catalog.search_v2.workspace import Workspace
 from catalog.store.checks import integrity_problem, orphan_counts
 from catalog.store.embedding_cache import query_cache_stats
@@ -26,7 +26,7 @@ class Check:
 
 def describe(workspace: Workspace) -> dict[str, Any]:
     """Where the store is, its model and engines, and the counts of each dataset."""
-    settings, indexer = workspace.settings, Indexer(workspace)
+    settings = workspace.settings
     model = stored_model(workspace.database)
     with workspace.database.read() as connection:
         cached, hits = query_cache_stats(connection)
@@ -38,7 +38,7 @@ def describe(workspace: Workspace) -> dict[str, Any]:
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
         "query_cache": {"entries": cached, "hits": hits},
-        "datasets": [asdict(indexer.stats(name)) for name in workspace.datasets()],
+        "datasets": [asdict(dataset_stats(workspace, name)) for name in workspace.datasets()],
     }
 
 
@@ -52,7 +52,7 @@ def diagnose(workspace: Workspace) -> list[Check]:
 
 
 def _dataset_checks(workspace: Workspace, name: str) -> Iterator[Check]:
-    stats = Indexer(workspace).stats(name)
+    stats = dataset_stats(workspace, name)
     update = f"catalog index update --dataset {name}"
     yield Check(
         f"{name}: embedded",

@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.report import Progress, SyncReport
 from catalog.ingest.sync import SyncOptions, check_dataset_name, sync
+from catalog.search_v2.carding import make_cards
+from catalog.search_v2.counting import DatasetStats, dataset_stats, stored_dataset
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.workspace import Workspace
-from catalog.store import manifest
 from catalog.store.model import adopt_model, require_model
-from catalog.store.passages import StoredDataset, all_datasets
-from catalog.store.statistics import (
-    ChunkSizes,
-    FileCounts,
-    chunk_sizes,
-    database_bytes,
-    file_counts,
-    modalities,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetStats:
-    """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet.
-
-    ``sizes`` are held against ``chunk_min_size`` and ``chunk_size``. ``database_bytes`` is the
-    whole store's, all datasets and caches included; ``updated_at`` is seconds since 1970.
-    """
-
-    dataset: str
-    root: str
-    files: FileCounts
-    documents: int
-    chunks: int
-    modalities: dict[str, int]
-    sizes: ChunkSizes
-    windows: int
-    vectors: int
-    pending_points: int
-    database_bytes: int
-    updated_at: float
+from catalog.store.passages import all_datasets
 
 
 class Indexer:
@@ -103,10 +74,15 @@ class Indexer:
         return replace(report, notes=report.notes + self._refresh(dataset))
 
     def update(
-        self, dataset: str, *, allow_deletions: bool = False, progress: Progress | None = None
+        self,
+        dataset: str,
+        *,
+        allow_deletions: bool = False,
+        reread: bool = False,
+        progress: Progress | None = None,
     ) -> SyncReport:
         """Sync a dataset with the folder it was built from, under the same globs."""
-        stored = self._stored(dataset)
+        stored = stored_dataset(self._workspace, dataset)
         if stored.root == "":
             raise SourceError(
                 f"{dataset!r} was filled by a pipeline: it has no folder to update from"
@@ -117,6 +93,7 @@ class Indexer:
             include=stored.include,
             exclude=stored.exclude,
             allow_deletions=allow_deletions,
+            reread=reread,
             progress=progress,
         )
 
@@ -144,28 +121,7 @@ class Indexer:
 
     def stats(self, dataset: str) -> DatasetStats:
         """Counts straight from the truth."""
-        stored, rag = self._stored(dataset), self._workspace.settings.rag_v2
-        with self._workspace.database.read() as connection:
-            totals = manifest.totals(connection, dataset)
-            return DatasetStats(
-                dataset=dataset,
-                root=stored.root,
-                files=file_counts(connection, dataset),
-                documents=totals.documents,
-                chunks=totals.chunks,
-                modalities=modalities(connection, dataset),
-                sizes=chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
-                windows=totals.windows,
-                vectors=totals.vectors,
-                pending_points=manifest.pending_points(connection, dataset),
-                database_bytes=database_bytes(connection),
-                updated_at=stored.updated_at,
-            )
-
-    def _stored(self, dataset: str) -> StoredDataset:
-        self._workspace.require_dataset(dataset)
-        with self._workspace.database.read() as connection:
-            return next(one for one in all_datasets(connection) if one.name == dataset)
+        return dataset_stats(self._workspace, dataset)
 
     def _refresh(self, dataset: str) -> tuple[str, ...]:
         """Bring the derived indexes up to date; what cannot be done now is done at a search."""
@@ -178,4 +134,8 @@ class Indexer:
                 engine.refresh()
             except CatalogError as error:
                 notes.append(f"the {name} index is brought up to date later: {error}")
+        try:
+            make_cards(self._workspace.database, dataset)
+        except CatalogError as error:
+            notes.append(f"the catalog is brought up to date later: {error}")
         return tuple(notes)

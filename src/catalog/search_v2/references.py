@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pathspec import GitIgnoreSpec
@@ -36,6 +36,16 @@ class FoundDocument:
     document: StoredDocument
     lines: tuple[str, ...]
     line_start: int
+    lines_total: int
+
+    @property
+    def line_end(self) -> int:
+        """The last line given."""
+        return self.line_start + len(self.lines) - 1
+
+    def first(self, count: int) -> FoundDocument:
+        """Its first so many lines alone."""
+        return replace(self, lines=self.lines[:count])
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -46,26 +56,35 @@ class FoundDocument:
             "title": self.document.title,
             "metadata": self.document.metadata,
             "line_start": self.line_start,
-            "line_end": self.line_start + len(self.lines) - 1,
+            "line_end": self.line_end,
+            "lines_total": self.lines_total,
             "text": "\n".join(self.lines),
         }
 
 
 def find_document(
-    database: Database, reference: str, *, dataset: str | None = None
+    database: Database,
+    reference: str,
+    *,
+    dataset: str | None = None,
+    line_start: int | None = None,
+    line_end: int | None = None,
 ) -> FoundDocument:
-    """The document a reference names, whole or the lines after its last colon.
+    """The document a reference names: whole, the lines after its last colon, or those given.
 
     Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a docid
-    or path that several documents share, or lines beyond the end.
+    or path that several documents share, for lines beyond the end, and for lines told twice.
     """
+    has_lines = line_start is not None or line_end is not None
     with database.read() as connection:
         whole = _find(connection, reference, dataset)
         if whole is not None:
-            return _lines_of(whole, None, None)
+            return _lines_of(whole, line_start, line_end)
         ranged = _LINES.search(reference)
         if ranged is not None:
             part = _find(connection, reference[: ranged.start()], dataset)
+            if part is not None and has_lines:
+                raise InputError(f"{reference!r} has lines already: give them once")
             if part is not None:
                 first = int(ranged[1])
                 return _lines_of(part, first, int(ranged[2] or first))
@@ -138,4 +157,4 @@ def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> 
     start, end = first or 1, last or len(lines)
     if not 1 <= start <= end or start > len(lines):
         raise InputError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
-    return FoundDocument(document, tuple(lines[start - 1 : end]), start)
+    return FoundDocument(document, tuple(lines[start - 1 : end]), start, len(lines))

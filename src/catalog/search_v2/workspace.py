@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import ConfigError
+from catalog.core.errors import ConfigError, UnknownDatasetError
 from catalog.core.recent import Recent
 from catalog.core.settings import Settings, load_settings, needs_rebuild, with_rag
 from catalog.store import Database
@@ -199,6 +199,17 @@ class Workspace:
         """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
         with self.database.read() as connection:
             require_dataset(connection, name)
+
+    def chosen_dataset(self, named: str | None) -> str:
+        """The dataset named, or the only one; raises :class:`UnknownDatasetError`."""
+        if named is not None:
+            self.require_dataset(named)
+            return named
+        names = self.datasets()
+        if len(names) == 1:
+            return names[0]
+        known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
+        raise UnknownDatasetError(f"say which dataset; datasets: {known}")
 
     def folder(self, dataset: str) -> Path:
         """Where the dataset's derived indexes live; it may be deleted at any time."""

@@ -56,10 +56,12 @@ class Restriction:
 
     def clause(self) -> ColumnElement[bool]:
         """The condition on ``chunks`` rows; every value in it is bound."""
-        parts: list[ColumnElement[bool]] = [chunks.c.dataset == self.dataset]
-        if self.scope.ids is not None:
+        parts: list[ColumnElement[bool]] = []
+        if self.scope.ids is None:
+            parts.append(chunks.c.dataset == self.dataset)
+        else:  # the dataset is asked of the documents, else SQLite walks all its chunks
             among_scope = among(documents.c.source_doc_id, sorted(self.scope.ids))
-            allowed = select(documents.c.id).where(among_scope)
+            allowed = select(documents.c.id).where(documents.c.dataset == self.dataset, among_scope)
             parts.append(chunks.c.document_id.in_(allowed))
         if self.filter is not None:
             parts.append(compile_filter(self.filter))

@@ -2,6 +2,7 @@
 
 datasets ─< documents ─ revisions (the live text)
                 │ ├─< document_fields   every filterable value, one row each
+                │ ├── document_cards    what it is about (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
 manifest   what was read, and how that went     outbox   points to upsert or delete
@@ -92,6 +93,16 @@ document_fields = Table(
     Index("document_fields_text", "field", "text_value"),
     Index("document_fields_number", "field", "number_value"),
     Index("document_fields_document", "document_id"),
+)
+
+document_cards = Table(
+    "document_cards",
+    metadata,
+    Column(
+        "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("summary", Text, nullable=False),
+    Column("version", Integer, nullable=False),  # of how cards are made; of another: made anew
 )
 
 chunks = Table(

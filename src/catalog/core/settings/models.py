@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.core.places import default_home
 from catalog.core.settings.rag import REBUILD, RAGv2Settings
@@ -55,7 +55,7 @@ def _parted(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_parted)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parted)]
 
 
 class ServeSettings(BaseModel):

@@ -1,0 +1,58 @@
+"""What a listing of documents answers, as data; the JSON everywhere has these shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CatalogEntry(_Frozen):
+    """One document.
+
+    ``summary`` is some of its own sentences, ``""`` until they have been chosen. ``created`` and
+    ``modified`` are ISO 8601 as the document or its file says, ``bytes`` the size of a file that
+    is one document (``None`` for a record of a larger file), ``characters`` those of its text and
+    ``chunks`` its passages. ``score`` is how well it matches the query, ``None`` without one; it
+    orders the entries of one page only.
+    """
+
+    source_doc_id: str
+    dataset: str
+    path: str
+    title: str
+    file_type: str
+    docid: str
+    summary: str
+    tags: tuple[str, ...]
+    created: str | None
+    modified: str | None
+    characters: int
+    bytes: int | None
+    chunks: int
+    score: float | None
+
+
+class CatalogPage(_Frozen):
+    """Some of the documents that match, from the ``offset``-th on (counted from 0).
+
+    ``total`` counts all that match and ``types`` the same by file type, most first. ``notes`` say
+    what else there is when nothing matches, and what could not be done.
+    """
+
+    dataset: str
+    query: str | None
+    entries: tuple[CatalogEntry, ...]
+    total: int
+    offset: int
+    types: dict[str, int]
+    notes: tuple[str, ...]
+    elapsed_ms: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that every interface gives."""
+        return self.model_dump(mode="json")

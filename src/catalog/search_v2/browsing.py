@@ -1,0 +1,191 @@
+"""Browsing the documents themselves: which there are, what each is about, which are about this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from catalog.core.browsing import CatalogEntry, CatalogPage
+from catalog.core.errors import StoreError
+from catalog.core.filters import check_fields
+from catalog.search_v2.browse_request import DEFAULT_LIMIT, BrowseRequest, read_browse_request
+from catalog.search_v2.carding import make_cards
+from catalog.search_v2.workspace import Workspace
+from catalog.store.card_search import best_of, find_documents
+from catalog.store.cards import count_without_card
+from catalog.store.listing import (
+    Described,
+    dated_between,
+    described,
+    documents_within,
+    ids_within,
+    paths_within,
+    settled,
+    types_within,
+    with_ids,
+)
+from catalog.store.passages import dataset_fields
+from catalog.store.restriction import Restriction
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_NEAR_NAMES, _MOST_NAMES = 5, 5000
+
+
+class DocumentCatalog:
+    """Lists the documents of a store's datasets. Thread-safe."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def query(
+        self,
+        *,
+        dataset: str,
+        query: str | None = None,
+        file_type: str | None = None,
+        name: str | None = None,
+        tags: Iterable[str] = (),
+        filters: object = None,
+        after: str | None = None,
+        before: str | None = None,
+        sort: str = "best",
+        limit: int = DEFAULT_LIMIT,
+        offset: int = 0,
+    ) -> CatalogPage:
+        """The documents that everything given lets through, from the ``offset``-th on.
+
+        ``query``: words, of which a document needs one in its title, name, headings, summary or
+        text metadata (stop words count only if there are no others); how it is scored, see
+        ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.narrowing``.
+        ``tags``: all of them. ``filters``: see ``core.filters.parse_filters``; conditions on
+        passages must hold of one of the document's. ``after`` (inclusive) and ``before``
+        (exclusive): ISO 8601 dates or times, UTC unless they say otherwise, on ``modified``,
+        else ``created``; a document without a date is left out then. ``sort``: ``best`` (by name
+        without a query), ``name`` (path, case ignored), ``modified`` (newest first), ``size``
+        (longest text first); ties go by path. ``limit``: 1 to 1000. Raises :class:`InputError`
+        kinds for a bad call.
+        """
+        started = time.perf_counter()
+        request = read_browse_request(
+            {
+                "dataset": dataset,
+                "query": query,
+                "file_type": file_type,
+                "name": name,
+                "tags": tags,
+                "filters": filters,
+                "after": after,
+                "before": before,
+                "sort": sort,
+                "limit": limit,
+                "offset": offset,
+            }
+        )
+        self._workspace.require_dataset(request.dataset)
+        notes = self._refreshed(dataset)
+        with self._workspace.database.read() as connection:
+            if request.visible is not None:
+                check_fields(request.visible, dataset_fields(connection, dataset))
+            page, types, scores = _chosen(connection, request, carded=not notes)
+            about = described(connection, page)
+            if not types:
+                notes += _instead(connection, request)
+        return CatalogPage(
+            dataset=dataset,
+            query=query,
+            entries=tuple(_entry(about[one], dataset, scores.get(one)) for one in page),
+            total=sum(types.values()),
+            offset=offset,
+            types=types,
+            notes=notes,
+            elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
+        )
+
+    def refresh(self, dataset: str) -> int:
+        """Make the cards that are missing or not current; how many were made.
+
+        Raises :class:`StoreBusyError` when another process keeps writing.
+        """
+        return make_cards(self._workspace.database, dataset)
+
+    def _refreshed(self, dataset: str) -> tuple[str, ...]:
+        """Make cards if nobody else is writing; else a note."""
+        database = self._workspace.database
+        try:
+            make_cards(database, dataset, wait=False)
+        except StoreError as error:
+            with database.read() as connection:
+                count = count_without_card(connection, dataset)
+            return (f"{count} documents are found by title and path alone for now: {error}",)
+        return ()
+
+
+def _chosen(
+    connection: Connection, request: BrowseRequest, *, carded: bool
+) -> tuple[list[int], dict[str, int], dict[int, float]]:
+    """The documents of the page, how many match by type, and their scores, if there is a query."""
+    allowed = documents_within(Restriction(request.dataset, filter=request.wanted))
+    is_dated = request.after is not None or request.before is not None
+    if is_dated:
+        allowed = allowed & dated_between(request.after, request.before)
+    if is_dated or request.wanted is not None:
+        allowed = settled(connection, allowed)
+    limit, offset = request.limit, request.offset
+    if request.query is None:
+        order = "name" if request.sort == "best" else request.sort
+        ids = ids_within(connection, allowed, order, limit, offset)
+        return ids, types_within(connection, allowed), {}
+    found = find_documents(connection, request.dataset, request.query, allowed, carded=carded)
+    if request.sort == "best":
+        ids = best_of(connection, found.scores, limit, offset)
+    else:
+        ids = ids_within(connection, with_ids(found.scores), request.sort, limit, offset)
+    return ids, found.types, {one: round(found.scores[one], 6) for one in ids}
+
+
+def _entry(about: Described, dataset: str, score: float | None) -> CatalogEntry:
+    return CatalogEntry(
+        source_doc_id=about.source_doc_id,
+        dataset=dataset,
+        path=about.path,
+        title=about.title,
+        file_type=about.file_type,
+        docid=about.docid,
+        summary=about.summary,
+        tags=tuple(about.tags),
+        created=about.dates.get("created"),
+        modified=about.dates.get("modified"),
+        characters=about.characters,
+        bytes=about.size,
+        chunks=about.chunks,
+        score=score,
+    )
+
+
+def _instead(connection: Connection, request: BrowseRequest) -> tuple[str, ...]:
+    """What there is instead, among the documents that the caller's own filters let through."""
+    visible = documents_within(Restriction(request.dataset, filter=request.visible))
+    notes = []
+    if request.file_type is not None:
+        known = types_within(connection, visible)
+        told = ", ".join(f"{name} ({count})" for name, count in known.items()) or "none"
+        notes.append(f"file types there are: {told}")
+    wanted = request.name or request.query
+    near = _near(paths_within(connection, visible), wanted) if wanted else []
+    if near:
+        notes.append(f"names that are near: {', '.join(near)}")
+    return tuple(notes)
+
+
+def _near(paths: Sequence[str], wanted: str) -> list[str]:
+    told: dict[str, list[str]] = {}
+    for path in paths[:_MOST_NAMES]:
+        name = path.rpartition("/")[2].casefold()
+        for form in (path.casefold(), name, name.rpartition(".")[0] or name):
+            told.setdefault(form, []).append(path)
+    close = get_close_matches(wanted.casefold()[:200], told, n=_NEAR_NAMES)
+    return list(dict.fromkeys(path for form in close for path in told[form]))[:_NEAR_NAMES]

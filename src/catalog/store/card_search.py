@@ -1,0 +1,175 @@
+"""Finding documents by what their cards hold: BM25 over weighted columns, and by their names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Float, bindparam, literal_column, select, text
+
+from catalog.store.cards import CARDS_FTS, WEIGHTS, lacking_cards, spaced
+from catalog.store.filter_sql import among
+from catalog.store.fts_match import any_of, quoted, words
+from catalog.store.lexical.stop_words import stop_words
+from catalog.store.lexical.words import UNSPACED, fold, raw_words
+from catalog.store.schema import documents
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select
+
+MOST_NAME_WORDS = 12  # a longer query is no name
+_LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
+_MATCH = text("document_cards_fts MATCH :match")
+_RELEVANCE: ColumnElement[float] = literal_column(
+    f"max({_LEAST}, -bm25(document_cards_fts, {', '.join(map(str, WEIGHTS.values()))}))", Float
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocuments:
+    """What a query finds: scores by document, as ``find_documents`` gives them; counts by type."""
+
+    scores: dict[int, float]
+    types: dict[str, int]
+
+
+def card_terms(query: str) -> list[str]:
+    """The words of a text to look for in cards; stop words only where there are no others.
+
+    A compound such as ``foo.bar`` is looked for as a phrase as well; of scripts without spaces
+    every two signs that follow one another.
+    """
+    listed: list[str] = []
+    for raw in raw_words(query):
+        inner = words(raw)
+        listed.extend([" ".join(inner), *inner] if len(inner) > 1 else inner)
+    common = stop_words("english")
+    telling = [term for term in listed if fold(term) not in common] or listed
+    return [form for term in dict.fromkeys(telling) for form in _forms(term)]
+
+
+def search_cards(
+    connection: Connection, terms: Collection[str], allowed: ColumnElement[bool], limit: int
+) -> list[int]:
+    """The ``limit`` documents whose cards hold any of the terms best, ties by path.
+
+    By BM25 over the weighted columns; ``allowed`` is a condition on ``documents``.
+    """
+    if len(terms) == 0:
+        return []
+    score, query = _matching(any_of(terms))
+    ordered = query.where(allowed).order_by(score.desc(), documents.c.path).limit(limit)
+    return list(connection.scalars(ordered))
+
+
+def find_documents(
+    connection: Connection,
+    dataset: str,
+    query: str,
+    allowed: ColumnElement[bool],
+    *,
+    carded: bool = False,
+) -> FoundDocuments:
+    """The documents that a person's query finds, those of that name with the highest scores.
+
+    The score is BM25 over the weighted columns of the card as a share of the best one, 1 more
+    where title or name holds the query's words one after another, and 2 more where they are all
+    of the title, the path, or the file's name with or without its extension. A document without
+    a card is found by title and path alone, with no share; ``carded`` says that there is none.
+    """
+    terms = card_terms(query)
+    types: dict[int, str] = {}
+    scores: dict[int, float] = {}
+    if terms:
+        score, matching = _matching(any_of(terms))
+        rows = connection.execute(matching.add_columns(documents.c.file_type, score).where(allowed))
+        for id_, file_type, found in rows.all():
+            types[id_], scores[id_] = file_type, found
+    best = max(scores.values(), default=1.0)
+    scores = {id_: found / best for id_, found in scores.items()}
+    if not carded:
+        for id_, file_type in _cardless(connection, dataset, terms, allowed):
+            types[id_] = file_type
+            scores.setdefault(id_, 0.0)
+    for id_, file_type, more in _named_by(connection, query, allowed):
+        types[id_] = file_type
+        scores[id_] = scores.get(id_, 0.0) + more
+    counts = Counter(types.values())
+    return FoundDocuments(scores, dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))))
+
+
+def best_of(
+    connection: Connection, scores: Mapping[int, float], limit: int, offset: int
+) -> list[int]:
+    """The documents of the highest scores, from the ``offset``-th on; ties go by path."""
+    highest = nlargest(offset + limit, scores.values())
+    if len(highest) <= offset:
+        return []
+    kept = [id_ for id_, score in scores.items() if score >= highest[-1]]
+    query = select(documents.c.id, documents.c.path).where(among(documents.c.id, kept))
+    paths: dict[int, str] = {row[0]: row[1] for row in connection.execute(query)}
+    ranked = sorted(paths, key=lambda id_: (-scores[id_], paths[id_]))
+    return ranked[offset : offset + limit]
+
+
+def _named_by(
+    connection: Connection, query: str, allowed: ColumnElement[bool]
+) -> Iterator[tuple[int, str, float]]:
+    asked = [word.casefold() for word in words(query)[: MOST_NAME_WORDS + 1]]
+    if not 0 < len(asked) <= MOST_NAME_WORDS:
+        return
+    phrase = "{title name} : " + quoted(spaced(" ".join(asked)).strip())
+    told = (documents.c.file_type, documents.c.title, documents.c.path)
+    _, matching = _matching(phrase)
+    for id_, file_type, title, path in connection.execute(
+        matching.add_columns(*told).where(allowed)
+    ):
+        yield id_, file_type, 2.0 if _is_called(asked, title, path) else 1.0
+
+
+def _cardless(
+    connection: Connection, dataset: str, terms: Sequence[str], allowed: ColumnElement[bool]
+) -> Iterator[tuple[int, str]]:
+    lacking = documents.c.id.in_(lacking_cards(dataset))
+    folded = [term.casefold() for term in terms]
+    columns = (documents.c.id, documents.c.file_type, documents.c.title, documents.c.path)
+    for id_, file_type, title, path in connection.execute(select(*columns).where(lacking, allowed)):
+        told = spaced(f"{title} {path}").casefold()
+        if any(term in told for term in folded):
+            yield id_, file_type
+
+
+def _matching(match: str) -> tuple[ColumnElement[float], Select[Any]]:
+    """The score, and the ids of documents that match.
+
+    The limit makes SQLite match once, whatever is joined to it; a score is only worked out if
+    it is asked for.
+    """
+    matched = (
+        select(CARDS_FTS.c.rowid.label("id"), _RELEVANCE.label("score"))
+        .where(_MATCH.bindparams(bindparam("match", match)))
+        .limit(-1)
+        .subquery()
+    )
+    joined = matched.join(documents, documents.c.id == matched.c.id)
+    return matched.c.score, select(documents.c.id).select_from(joined)
+
+
+def _forms(term: str) -> Iterable[str]:
+    run = None if term.isascii() else UNSPACED.search(term)
+    if run is None or len(run[0]) < 2:
+        return (spaced(term).strip(),)
+    signs = "".join(UNSPACED.findall(term))
+    return (f"{first} {second}" for first, second in pairwise(signs))
+
+
+def _is_called(asked: Sequence[str], title: str, path: str) -> bool:
+    name = path.rpartition("/")[2]
+    stem = name.rpartition(".")[0]
+    longest = sum(map(len, asked)) + 2 * len(asked) + 4
+    told = (text for text in (title, path, name, stem) if len(text) <= longest)
+    return any([word.casefold() for word in words(text)] == list(asked) for text in told)

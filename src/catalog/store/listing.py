@@ -1,0 +1,233 @@
+"""Listing documents: which ones a restriction lets through, and what a catalog tells of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import (
+    Connection,
+    Text,
+    and_,
+    case,
+    collate,
+    func,
+    literal,
+    nulls_last,
+    select,
+    text,
+)
+from sqlalchemy.sql.visitors import replacement_traverse
+
+from catalog.core.filters import CHUNK_FIELDS, fields_of
+from catalog.store.cards import CARD_VERSION
+from catalog.store.filter_sql import among, compile_filter
+from catalog.store.restriction import Restriction
+from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Subquery
+
+Order = Literal["name", "modified", "size"]
+_DATES = ("created", "modified")
+_FEW = 500
+
+
+@dataclass(slots=True)
+class Described:
+    """A document as a catalog tells it; ``summary`` is ``""`` while it has no card."""
+
+    source_doc_id: str
+    path: str
+    title: str
+    file_type: str
+    docid: str
+    characters: int
+    summary: str
+    size: int | None
+    chunks: int = 0
+    tags: list[str] = field(default_factory=list)
+    dates: dict[str, str] = field(default_factory=dict)
+
+
+def documents_within(restriction: Restriction) -> ColumnElement[bool]:
+    """The condition on ``documents`` that at least one passage may answer; every value is bound.
+
+    Where nothing is asked of passages themselves, a document without any is let through, too.
+    """
+    parts: list[ColumnElement[bool]] = [documents.c.dataset == restriction.dataset]
+    tree = restriction.filter
+    of_chunks = tree is not None and not CHUNK_FIELDS.isdisjoint(fields_of(tree))
+    if of_chunks or restriction.containing or restriction.without:
+        allowed = select(chunks.c.document_id).where(restriction.clause())
+        return and_(*parts, documents.c.id.in_(allowed))
+    if restriction.scope.ids is not None:
+        parts.append(among(documents.c.source_doc_id, sorted(restriction.scope.ids)))
+    if tree is not None:
+        parts.append(_on_documents(compile_filter(tree)))
+    return and_(*parts)
+
+
+def settled(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The same condition, worked out if few documents fulfil it: for those who ask it again."""
+    query = select(documents.c.id).where(allowed).limit(_FEW + 1)
+    ids = list(connection.scalars(query))
+    return with_ids(ids) if len(ids) <= _FEW else allowed
+
+
+def with_ids(ids: Iterable[int]) -> ColumnElement[bool]:
+    """The condition on ``documents`` to be one of these, any number of them."""
+    return among(documents.c.id, ids)
+
+
+def count_within(connection: Connection, allowed: ColumnElement[bool], most: int) -> int:
+    """How many documents the condition lets through; counting stops at ``most``."""
+    query = select(documents.c.id).where(allowed).limit(most)
+    return connection.scalar(select(func.count()).select_from(query.subquery())) or 0
+
+
+def paths_within(connection: Connection, allowed: ColumnElement[bool]) -> list[str]:
+    """The paths of the documents the condition lets through, in order."""
+    query = select(documents.c.path).where(allowed).order_by(documents.c.path)
+    return list(connection.scalars(query))
+
+
+def ids_within(
+    connection: Connection, allowed: ColumnElement[bool], sort: Order, limit: int, offset: int
+) -> list[int]:
+    """Documents the condition lets through, from the ``offset``-th on; ties go by path.
+
+    ``name`` orders by path, the case of ASCII letters ignored, ``size`` puts the longest text
+    first and ``modified`` the newest, those without a date last.
+    """
+    query = select(documents.c.id).where(allowed)
+    if sort == "size":
+        query = query.order_by(documents.c.characters.desc())
+    elif sort == "modified":
+        dated = _days()
+        query = query.outerjoin(dated, dated.c.document_id == documents.c.id)
+        query = query.order_by(nulls_last(dated.c.day.desc()))
+    path = documents.c.path
+    query = query.order_by(collate(path, "NOCASE"), path).limit(limit).offset(offset)
+    return list(connection.scalars(query))
+
+
+def dated_between(after: datetime | None, before: datetime | None) -> ColumnElement[bool]:
+    """The condition on ``documents`` that ``modified``, else ``created``, is between the two.
+
+    ``after`` is included, ``before`` is not; of a document without a date it is false.
+    """
+    dated = _days()
+    parts: list[ColumnElement[bool]] = []
+    if after is not None:
+        parts.append(dated.c.day >= func.julianday(_in_utc(after)))
+    if before is not None:
+        parts.append(dated.c.day < func.julianday(_in_utc(before)))
+    return documents.c.id.in_(select(dated.c.document_id).where(*parts))
+
+
+def source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    """The source document ids of those of the documents that are there."""
+    query = select(documents.c.id, documents.c.source_doc_id).where(among(documents.c.id, ids))
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def documents_of_chunks(connection: Connection, dataset: str, seqs: Sequence[int]) -> list[str]:
+    """The source document ids of the chunks, each once, in the order of the chunks given."""
+    query = (
+        select(chunks.c.seq, documents.c.source_doc_id)
+        .join(documents, documents.c.id == chunks.c.document_id)
+        .where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset)
+    )
+    found = {row[0]: row[1] for row in connection.execute(query)}
+    return list(dict.fromkeys(found[seq] for seq in seqs if seq in found))
+
+
+def types_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
+    """Documents by file type, most first, then by name."""
+    count = func.count().label("count")
+    query = select(documents.c.file_type, count).where(allowed).group_by(documents.c.file_type)
+    ordered = query.order_by(count.desc(), documents.c.file_type)
+    return {row[0]: row[1] for row in connection.execute(ordered)}
+
+
+def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described]:
+    """What a catalog tells of these documents, by id; those that have gone are left out."""
+    wanted = among(documents.c.id, ids)
+    is_current = document_cards.c.version == CARD_VERSION
+    with_card = documents.outerjoin(
+        document_cards, (document_cards.c.document_id == documents.c.id) & is_current
+    ).outerjoin(
+        manifest,
+        (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path),
+    )
+    columns = (
+        documents.c.id,
+        documents.c.source_doc_id,
+        documents.c.path,
+        documents.c.title,
+        documents.c.file_type,
+        documents.c.docid,
+        documents.c.characters,
+        func.coalesce(document_cards.c.summary, literal("", Text)),
+        manifest.c.size,
+    )
+    query = select(*columns).select_from(with_card).where(wanted)
+    found = {row[0]: Described(*row[1:]) for row in connection.execute(query)}
+    counted = (
+        select(chunks.c.document_id, func.count())
+        .where(among(chunks.c.document_id, ids))
+        .group_by(chunks.c.document_id)
+    )
+    for document, count in connection.execute(counted):
+        found[document].chunks = count
+    for document, name, value in connection.execute(_told_fields(ids)):
+        if name == "tags":
+            found[document].tags.append(value)
+        else:
+            found[document].dates.setdefault(name, value)
+    return found
+
+
+def _days() -> Subquery:
+    """Julian days (UTC) as SQLite reads ISO 8601; what is none of it is no date."""
+    fields = document_fields.c
+    day = case(
+        (fields.text_value.op("GLOB")("[0-9][0-9][0-9][0-9]-*"), func.julianday(fields.text_value))
+    )
+    by_name = [func.max(case((fields.field == name, day))) for name in ("modified", "created")]
+    return (
+        select(fields.document_id, func.coalesce(*by_name).label("day"))
+        .where(fields.field.in_(_DATES), fields.kind == "s")
+        .group_by(fields.document_id)
+        .subquery()
+    )
+
+
+def _in_utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _told_fields(ids: Sequence[int]) -> Any:
+    fields = document_fields.c
+    return (
+        select(fields.document_id, fields.field, fields.text_value)
+        .where(
+            among(fields.document_id, ids),
+            fields.field.in_((*_DATES, "tags")),
+            fields.text_value.is_not(None),
+        )
+        .order_by(fields.document_id, text("document_fields.rowid"))
+    )
+
+
+def _on_documents(clause: ColumnElement[bool]) -> ColumnElement[bool]:
+    """A condition on passages that asks only about their document, as one on documents."""
+
+    def to_documents(element: Any, **_: Any) -> Any:
+        return documents.c.id if element is chunks.c.document_id else None
+
+    found: ColumnElement[bool] = replacement_traverse(clause, {}, to_documents)
+    return found

@@ -1,0 +1,69 @@
+"""Kinds of files and parts of names, as people say them."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.core.errors import FilterError
+from catalog.core.filters import matches
+from catalog.core.narrowing import named_like, of_type
+
+
+def holds(tree, **values):
+    return matches(tree, lambda field: (values[field],) if field in values else ())
+
+
+@pytest.mark.parametrize(
+    ("said", "file_type"),
+    [
+        ("pdf", "pdf"),
+        (".PDF", "pdf"),
+        ("*.pdf", "pdf"),
+        ("PDF files", "pdf"),
+        ("markdown", "md"),
+        ("Markdown", "markdown"),
+        ("word", "docx"),
+        ("Word", "doc"),
+        ("powerpoint", "pptx"),
+        ("slides", "pptx"),
+        ("notebooks", "ipynb"),
+        ("web", "html"),
+        ("web page", "htm"),
+        ("html", "htm"),
+        ("text", "txt"),
+        ("video", "video"),
+        ("videos", "mp4"),
+        ("audio", "audio"),
+        ("images", "png"),
+        ("jpg", "jpeg"),
+        ("weird", "weird"),
+    ],
+)
+def test_a_kind_of_file_goes_by_the_names_people_have_for_it(said, file_type):
+    assert holds(of_type(said), file_type=file_type)
+
+
+@pytest.mark.parametrize(
+    ("said", "file_type"), [("pdf", "epub"), ("word", "pptx"), ("d", "pdf"), ("%", "md")]
+)
+def test_no_other_kind_is_let_through(said, file_type):
+    assert not holds(of_type(said), file_type=file_type)
+
+
+@pytest.mark.parametrize("field", ["path", "title", "media"])
+def test_a_part_of_the_path_the_title_or_the_recording_is_enough_in_any_case(field):
+    assert holds(named_like("Lecture 3"), **{field: "my LECTURE 3.mp4"})
+    assert not holds(named_like("Lecture 3"), **{field: "lecture 4"})
+
+
+@pytest.mark.parametrize("signs", ["%", "_", "*", ".", "[a-z]", "a|b", "'", '"'])
+def test_signs_that_mean_something_elsewhere_are_signs_here(signs):
+    assert holds(named_like(signs), path=f"x{signs}y")
+    assert not holds(named_like(signs), path="abc")
+
+
+@pytest.mark.parametrize("narrow", [of_type, named_like])
+@pytest.mark.parametrize("blank", ["", "  ", "\t\n", None, 3])
+def test_blank_text_narrows_to_nothing_and_is_an_error(narrow, blank):
+    with pytest.raises(FilterError):
+        narrow(blank)

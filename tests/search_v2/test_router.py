@@ -1,0 +1,258 @@
+"""Routing: which documents are chosen before passages, and what that must never change."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine, delete
+
+from catalog.core.errors import StageFailedError, StoreError
+from catalog.core.filters import parse_filters
+from catalog.core.results import MODES
+from catalog.core.scope import Scope
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.router import Router
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.restriction import Restriction
+from catalog.store.schema import document_cards
+from fakes import open_workspace, write
+
+ENGINES = [("bm25", "qdrant"), ("fts", "exact")]
+ON = {"router_enabled": True, "router_documents": 2}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Six documents; all but one tell of keys, each with a word of its own."""
+    made = tmp_path / "folder"
+    for number, name in enumerate(["alder", "birch", "cedar", "damson", "elm"]):
+        text = "".join(
+            f"## Part {part}\n\nThe {name} keys of part {part} are kept in a box, row {number}.\n\n"
+            for part in range(6)
+        )
+        level = "closed" if name == "birch" else "open"
+        write(made, **{f"{name}_dot_md": f"---\nlevel: {level}\n---\n# About {name}\n\n{text}"})
+    write(made, bread_dot_md="# Bread\n\nMix flour and water, then bake it.\n")
+    return made
+
+
+@pytest.fixture
+def workspace(tmp_path, folder):
+    with open_workspace(tmp_path / "home", **ON) as opened:
+        Indexer(opened).build(folder, "trees")
+        yield opened
+
+
+@pytest.fixture
+def service(workspace):
+    return SearchServiceV2(workspace)
+
+
+def off(workspace):
+    return SearchServiceV2(workspace.view({"router_enabled": False}))
+
+
+def told(answer):
+    """The answer without its times."""
+    told = answer.to_dict()
+    del told["elapsed_ms"]
+    for stage in told["stages"]:
+        del stage["ms"]
+    return told
+
+
+def route(answer):
+    return next(one for one in answer.stages if one.name == "route")
+
+
+def paths(passages):
+    return {one.path for one in passages}
+
+
+def test_the_router_is_off_unless_asked_for_and_then_reports_nothing(tmp_path, folder):
+    with open_workspace(tmp_path / "plain") as workspace:
+        Indexer(workspace).build(folder, "trees")
+        answer = SearchServiceV2(workspace).search("alder keys", dataset="trees")
+    assert "route" not in {stage.name for stage in answer.stages}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(service, workspace, mode):
+    off(workspace).search("cedar keys", dataset="trees", mode=mode)  # embeds the query
+    plain = told(off(workspace).search("cedar keys", dataset="trees", mode=mode))
+    with workspace.database.write() as connection:
+        connection.execute(delete(document_cards))
+    assert told(off(workspace).search("cedar keys", dataset="trees", mode=mode)) == plain
+    wide = SearchServiceV2(workspace.view({"router_documents": 6}))
+    skipped = told(wide.search("cedar keys", dataset="trees", mode=mode))
+    (stage,) = [one for one in skipped["stages"] if one["name"] == "route"]
+    assert (stage["status"], stage["note"]) == ("skipped", "no more than 6 documents may answer")
+    skipped["stages"].remove(stage)
+    assert skipped == plain
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("lexical", "vector"), ENGINES)
+def test_only_the_chosen_documents_answer(tmp_path, folder, mode, lexical, vector):
+    engines = {"lexical_engine": lexical, "vector_engine": vector}
+    with open_workspace(tmp_path / "other", **ON, **engines) as workspace:
+        Indexer(workspace).build(folder, "trees")
+        service = SearchServiceV2(workspace)
+        asked = {"dataset": "trees", "mode": mode, "top_k": 4}
+        answer = service.search("cedar damson keys", **asked)
+        assert paths(answer) <= {"cedar.md", "damson.md"}
+        assert (len(answer), route(answer).status) == (4, "ran")
+        assert route(answer).note == "2 documents chosen"
+        nodes = service.retrieve("cedar damson keys", **asked)
+        assert {node.passage.path for node in nodes} <= {"cedar.md", "damson.md"}
+        more = service.candidates("cedar damson keys", **asked)
+        assert {node.passage.path for node in more} <= {"cedar.md", "damson.md"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_too_few_passages_and_everything_is_searched_after_all(service, workspace, mode):
+    answer = service.search("cedar keys", dataset="trees", mode=mode, top_k=10)
+    plain = off(workspace).search("cedar keys", dataset="trees", mode=mode, top_k=10)
+    assert route(answer).note == (
+        "2 documents chosen; they gave 6 passages, so all documents were searched"
+    )
+    assert told(answer)["results"] == told(plain)["results"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("top_k", [2, 10])
+@pytest.mark.parametrize(
+    ("narrowing", "allowed"),
+    [
+        ({"doc_ids": ["alder.md", "cedar.md", "elm.md"]}, {"alder.md", "cedar.md", "elm.md"}),
+        ({"doc_ids": []}, set()),
+        ({"filters": {"level": "open"}}, {"alder.md", "cedar.md", "damson.md", "elm.md"}),
+        ({"filters": {"section": "Part 1", "level": "closed"}}, {"birch.md"}),
+    ],
+)
+def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allowed, mode, top_k):
+    asked = {"dataset": "trees", "mode": mode, "top_k": top_k, **narrowing}
+    assert paths(service.search("birch keys", **asked)) <= allowed
+    assert {one.passage.path for one in service.retrieve("birch keys", **asked)} <= allowed
+    assert {one.passage.path for one in service.candidates("birch keys", **asked)} <= allowed
+
+
+def test_documents_of_another_dataset_are_never_chosen(service, workspace, tmp_path):
+    other = tmp_path / "other"
+    write(other, canary_dot_md="# Cedar cedar\n\nCedar cedar cedar keys.\n")
+    Indexer(workspace).build(other, "secret")
+    chosen = Router(workspace).shortlist("cedar keys", Restriction("trees"), 3)
+    assert chosen.doc_ids is not None
+    assert chosen.doc_ids[0] == "trees:cedar.md"
+    assert all(one.startswith("trees:") for one in chosen.doc_ids)
+
+
+@pytest.mark.parametrize(
+    "restriction",
+    [
+        Restriction("trees", scope=Scope.of(["trees:alder.md", "trees:elm.md"])),
+        Restriction("trees", filter=parse_filters(["path!=cedar.md", "level=open"])),
+        Restriction("trees", filter=parse_filters({"section": "Part 0", "title": "About elm"})),
+        Restriction("trees", without=("cedar",)),
+        Restriction("trees", scope=Scope.nothing()),
+    ],
+)
+def test_a_shortlist_stays_within_the_restriction(workspace, restriction):
+    chosen = Router(workspace).shortlist("cedar keys", restriction, 1)
+    assert chosen.doc_ids is None or "trees:cedar.md" not in chosen.doc_ids
+
+
+def test_a_document_is_chosen_by_what_it_is_about_and_by_what_one_passage_says(workspace, folder):
+    write(folder, elm_dot_md="# About elm\n\n" + "Elm keys are old. " * 300 + "\n\nAnd a walrus.\n")
+    write(folder, walrus_dot_md="# Walruses\n\nThey live in the sea.\n")
+    Indexer(workspace).build(folder, "trees")
+    chosen = Router(workspace).shortlist("the walrus", Restriction("trees"), 5)
+    assert set(chosen.doc_ids or ()) == {"trees:walrus.md", "trees:elm.md"}
+
+
+def test_equal_documents_are_chosen_in_the_same_order_every_time(workspace):
+    chosen = [Router(workspace).shortlist("keys", Restriction("trees"), 4) for _ in range(3)]
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert len(chosen[0].doc_ids or ()) == 4
+
+
+def test_a_document_that_goes_or_changes_is_chosen_no_more(workspace, folder):
+    write(folder, cedar_dot_md="# Nothing\n\nThere is nothing here now.\n")
+    (folder / "damson.md").unlink()
+    Indexer(workspace).update("trees")
+    router = Router(workspace)
+    assert router.shortlist("damson", Restriction("trees"), 3).doc_ids is None
+    assert "trees:cedar.md" not in router.shortlist("box", Restriction("trees"), 3).doc_ids
+    again = router.shortlist("nothing", Restriction("trees"), 3)
+    assert again.doc_ids == ("trees:cedar.md",)
+
+
+def test_a_phrase_and_an_exclusion_hold_in_the_chosen_documents(service):
+    answer = service.search('keys "elm keys"', dataset="trees", mode="lexical", top_k=2)
+    assert (paths(answer), route(answer).status) == ({"elm.md"}, "ran")
+    answer = service.search("keys -elm -alder", dataset="trees", top_k=2)
+    assert route(answer).status == "ran"
+    assert paths(answer) <= {"birch.md", "cedar.md", "damson.md"}
+
+
+def test_one_chosen_document_still_gives_no_more_passages_than_any(workspace):
+    one = workspace.view({"router_documents": 1, "max_chunks_per_doc": 2})
+    answer = SearchServiceV2(one).search("cedar", dataset="trees", top_k=2)
+    assert (len(answer), paths(answer)) == (2, {"cedar.md"})
+    answer = SearchServiceV2(one).search("cedar", dataset="trees", top_k=3)
+    assert "they gave 2 passages" in route(answer).note
+
+
+def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, workspace):
+    answer = service.search("lex: cedar", dataset="trees", mode="lexical")
+    assert (route(answer).status, route(answer).note) == ("skipped", "the query is typed")
+    answer = service.search("zeppelin", dataset="trees")
+    assert route(answer).note == "no document has a word of the query"
+    none = Router(workspace).shortlist("?!", Restriction("trees"), 2)
+    assert (none.doc_ids, none.note) == (None, "the query has no words")
+
+
+@pytest.mark.parametrize("name", ["search_cards", "make_cards"])
+def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
+    service, workspace, monkeypatch, name
+):
+    def fails(*_args, **_named):
+        raise OSError("the disk is gone")
+
+    plain = told(off(workspace).search("cedar keys", dataset="trees"))
+    monkeypatch.setattr(f"catalog.search_v2.router.{name}", fails)
+    answer = service.search("cedar keys", dataset="trees")
+    assert (route(answer).status, route(answer).note) == ("failed", "OSError: the disk is gone")
+    assert told(answer)["results"] == plain["results"]
+    assert len(service.retrieve("cedar keys", dataset="trees")) == len(answer)
+    with pytest.raises(StageFailedError, match="route"):
+        service.search("cedar keys", dataset="trees", strict=True)
+
+
+def test_a_store_that_another_process_writes_to_does_not_stop_the_router(service, workspace):
+    with workspace.database.write() as connection:
+        connection.execute(delete(document_cards))
+    engine = create_engine(workspace.database.url)
+    with engine.connect() as writing:
+        writing.exec_driver_sql("BEGIN IMMEDIATE")
+        answer = service.search("cedar damson", dataset="trees", top_k=4)
+        writing.exec_driver_sql("ROLLBACK")
+    engine.dispose()
+    assert paths(answer) == {"cedar.md", "damson.md"}
+    assert "chosen by their passages alone" in route(answer).note
+
+
+def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, monkeypatch):
+    def fails(*_args):
+        raise StoreError("the store failed")
+
+    monkeypatch.setattr("catalog.search_v2.router.count_within", fails)
+    assert route(service.search("cedar", dataset="trees")).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "query", ['keys "', "NEAR(keys", "keys*", "title:keys", "\0keys", "keys " * 3000, "k" * 10_000]
+)
+def test_any_text_may_be_routed(service, workspace, query):
+    Router(workspace).shortlist(query, Restriction("trees"), 2)
+    answer = service.search(query, dataset="trees")
+    assert "failed" not in {stage.status for stage in answer.stages}

@@ -1,0 +1,189 @@
+"""Cards: made of what the store holds, kept in step with it, and found by their words."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine, delete, func, select, update
+
+import catalog.store
+from builders import drop, put
+from catalog.store import Database
+from catalog.store.card_search import card_terms, find_documents, search_cards
+from catalog.store.cards import CARDS_FTS, count_without_card, put_cards, without_card
+from catalog.store.listing import documents_within
+from catalog.store.migrate import HEAD
+from catalog.store.restriction import Restriction
+from catalog.store.schema import document_cards, documents
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = Database.at(tmp_path)
+    yield opened
+    opened.close()
+
+
+def make(database, dataset="notes", summary="Nothing to say."):
+    with database.write() as connection:
+        cards = [(card, summary) for card, _ in without_card(connection, dataset, 100)]
+        return put_cards(connection, cards)
+
+
+def found(database, query, dataset="notes", limit=100):
+    with database.read() as connection:
+        allowed = documents_within(Restriction(dataset))
+        ids = search_cards(connection, card_terms(query), allowed, limit)
+        paths = dict(connection.execute(select(documents.c.id, documents.c.path)).all())
+    return [paths[one] for one in ids]
+
+
+def rows(database):
+    with database.read() as connection:
+        cards = connection.scalar(select(func.count()).select_from(document_cards))
+        indexed = connection.scalar(select(func.count()).select_from(CARDS_FTS))
+    return cards, indexed
+
+
+def test_a_card_holds_title_name_headings_summary_and_the_text_of_metadata(database):
+    put(
+        database,
+        "notes",
+        "guides/RotatingKeys_v2.md",
+        "the text itself",
+        title="On locks",
+        metadata={"tags": ("ops", "safety"), "author": "Ada", "media": "talk.mp4", "pages": 7},
+        sections=("Chapter one", "Doors"),
+    )
+    assert make(database, summary="It is about hinges.") == 1
+    for query in ["locks", "guides", "rotating keys", "v2", "ops", "ada", "talk", "doors", "hinge"]:
+        assert found(database, query) == ["guides/RotatingKeys_v2.md"], query
+    assert found(database, "itself") == found(database, "7 md5") == []
+
+
+def test_the_title_weighs_more_than_the_name_and_that_more_than_the_summary(database):
+    # in one order of the paths and, as ties go by path, in the other as well
+    for path, title in [("a.md", "other one"), ("c.md", "the walrus")]:
+        put(database, "notes", path, "x", title=title)
+    put(database, "notes", "b/walrus.md", "x", title="third one")
+    with database.write() as connection:
+        cards = [
+            (card, "Here comes a walrus." if card.path == "a.md" else "Nothing more to say.")
+            for card, _ in without_card(connection, "notes", 100)
+        ]
+        put_cards(connection, cards)
+    assert found(database, "walrus") == ["c.md", "b/walrus.md", "a.md"]
+
+
+def test_a_card_goes_with_its_document_and_changes_with_it(database):
+    put(database, "notes", "a.md", "x", title="walrus")
+    put(database, "notes", "b.md", "x", title="walrus too")
+    make(database)
+    assert rows(database) == (2, 2)
+    put(database, "notes", "a.md", "y", title="seal")
+    assert found(database, "walrus") == ["b.md"]
+    assert make(database) == 1
+    assert (found(database, "seal"), rows(database)) == (["a.md"], (2, 2))
+    drop(database, "notes", "a.md", "b.md")
+    assert (found(database, "seal walrus"), rows(database)) == ([], (0, 0))
+
+
+def test_cards_that_are_deleted_or_of_another_version_are_lacking_again(database):
+    put(database, "notes", "a.md", "x", title="walrus")
+    put(database, "notes", "b.md", "x", title="walrus too")
+    make(database)
+    with database.write() as connection:
+        connection.execute(update(document_cards).values(version=0).where(_is(connection, "a.md")))
+        connection.execute(delete(document_cards).where(_is(connection, "b.md")))
+        assert count_without_card(connection, "notes") == 2
+    assert make(database) == 2
+    assert found(database, "walrus") == ["a.md", "b.md"]
+    assert rows(database) == (2, 2)
+
+
+def _is(connection, path):
+    one = connection.scalar(select(documents.c.id).where(documents.c.path == path))
+    return document_cards.c.document_id == one
+
+
+def test_a_document_that_went_while_its_card_was_made_gets_none(database):
+    put(database, "notes", "a.md", "x")
+    put(database, "notes", "b.md", "x")
+    with database.read() as connection:
+        cards = [(card, "s") for card, _ in without_card(connection, "notes", 100)]
+    drop(database, "notes", "a.md")
+    with database.write() as connection:
+        assert put_cards(connection, cards) == 1
+    assert rows(database) == (1, 1)
+
+
+def test_another_dataset_is_never_found(database):
+    put(database, "notes", "a.md", "x", title="walrus")
+    put(database, "secret", "canary.md", "x", title="walrus canary")
+    make(database)
+    make(database, "secret")
+    assert found(database, "walrus canary") == ["a.md"]
+
+
+def test_equal_cards_are_found_in_the_order_of_their_paths(database):
+    for path in ["d.md", "a.md", "c.md", "b.md"]:
+        put(database, "notes", path, "x", title="same")
+    make(database)
+    assert found(database, "same") == ["a.md", "b.md", "c.md", "d.md"]
+    assert found(database, "same", limit=2) == ["a.md", "b.md"]
+
+
+def test_a_script_without_spaces_is_found_by_a_part_of_a_run(database):
+    put(database, "notes", "a.md", "x", title="机器学习入门")
+    put(database, "notes", "b.md", "x", title="今天天气")
+    make(database)
+    assert found(database, "学习") == ["a.md"]
+    assert found(database, "习学") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "   ", '"', '"" OR', "NEAR(a b)", "*", "title:", "a* NOT", "\0", "\ud800", "^x", "{", "-"],
+)
+def test_no_sign_is_an_operator_and_none_raises(database, query):
+    put(database, "notes", "one.md", "x", title="walrus")
+    make(database)
+    with database.read() as connection:
+        allowed = documents_within(Restriction("notes"))
+        assert find_documents(connection, "notes", query, allowed).scores == {}
+
+
+def test_operators_of_the_index_are_words(database):
+    put(database, "notes", "a.md", "x", title="walrus near the sea")
+    put(database, "notes", "b.md", "x", title="walrus")
+    make(database)
+    assert found(database, 'NEAR("sea" 2) NOT walrus') == ["a.md", "b.md"]
+    assert found(database, "w* wal*") == []
+
+
+def test_a_store_of_the_release_before_gets_the_tables_that_a_new_one_has(tmp_path, database):
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", f"{catalog.store.__path__[0]}/migrations")
+    config.set_main_option("path_separator", "os")
+    older = tmp_path / "older"
+    older.mkdir()
+    engine = create_engine(f"sqlite:///{older / 'catalog.db'}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        before = tables(connection)
+    engine.dispose()
+    upgraded = Database.at(older)
+    with upgraded.read() as old, database.read() as new:
+        assert "document_cards" not in before
+        assert tables(old) == tables(new)
+        assert {"document_cards", "document_cards_fts"} <= set(tables(old))
+        assert old.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
+    upgraded.close()
+
+
+def tables(connection):
+    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master").all()
+    return dict(map(tuple, rows))
