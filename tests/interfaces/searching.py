@@ -1,22 +1,52 @@
-"""Run by test_many_processes: search one store over and over until a file appears."""
+"""Run by test_many_processes: search one store over and over until a file appears.
+
+Arguments: home, the file, and ``serve`` to be the server of the store instead.
+"""
 
 import sys
 from pathlib import Path
 
-from catalog.search_v2.service import SearchServiceV2
+from catalog.interfaces.operations import LocalEngine
+from catalog.interfaces.serving.client import NearestEngine
 from fakes import open_workspace
 
-home, stop = map(Path, sys.argv[1:])
-count = 0
-with open_workspace(home) as workspace:
-    service = SearchServiceV2(workspace)
+KEY = "the same settings"
+
+
+def search_until(home: Path, stop: Path) -> None:
+    with open_workspace(home) as workspace:
+        settings = workspace.settings
+    made = []
+
+    def make_local() -> LocalEngine:
+        made.append(LocalEngine(open_workspace(home)))
+        return made[-1]
+
+    engine = NearestEngine(settings, home, KEY, make_local)
     print("ready", flush=True)
+    count = 0
     while not stop.exists():
-        answer = service.search("alpha version", dataset="notes", top_k=10)
-        failed = [stage for stage in answer.stages if stage.status == "failed"]
+        answer = engine.ask("search", {"query": "alpha version", "top_k": 10})
+        failed = [stage for stage in answer["stages"] if stage["status"] == "failed"]
         assert not failed, failed
-        versions = {hit.text.split()[-1] for hit in answer if hit.path == "changing.md"}
-        assert len(versions) == 1, f"not one revision in one answer: {versions} {answer.stages}"
-        assert {hit.path for hit in answer} >= {"changing.md", "still.md"}
+        hits = answer["results"]
+        versions = {hit["text"].split()[-1] for hit in hits if hit["path"] == "changing.md"}
+        assert len(versions) == 1, f"not one revision in one answer: {versions} {answer['stages']}"
+        assert {hit["path"] for hit in hits} >= {"changing.md", "still.md"}
         count += 1
-print(count)
+    print(count, "alone" if made else "served")
+    engine.close()
+
+
+def serve(home: Path) -> None:
+    from catalog.interfaces.serving.addresses import Address
+    from catalog.interfaces.serving.run import serve
+
+    serve(LocalEngine(open_workspace(home)), Address("127.0.0.1", 0), home, KEY)
+
+
+if __name__ == "__main__":
+    if sys.argv[3:] == ["serve"]:
+        serve(Path(sys.argv[1]))
+    else:
+        search_until(*map(Path, sys.argv[1:3]))

@@ -83,6 +83,7 @@ def test_every_variant_is_a_row_and_the_first_is_what_the_others_are_compared_wi
         "fusion relative_score",
         "best chunk by keywords",
         "+ feedback (RM3)",
+        "+ router",
         "+ rerank",
     ]
     assert all("[" in line for line in others)
@@ -111,7 +112,7 @@ def test_as_json_it_is_one_object_and_progress_stays_out_of_it(catalog, golden, 
     assert code == 0
     assert (told["golden"], told["dataset"]) == ("zoo-questions", "zoo")
     assert (told["metric"], told["compared_with"]) == ("nDCG@10", "hybrid")
-    assert len(told["rows"]) == 8
+    assert len(told["rows"]) == 9
     first = told["rows"][0]
     assert (first["mean"], first["failed"], first["latency"]) == (1.0, 0, None)
     assert (first["test"]["n"], first["test"]["difference"]) == (6, 0.0)
@@ -136,7 +137,7 @@ def test_with_a_language_model_expansion_has_rows_too(
     assert code == 0, err
     rows = json.loads(out)["rows"]
     assert [row["name"] for row in rows[-2:]] == ["+ expansion", "+ expansion + rerank"]
-    assert [row["failed"] for row in rows] == [0] * 10
+    assert [row["failed"] for row in rows] == [0] * 11
     asked = set(source.asked)
     assert asked == {f"where does the {name} live" for name in ANIMALS} | {"warm up"}
 

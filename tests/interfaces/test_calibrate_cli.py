@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from catalog.interfaces.cli import golden, search
+from catalog.interfaces.cli import answering, golden
 from catalog.search_v2.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 from scripted import ScriptedReranker
@@ -38,7 +38,7 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
         workspace.__dict__["reranker"] = reranker
         return workspace
 
-    for module in (golden, search):
+    for module in (answering, golden):
         monkeypatch.setattr(module, "open_workspace", opened)
 
     return command

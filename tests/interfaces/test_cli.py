@@ -129,7 +129,7 @@ def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
     ("arguments", "message"),
     [
         (["search", "x", "-d", "nope"], "no dataset 'nope'"),
-        (["search", "x", "--mode", "magic"], "no mode 'magic'"),
+        (["search", "x", "--mode", "magic"], "'hybrid', not 'magic'"),
         (["search", "x", "--filter", "color=red"], "no document has the field 'color'"),
         (["search", "x", "--filter", "color"], "field=value"),
         (["search", "", "-d", "notes"], "empty"),

@@ -1,14 +1,25 @@
-"""Several processes on one store: searches go on, whole, while another process updates."""
+"""Eight processes on one store: searches go on, whole, while another process updates.
 
+``IDX_TEST_SECONDS`` is how long, 5 without it; the full judgement is 30.
+"""
+
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
+from catalog.interfaces.serving.announcing import announced
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 
 SCRIPT = Path(__file__).with_name("searching.py")
+SECONDS = float(os.environ.get("IDX_TEST_SECONDS", "5"))
+SEARCHERS = 8
 
 
 def revision(number: int) -> str:
@@ -16,38 +27,61 @@ def revision(number: int) -> str:
     return "\n\n".join(f"# Part {part}\n\n{body}version {number}" for part in range(3))
 
 
-def test_every_answer_is_whole_while_another_process_updates(tmp_path):
+def start(*arguments) -> subprocess.Popen:
+    environment = {"PYTHONPATH": str(SCRIPT.parents[1]), "PATH": ""}
+    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def until(condition, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["alone", "served"])
+def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     folder, home, stop = tmp_path / "notes", tmp_path / "home", tmp_path / "stop"
     folder.mkdir()
     (folder / "still.md").write_text("alpha version that never changes")
     (folder / "changing.md").write_text(revision(0))
     with open_workspace(home) as workspace:
         Indexer(workspace).build(folder, "notes")
-    command = [sys.executable, str(SCRIPT), str(home), str(stop)]
-    environment = {"PYTHONPATH": str(SCRIPT.parents[1]), "PATH": ""}
-    searchers = [
-        subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
+    server = start(home, stop, "serve") if served else None
+    if server is not None:
+        until(lambda: announced(home) is not None, server)
+    searchers = [start(home, stop) for _ in range(SEARCHERS)]
+    number = 0
     try:
         for searcher in searchers:
             assert searcher.stdout.readline() == "ready\n", searcher.communicate()[1]
         with open_workspace(home) as workspace:
-            for number in range(1, 26):
+            deadline = time.monotonic() + SECONDS
+            while time.monotonic() < deadline:
+                number += 1
                 (folder / "changing.md").write_text(revision(number))
                 report = Indexer(workspace).update("notes")
                 assert report.failed == ()
     finally:
         stop.touch()
         ended = [searcher.communicate(timeout=60) for searcher in searchers]
-    assert [searcher.returncode for searcher in searchers] == [0] * 3, [err for _, err in ended]
-    assert all(int(out) > 3 for out, _ in ended)
+        if server is not None:
+            server.send_signal(signal.SIGTERM)
+            _, server_err = server.communicate(timeout=60)
+    assert [searcher.returncode for searcher in searchers] == [0] * SEARCHERS, ended
+    told = [out.split() for out, _ in ended]
+    assert all(int(count) > 3 for count, _ in told), told
+    assert {how for _, how in told} == {"served" if served else "alone"}
+    if server is not None:
+        assert "Traceback" not in server_err
     with open_workspace(home) as workspace:
         service = SearchServiceV2(workspace)
         answer = service.search(
             "alpha version", dataset="notes", mode="vector", doc_ids=["changing.md"]
         )
         assert Indexer(workspace).stats("notes").pending_points == 0
-        assert answer[0].text.endswith("version 25")
+        assert answer[0].text.endswith(f"version {number}")

@@ -1,5 +1,8 @@
 """What ``catalog search`` prints, from answers made by hand."""
 
+import sys
+from typing import NamedTuple
+
 import pytest
 
 from catalog.core.results import (
@@ -13,8 +16,9 @@ from catalog.core.results import (
     SearchResults,
     StageReport,
 )
-from catalog.interfaces.cli.explain import explanation_lines
-from catalog.interfaces.cli.output import complain, print_results
+from catalog.interfaces.cli.output import complain, styles
+from catalog.interfaces.terminal.explain import explanation_lines
+from catalog.interfaces.terminal.passages import passages_text
 
 
 def part(leg, contribution, rank, raw, weight, query="keys", origin="original"):
@@ -88,11 +92,17 @@ def answer(*results, **more):
     return SearchResults(results, elapsed_ms=14.0, **{**fields, **more})
 
 
+class Told(NamedTuple):
+    out: str
+    err: str
+
+
 @pytest.fixture
-def printed(capsys):
-    def run(*results, explain=False, **more):
-        print_results(answer(*results, **more), explain=explain)
-        return capsys.readouterr()
+def printed():
+    def run(*results, explain=False, notes=(), **more):
+        bold = styles(sys.stdout)
+        told = passages_text(answer(*results, **more), explain=explain, bold=bold, notes=notes)
+        return Told(told.out, told.err)
 
     return run
 
@@ -279,3 +289,9 @@ def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
     ]
     complain(said)
     assert capsys.readouterr().err.splitlines() == ["catalog: no lines", "  catalog: all is well"]
+
+
+def test_a_note_is_told_apart_from_the_passages(printed):
+    told = printed(notes=["no document of type 'pdf'\ntypes: md 2"], stages=())
+    assert told.err.splitlines()[1:] == ["catalog: no document of type 'pdf'", "  types: md 2"]
+    assert told.out == "No passage of 'notes' answers 'keys'.\n"

@@ -16,8 +16,10 @@ from catalog.interfaces.cli import (
     golden,
     health,
     index,
+    mcp,
     runs,
     search,
+    serve,
 )
 from catalog.interfaces.cli.options import Chosen, HomeOption, PresetOption
 
@@ -32,6 +34,9 @@ app = typer.Typer(
 app.add_typer(index.app, name="index")
 app.command("search")(search.search)
 app.command("get")(documents.get)
+app.command("browse")(documents.browse)
+app.command("mcp")(mcp.mcp)
+app.command("serve")(serve.serve)
 app.command("status")(health.status)
 app.command("doctor")(health.doctor)
 app.command("config")(config.config)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from catalog.core.settings import field_of, leaves, needs_rebuild
-from catalog.core.text import without_userinfo
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
 from catalog.interfaces.cli.output import print_json, say
 
@@ -19,6 +17,9 @@ def config(
     preset: PresetOption = None,
 ) -> None:
     """Show every setting, its value, and where the value came from."""
+    from catalog.core.settings import field_of, leaves, needs_rebuild
+    from catalog.core.text import without_userinfo
+
     loaded = settings_for(context, home, preset)
     rows = []
     for name, value in leaves(loaded.settings.model_dump(mode="json")):

@@ -1,4 +1,4 @@
-"""``catalog get``."""
+"""``catalog get`` and ``catalog browse``: documents, and which there are."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
+from catalog.interfaces.cli.answering import tell
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
     JsonOption,
+    NameOption,
     PresetOption,
-    open_workspace,
+    TypeOption,
+    WhereOption,
 )
-from catalog.interfaces.cli.output import print_json, say
 
 
 def get(
@@ -31,12 +33,45 @@ def get(
     preset: PresetOption = None,
 ) -> None:
     """Print a document, or a range of its lines, as it was indexed."""
-    from catalog.search_v2.references import find_document
+    asked = {"reference": reference, "dataset": dataset}
+    tell(context, home, preset, "get", asked, json=json, numbers=numbers)
 
-    with open_workspace(context, home, preset) as workspace:
-        found = find_document(workspace.database, reference, dataset=dataset)
-    if json:
-        print_json(found.to_dict())
-        return
-    for number, line in enumerate(found.lines, start=found.line_start):
-        say(f"{number:6}  {line}" if numbers else line)
+
+def browse(
+    context: typer.Context,
+    query: Annotated[
+        str | None, typer.Argument(help="Words of titles, names, summaries and tags.")
+    ] = None,
+    dataset: DatasetOption = None,
+    file_type: TypeOption = None,
+    name: NameOption = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only with this tag; may be repeated.")
+    ] = None,
+    where: WhereOption = None,
+    after: Annotated[
+        str | None, typer.Option(help="Only dated on or after this day (YYYY-MM-DD).")
+    ] = None,
+    before: Annotated[str | None, typer.Option(help="Only dated before this day.")] = None,
+    sort: Annotated[str, typer.Option(help="best, name, modified or size.")] = "best",
+    limit: Annotated[int, typer.Option("--limit", "-k", help="How many documents.")] = 20,
+    offset: Annotated[int, typer.Option(help="How many to pass over first.")] = 0,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show what documents there are: titles, summaries, types, dates, tags, sizes."""
+    asked = {
+        "query": query,
+        "dataset": dataset,
+        "file_type": file_type,
+        "name": name,
+        "tags": tag,
+        "filters": where,
+        "after": after,
+        "before": before,
+        "sort": sort,
+        "limit": limit,
+        "offset": offset,
+    }
+    tell(context, home, preset, "browse", asked, json=json)

@@ -16,7 +16,6 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
-    only_dataset,
     open_workspace,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
@@ -74,7 +73,7 @@ def compare(
         raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
     queries = read_golden(golden)
     with open_workspace(context, home, preset) as workspace:
-        name = only_dataset(workspace, dataset)
+        name = workspace.chosen_dataset(dataset)
         asked = ask_backends(workspace, queries, name, [baseline, candidate], top_k, repeats)
         compared = compare_runs(asked[0], asked[1], queries, allowed_by_filters(workspace, name))
         for run, scores in zip(
@@ -151,7 +150,7 @@ def questions(
     if (golden is None) == (beir is None):
         raise typer.BadParameter("give either --golden or --beir")
     if golden is not None:
-        return read_golden(golden), only_dataset(workspace, dataset)
+        return read_golden(golden), workspace.chosen_dataset(dataset)
     assert beir is not None
     queries = read_beir(beir, split)
     name = dataset or beir.resolve().name

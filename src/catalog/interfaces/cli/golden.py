@@ -14,7 +14,6 @@ from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
     PresetOption,
-    only_dataset,
     open_workspace,
 )
 from catalog.interfaces.cli.output import complain, say
@@ -84,7 +83,7 @@ def label(
     asked_difficulty = _one_of("--difficulty", difficulty, DIFFICULTIES)
     queries = load_or_new(golden)
     with open_workspace(context, home, preset) as workspace:
-        name = only_dataset(workspace, dataset)
+        name = workspace.chosen_dataset(dataset)
         workspace.require_dataset(name)
         for text in _texts(query):
             at, asked = _found_or_new(queries, text, asked_difficulty)
@@ -128,7 +127,7 @@ def calibrate(
     assert asked_mode is not None
     queries = read_golden(golden)
     with open_workspace(context, home, preset) as workspace:
-        name = only_dataset(workspace, dataset)
+        name = workspace.chosen_dataset(dataset)
         workspace.require_dataset(name)
         service = SearchServiceV2(workspace)
         with TerminalProgress() as progress:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import typer
 
+from catalog.interfaces.cli.answering import tell
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_workspace
 from catalog.interfaces.cli.output import print_json, say
 
@@ -17,22 +18,7 @@ def status(
     preset: PresetOption = None,
 ) -> None:
     """What the store holds, and which model and engines are set."""
-    from catalog.search_v2.health import describe
-
-    with open_workspace(context, home, preset) as workspace:
-        found = describe(workspace)
-    if json:
-        print_json(found)
-        return
-    for name, value in found.items():
-        if name != "datasets":
-            say(f"{name:16} {value}")
-    for one in found["datasets"]:
-        say(
-            f"dataset          {one['dataset']}: {one['documents']} documents, "
-            f"{one['chunks']} chunks, {one['vectors']} of {one['windows']} vectors, "
-            f"from {one['root']}"
-        )
+    tell(context, home, preset, "status", {}, json=json)
 
 
 def doctor(

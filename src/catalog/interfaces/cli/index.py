@@ -13,7 +13,6 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
-    only_dataset,
     open_workspace,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
@@ -34,8 +33,13 @@ DeletionsOption = Annotated[
 @app.command("build")
 def build(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(help="A folder of documents, or one file.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Name to index it under.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="A folder of documents, or one file; none: the dataset's own, anew."),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", "-d", help="Name to index it under.")
+    ] = None,
     include: Annotated[
         list[str] | None, typer.Option("--include", help="Only files matching this glob.")
     ] = None,
@@ -50,11 +54,26 @@ def build(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Index a folder as a dataset. Safe to interrupt: run it again to continue."""
+    """Index a folder as a dataset. Safe to interrupt: run it again to continue.
+
+    Without a folder, a full rebuild: every document of the dataset is read, cut and embedded anew
+    from the folder it was built from.
+    """
     from catalog.interfaces.cli.progress import TerminalProgress
     from catalog.search_v2.indexing import Indexer
 
+    if folder is not None and dataset is None:
+        raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
+    if folder is None and (include or exclude):
+        raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
     with open_workspace(context, home, preset) as workspace, TerminalProgress() as progress:
+        if folder is None or dataset is None:
+            name = workspace.chosen_dataset(dataset)
+            report = Indexer(workspace).update(
+                name, allow_deletions=allow_deletions, reread=True, progress=progress
+            )
+            _tell(report, json=json)
+            return
         report = Indexer(workspace).build(
             folder,
             dataset,
@@ -84,7 +103,7 @@ def update(
     from catalog.search_v2.indexing import Indexer
 
     with open_workspace(context, home, preset) as workspace:
-        indexer, name = Indexer(workspace), only_dataset(workspace, dataset)
+        indexer, name = Indexer(workspace), workspace.chosen_dataset(dataset)
         with TerminalProgress() as progress:
             report = indexer.update(name, allow_deletions=allow_deletions, progress=progress)
         if watch:
@@ -127,7 +146,7 @@ def stats(
     from catalog.search_v2.indexing import Indexer
 
     with open_workspace(context, home, preset) as workspace:
-        found = Indexer(workspace).stats(only_dataset(workspace, dataset))
+        found = Indexer(workspace).stats(workspace.chosen_dataset(dataset))
     if json:
         print_json(asdict(found))
     else:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.core.errors import UnknownDatasetError
-from catalog.core.settings import LoadedSettings, load_settings
-
 if TYPE_CHECKING:
+    from catalog.core.settings import LoadedSettings
     from catalog.search_v2.workspace import Workspace
 
 HomeOption = Annotated[
@@ -28,6 +26,18 @@ DatasetOption = Annotated[
         "--dataset", "-d", help="Which documents; may be left out when there is one dataset."
     ),
 ]
+TypeOption = Annotated[
+    str | None,
+    typer.Option("--type", "-t", help="Only documents of this type: pdf, markdown, video, …"),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option("--name", help="Only documents whose path, title or recording holds this text."),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option("--filter", help="Only what has field=value; may be repeated."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -39,12 +49,19 @@ class Chosen:
     preset: str | None
 
 
-def settings_for(context: typer.Context, home: Path | None, preset: str | None) -> LoadedSettings:
-    """Effective settings; an option after the command wins over one before it."""
+def chosen(context: typer.Context, home: Path | None, preset: str | None) -> Chosen:
+    """Home and preset; an option after the command wins over one before it."""
     before: Chosen = context.obj or Chosen(None, None)
-    place = home or before.home
-    overrides: dict[str, Any] = {"home": place} if place is not None else {}
-    return load_settings(preset=preset or before.preset, overrides=overrides)
+    return Chosen(home or before.home, preset or before.preset)
+
+
+def settings_for(context: typer.Context, home: Path | None, preset: str | None) -> LoadedSettings:
+    """Effective settings."""
+    from catalog.core.settings import load_settings
+
+    asked = chosen(context, home, preset)
+    overrides: dict[str, Any] = {"home": asked.home} if asked.home is not None else {}
+    return load_settings(preset=asked.preset, overrides=overrides)
 
 
 def open_workspace(context: typer.Context, home: Path | None, preset: str | None) -> Workspace:
@@ -56,14 +73,3 @@ def open_workspace(context: typer.Context, home: Path | None, preset: str | None
     settings = settings_for(context, home, preset).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     return Workspace(settings)
-
-
-def only_dataset(workspace: Workspace, named: str | None) -> str:
-    """The dataset named, or the only one there is."""
-    if named is not None:
-        return named
-    names = workspace.datasets()
-    if len(names) == 1:
-        return names[0]
-    known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
-    raise UnknownDatasetError(f"say which with --dataset; datasets: {known}")

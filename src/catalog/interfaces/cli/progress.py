@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from catalog.interfaces.cli.output import safe
+from catalog.interfaces.terminal.plain import safe
 
 _LINE_EVERY_SECONDS = 5.0
 

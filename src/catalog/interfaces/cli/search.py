@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
+from catalog.interfaces.cli.answering import tell
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
     JsonOption,
+    NameOption,
     PresetOption,
-    only_dataset,
-    open_workspace,
+    TypeOption,
+    WhereOption,
 )
-from catalog.interfaces.cli.output import print_json, print_results
 
 
 def search(
@@ -32,10 +33,9 @@ def search(
         list[str] | None,
         typer.Option("--doc", help="Only this path, glob or #docid; may be repeated."),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option("--filter", help="Only passages with field=value; may be repeated."),
-    ] = None,
+    file_type: TypeOption = None,
+    name: NameOption = None,
+    where: WhereOption = None,
     rerank: Annotated[
         bool | None,
         typer.Option(
@@ -55,25 +55,18 @@ def search(
     preset: PresetOption = None,
 ) -> None:
     """Find the passages that answer a query."""
-    from catalog.search_v2.references import resolve_documents
-    from catalog.search_v2.service import SearchServiceV2
-
-    with open_workspace(context, home, preset) as workspace:
-        name = only_dataset(workspace, dataset)
-        workspace.require_dataset(name)
-        answer = SearchServiceV2(workspace).search(
-            query,
-            dataset=name,
-            top_k=top_k,
-            mode=mode,
-            doc_ids=resolve_documents(workspace.database, name, doc) if doc else None,
-            filters=where or None,
-            rerank=rerank,
-            expand=expand,
-            explain=explain,
-            strict=strict,
-        )
-    if json:
-        print_json(answer.to_dict())
-    else:
-        print_results(answer, explain=explain)
+    asked = {
+        "query": query,
+        "dataset": dataset,
+        "top_k": top_k,
+        "mode": mode,
+        "docs": doc,
+        "file_type": file_type,
+        "name": name,
+        "filters": where,
+        "rerank": rerank,
+        "expand": expand,
+        "explain": explain,
+        "strict": strict,
+    }
+    tell(context, home, preset, "search", asked, json=json, explain=explain)

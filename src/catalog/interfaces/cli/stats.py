@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from catalog.interfaces.cli.output import say
 
 if TYPE_CHECKING:
-    from catalog.search_v2.indexing import DatasetStats
+    from catalog.search_v2.counting import DatasetStats
     from catalog.store.statistics import ChunkSizes, FileCounts
 
 _BAR = 40

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from catalog.core.results import Contribution, Explanation, Reranked, StageReport
+from catalog.interfaces.terminal.plain import one_line
 
 _QUERY_SHOWN = 60  # characters of an expansion
 
@@ -39,11 +40,6 @@ def stage_lines(stages: Iterable[StageReport]) -> Iterator[str]:
     for stage in listed:
         note = one_line(stage.note)
         yield f"{stage.name:<{width}}  {stage.status:<7}  {stage.ms:8.1f} ms  {note}".rstrip()
-
-
-def one_line(text: str) -> str:
-    """The text with one blank for each run of white space: what a model says forges no line."""
-    return " ".join(text.split())
 
 
 def _tree(branches: Sequence[_Branch]) -> Iterator[str]:

@@ -1,0 +1,63 @@
+"""Searching for passages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.filters import And, Filter, parse_filters
+from catalog.core.narrowing import named_like, of_type
+from catalog.core.results import SearchResults
+from catalog.interfaces.operations.calls import SearchCall
+from catalog.search_v2.references import resolve_documents
+
+if TYPE_CHECKING:
+    from catalog.interfaces.operations.engine import LocalEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The results, and what else there is to say of them."""
+
+    results: SearchResults
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object."""
+        return self.results.to_dict() | {"notes": list(self.notes)}
+
+
+def run_search(engine: LocalEngine, call: SearchCall) -> Searched:
+    """The passages; when no document fits the type or name asked for, a note says which do."""
+    dataset, database = engine.dataset(call.dataset), engine.workspace.database
+    parts = list(_conditions(call))
+    results = engine.service.search(
+        call.query,
+        dataset=dataset,
+        top_k=call.top_k,
+        mode=call.mode,
+        doc_ids=None if call.docs is None else resolve_documents(database, dataset, call.docs),
+        filters=And(tuple(parts)) if parts else None,
+        rerank=call.rerank,
+        expand=call.expand,
+        explain=call.explain,
+        strict=call.strict,
+    )
+    notes: tuple[str, ...] = ()
+    if len(results) == 0 and (call.file_type is not None or call.name is not None):
+        page = engine.catalog.query(
+            dataset=dataset, file_type=call.file_type, name=call.name, limit=1
+        )
+        notes = page.notes
+    return Searched(results, notes)
+
+
+def _conditions(call: SearchCall) -> Iterator[Filter]:
+    given = parse_filters(call.filters)
+    if given is not None:
+        yield given
+    if call.file_type is not None:
+        yield of_type(call.file_type)
+    if call.name is not None:
+        yield named_like(call.name)

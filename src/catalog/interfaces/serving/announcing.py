@@ -1,0 +1,84 @@
+"""``serve.json``: how the processes of one user find the server of a store.
+
+Whoever can read the file may ask the server; it is readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from catalog.core.errors import ConfigError
+
+FILE = "serve.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Where the server of a store listens, and what shows that it is the one.
+
+    ``secret`` is made anew by every server; ``key`` is the ``settings_key`` it runs with.
+    """
+
+    pid: int
+    host: str
+    port: int
+    secret: str = field(repr=False)
+    key: str
+    version: str
+
+
+def announced(home: Path) -> Announcement | None:
+    """What the store's server left there; ``None`` without one. It may have died since.
+
+    A file of another user counts as none: it could lead anywhere.
+    """
+    try:
+        with (home / FILE).open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+    wanted = {one.name: int if one.name in ("pid", "port") else str for one in fields(Announcement)}
+    if not isinstance(found, dict) or any(
+        type(found.get(name)) is not kind for name, kind in wanted.items()
+    ):
+        return None
+    return Announcement(**{name: found[name] for name in wanted})
+
+
+@contextmanager
+def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
+    """Be the one server of the store; call what it yields once the server listens.
+
+    The file goes at the end. Raises :class:`ConfigError` when the store has a server already.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(home / "locks" / "serve.lock", timeout=0)
+    (home / "locks").mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire()
+    except Timeout:
+        other = announced(home)
+        which = f"process {other.pid} on port {other.port}" if other else "another process"
+        raise ConfigError(f"{which} serves {home} already: use it, or stop it first") from None
+    try:
+        yield lambda announcement: _write(home, announcement)
+    finally:
+        (home / FILE).unlink(missing_ok=True)
+        lock.release()
+
+
+def _write(home: Path, announcement: Announcement) -> None:
+    """Put the file in place whole, never readable by others."""
+    new = home / f"{FILE}.new"
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(announcement), file)
+    new.replace(home / FILE)

@@ -1,0 +1,210 @@
+"""``/v1``: the operations over HTTP, and their description at ``/openapi.json``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Security
+from fastapi.responses import Response, StreamingResponse
+from fastapi.security import HTTPBearer
+from fastapi.telemetry import TelemetryConfig
+from pydantic import BaseModel, ConfigDict
+
+from catalog import __version__
+from catalog.core.browsing import CatalogPage
+from catalog.interfaces.operations.calls import MultiGetCall, SearchCall
+from catalog.interfaces.operations.shapes import (
+    DocumentShape,
+    DocumentsShape,
+    SearchShape,
+    StatusShape,
+)
+from catalog.interfaces.serving.answers import as_json
+from catalog.interfaces.serving.describing import (
+    DOCUMENT_EXAMPLE,
+    MULTI_GET_EXAMPLES,
+    SEARCH_EXAMPLES,
+    STREAMED,
+    TEXT,
+    errors,
+)
+from catalog.interfaces.serving.failing import answer, tell_errors
+from catalog.interfaces.serving.proof import proof
+from catalog.interfaces.serving.queries import BrowseQuery, GetQuery, SearchQuery
+
+if TYPE_CHECKING:
+    from catalog.interfaces.operations import Engine
+    from catalog.interfaces.serving.workers import Workers
+
+HEALTH = "/v1/health"
+NDJSON = "application/x-ndjson"
+_STREAM_PAGE = 500
+_TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the words of a search
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+_PIECE = 65_536
+_LAST_OFFSET = 10_000_000
+
+
+class Asking:
+    """What the routes need: an engine behind threads, and what proves this server."""
+
+    def __init__(self, engine: Engine, workers: Workers, secret: str, seconds: float) -> None:
+        self._engine = engine
+        self._workers = workers
+        self.secret = secret
+        self.seconds = seconds
+
+    async def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer's JSON object."""
+        return await self._workers.run(partial(self._engine.ask, operation, arguments))
+
+
+class HealthShape(BaseModel):
+    """``proof`` shows to who knows the server's secret that it does, too."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: str
+    version: str
+    timeout_seconds: float
+    proof: str | None = None
+
+
+async def _asking(request: Request) -> Asking:
+    found: Asking = request.app.state.asking
+    return found
+
+
+Asked = Annotated[Asking, Depends(_asking)]
+Reference = Annotated[str, DOCUMENT_EXAMPLE]
+router = APIRouter()
+
+
+@router.post("/v1/search", response_model=SearchShape, responses=errors(404, 409))
+async def search(call: Annotated[SearchCall, SEARCH_EXAMPLES], asked: Asked) -> Response:
+    """Search for passages."""
+    return answer(200, await asked.ask("search", call.model_dump(exclude_unset=True)))
+
+
+@router.get("/v1/search", response_model=SearchShape, responses=errors(404, 409))
+async def search_words(call: Annotated[SearchQuery, Query()], asked: Asked) -> Response:
+    """Search for passages, the handy form."""
+    return answer(200, await asked.ask("search", call.arguments()))
+
+
+@router.get("/v1/documents", response_model=CatalogPage, responses=errors(404) | STREAMED)
+async def documents(
+    call: Annotated[BrowseQuery, Query()], request: Request, asked: Asked
+) -> Response:
+    """List documents, or find them by title, name, summary, tags and date."""
+    arguments = call.arguments()
+    if not _wants(request, NDJSON):
+        return answer(200, await asked.ask("browse", arguments))
+    most = arguments.get("limit")
+    page = await asked.ask("browse", {**arguments, "limit": most or _STREAM_PAGE})
+    return StreamingResponse(_entries(asked, arguments, page, most), media_type=NDJSON)
+
+
+@router.post("/v1/documents", response_model=DocumentsShape, responses=errors(404))
+async def several_documents(
+    call: Annotated[MultiGetCall, MULTI_GET_EXAMPLES], asked: Asked
+) -> Response:
+    """Give several documents."""
+    return answer(200, await asked.ask("multi_get", call.model_dump(exclude_unset=True)))
+
+
+@router.get(
+    "/v1/documents/{reference:path}", response_model=DocumentShape, responses=errors(404) | TEXT
+)
+async def document(
+    reference: Reference, call: Annotated[GetQuery, Query()], request: Request, asked: Asked
+) -> Response:
+    """Give a document, whole or some of its lines."""
+    found = await asked.ask("get", {"reference": reference, **call.arguments()})
+    if not _wants(request, "text/plain"):
+        return answer(200, found)
+    safe = {"X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(_pieces(found["text"]), media_type="text/plain", headers=safe)
+
+
+@router.get("/v1/status", response_model=StatusShape, responses=errors())
+async def status(asked: Asked) -> Response:
+    """Tell what the store holds, and which model and engines are set."""
+    return answer(200, await asked.ask("status", {}))
+
+
+@router.get(HEALTH, response_model=HealthShape, responses=errors())
+async def health(
+    asked: Asked,
+    nonce: Annotated[
+        str | None,
+        Query(
+            min_length=16,
+            max_length=64,
+            pattern="^[0-9a-f]+$",
+            description="Hexadecimal digits that nobody used before, for the proof.",
+        ),
+    ] = None,
+) -> Response:
+    """Tell that the server runs; looks at nothing."""
+    told = {"status": "ok", "version": __version__, "timeout_seconds": asked.seconds}
+    return answer(200, told if nonce is None else told | {"proof": proof(asked.secret, nonce)})
+
+
+def build_api(asking: Asking, *, needs_token: bool) -> FastAPI:
+    """The app of the routes; it checks no token, and tells in its description whether one is."""
+    scheme = HTTPBearer(auto_error=False, description="IDX_SERVE__TOKEN of the server.")
+    app = FastAPI(
+        title="catalog",
+        version=__version__,
+        summary="Find passages in your own documents, with exact citations.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry=_TELEMETRY,
+        generate_unique_id_function=_operation_id,
+        dependencies=[Security(scheme)] if needs_token else [],
+    )
+    app.state.asking = asking
+    app.include_router(router)
+    tell_errors(app, router.routes)
+    return app
+
+
+def _wants(request: Request, kind: str) -> bool:
+    """Whether the first of the accepted kinds that we have is this one."""
+    for part in request.headers.get("accept", "").split(","):
+        named = part.partition(";")[0].strip().lower()
+        if named in (kind, "application/json", "*/*"):
+            return named == kind
+    return False
+
+
+async def _entries(
+    asked: Asking, arguments: Mapping[str, Any], page: dict[str, Any], most: int | None
+) -> AsyncIterator[bytes]:
+    """The entries as lines, page after page; one page if ``most`` was asked for."""
+    while page["entries"]:
+        yield b"".join(as_json(entry) + b"\n" for entry in page["entries"])
+        offset = page["offset"] + len(page["entries"])
+        if most is not None or offset >= min(page["total"], _LAST_OFFSET):
+            return
+        more = {"limit": _STREAM_PAGE, "offset": offset}
+        page = await asked.ask("browse", {**arguments, **more})
+
+
+async def _pieces(text: str) -> AsyncIterator[bytes]:
+    for start in range(0, len(text), _PIECE):
+        yield text[start : start + _PIECE].encode("utf-8", "replace")
+
+
+def _operation_id(route: Any) -> str:
+    name: str = route.name
+    return name

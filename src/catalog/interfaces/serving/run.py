@@ -1,0 +1,42 @@
+"""Being the server of a store until stopped."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catalog import __version__
+from catalog.interfaces.serving.announcing import Announcement, announce
+from catalog.interfaces.serving.app import build_app
+from catalog.interfaces.serving.defects import quiet_libraries
+from catalog.interfaces.serving.listening import answer, bound
+from catalog.interfaces.serving.security import Address
+from catalog.interfaces.serving.warming import warm_beside
+
+if TYPE_CHECKING:
+    from catalog.interfaces.operations import LocalEngine
+
+
+def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
+    """Answer on the address until SIGINT or SIGTERM; the caller closes the engine.
+
+    Port 0 is any free one. Says on standard output where it listens, once it does. Raises
+    :class:`ConfigError` when the address cannot be had, others could connect and no token is set,
+    or the store has a server already.
+    """
+    with announce(home) as publish, bound(address) as listening:
+        host, port = listening.getsockname()[:2]
+        secret, named = secrets.token_hex(32), Address(address.host, port)
+        app = build_app(engine, named, engine.workspace.settings.serve, secret)
+
+        def ready() -> None:
+            reachable = Address(host, port).reachable_host
+            publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
+            offered = "search, documents, status, /mcp"
+            print(f"serving {home} on {named.url} ({offered}); stop with Ctrl-C", flush=True)
+
+        quiet_libraries()
+        warm_beside(engine)
+        answer(app, listening, ready)

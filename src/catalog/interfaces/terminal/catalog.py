@@ -1,0 +1,37 @@
+"""The catalog of documents, a few lines for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog.core.browsing import CatalogEntry, CatalogPage
+from catalog.interfaces.terminal.plain import complaint, one_line, safe
+from catalog.interfaces.terminal.printed import Printed
+
+
+def catalog_text(page: CatalogPage) -> Printed:
+    """The page's documents; how many there are, by type, on standard error."""
+    types = ", ".join(f"{count} {name}" for name, count in page.types.items())
+    last = page.offset + len(page.entries)
+    shown = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
+    told = f"{shown} documents{f' ({types})' if types else ''} in {page.elapsed_ms:.1f} ms"
+    return Printed.of(_out(page), [safe(told), *map(complaint, page.notes)])
+
+
+def _out(page: CatalogPage) -> Iterator[str]:
+    for number, entry in enumerate(page.entries, start=page.offset + 1):
+        yield safe(f"[{number}] {one_line(entry.path)}  #{entry.docid}")
+        yield safe(f"    {one_line(entry.title)}")
+        yield safe(f"    {_about(entry)}")
+        if entry.summary:
+            yield safe(f"    | {one_line(entry.summary)}")
+        yield ""
+    if page.total == 0:
+        yield safe(f"No document of {page.dataset!r} is like that.")
+
+
+def _about(entry: CatalogEntry) -> str:
+    date = (entry.modified or entry.created or "")[:10]
+    size = f"{entry.characters:,} characters in {entry.chunks} passages"
+    tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)
+    return "  ".join(filter(None, (entry.file_type, date, size, tags)))

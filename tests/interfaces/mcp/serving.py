@@ -1,0 +1,52 @@
+"""Run by the tests as a process: ``serving.py HOME stdio|http``, on a small real store.
+
+A query with HOLD tells that it began and waits for the file ``go``; one with NOISE prints in every
+way a library may; one with BUG fails as a defect would.
+"""
+
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from catalog.core.settings.models import ServeSettings
+from catalog.interfaces.mcp import catalog_server, serve_stdio
+from catalog.interfaces.mcp.listening import serve_http
+from catalog.interfaces.operations import LocalEngine
+from catalog.interfaces.serving.security import Address
+from catalog.interfaces.serving.workers import Workers
+from fakes import open_workspace
+from interfaces.mcp.stubs import make_noise
+
+DEADLINE = 60
+
+
+class Odd(LocalEngine):
+    """See above."""
+
+    def ask(self, operation, arguments):
+        query = str(arguments.get("query"))
+        if "HOLD" in query:
+            began, go = (Path(os.environ["TEST_SIGNS"]) / name for name in ("began", "go"))
+            began.touch()
+            end = time.monotonic() + DEADLINE
+            while not go.exists() and time.monotonic() < end:
+                time.sleep(0.01)
+        if "NOISE" in query:
+            make_noise()
+        if "BUG" in query:
+            raise ValueError(query)
+        return super().ask(operation, arguments)
+
+
+def main():
+    engine = Odd(open_workspace(Path(sys.argv[1])))
+    make = partial(catalog_server, workers=Workers(8, 30))
+    if sys.argv[2] == "stdio":
+        serve_stdio(engine, make)
+    serve_http(make(engine), engine, Address("127.0.0.1", 0), ServeSettings())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Streamable HTTP: who is refused, sessions that end, servers that come and go."""
+
+import http.client
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from starlette.testclient import TestClient
+
+from catalog.core.errors import ConfigError
+from catalog.core.settings.models import ServeSettings
+from catalog.interfaces.mcp import http as http_module
+from catalog.interfaces.mcp.http import streamable_http_app
+from catalog.interfaces.mcp.listening import serve_http
+from catalog.interfaces.mcp.server import build_server
+from catalog.interfaces.serving.security import Address
+from catalog.interfaces.serving.workers import Workers
+from interfaces.mcp.running import bearing, http_server, of_stubs, talk, until
+from interfaces.mcp.stubs import TOOLS, StubEngine
+
+TOKEN = "a secret of sixteen"
+HERE = Address("127.0.0.1", 8181)
+ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "by hand", "version": "1"},
+    },
+}
+
+
+def server():
+    workers = Workers(8, 30)
+    return build_server(StubEngine(), tools=TOOLS, instructions="how", workers=workers)
+
+
+@pytest.fixture
+def client():
+    """Requests to the app in this process, which demands a token."""
+    serve = ServeSettings(token=TOKEN, max_body_bytes=2000, allowed_origins=("https://ok.example",))
+    app = streamable_http_app(server(), HERE, serve)
+    with TestClient(app, base_url="http://127.0.0.1:8181", headers=ACCEPT) as started:
+        yield started
+
+
+def opened(client, **headers):
+    return client.post("/mcp", json=INITIALIZE, headers=BEARER | headers)
+
+
+def test_who_bears_the_token_is_let_in(client):
+    answer = opened(client)
+    assert answer.status_code == 200
+    assert answer.headers["mcp-session-id"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "https://ok.example"}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": ""}, 401),
+    ],
+)
+def test_host_origin_and_token_are_checked(client, headers, status):
+    assert opened(client, **headers).status_code == status
+
+
+def test_a_body_that_is_too_large_is_refused_told_or_not(client):
+    padded = json.dumps(INITIALIZE | {"pad": "x" * 2000}).encode()
+    assert client.post("/mcp", content=padded, headers=BEARER).status_code == 413
+    pieces = (padded[at : at + 100] for at in range(0, len(padded), 100))
+    assert client.post("/mcp", content=pieces, headers=BEARER).status_code == 413
+
+
+def test_health_is_told_to_whoever_asks_here(client):
+    answer = client.get("/health")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+    assert client.get("/health", headers={"Host": "evil.example"}).status_code == 421
+    assert client.post("/health").status_code == 405
+
+
+def test_there_is_nothing_else(client):
+    assert client.get("/", headers=BEARER).status_code == 404
+
+
+def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
+    monkeypatch.setattr(http_module, "MAX_SESSIONS", 2)
+    app = streamable_http_app(server(), HERE, ServeSettings())
+    with TestClient(app, base_url="http://127.0.0.1", headers=ACCEPT) as client:
+        first, second = (client.post("/mcp", json=INITIALIZE) for _ in range(2))
+        assert (first.status_code, second.status_code) == (200, 200)
+        assert client.post("/mcp", json=INITIALIZE).status_code == 503
+        session = {"Mcp-Session-Id": first.headers["mcp-session-id"]}
+        assert client.delete("/mcp", headers=session).status_code == 200
+        assert client.post("/mcp", json=INITIALIZE).status_code == 200
+
+
+def test_a_session_nobody_uses_is_dropped(monkeypatch):
+    monkeypatch.setattr(http_module, "SESSION_IDLE_SECONDS", 0.05)
+    app = streamable_http_app(server(), HERE, ServeSettings())
+    with TestClient(app, base_url="http://127.0.0.1", headers=ACCEPT) as client:
+        opening = client.post("/mcp", json=INITIALIZE)
+        session = {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        assert client.post("/mcp", json=ping, headers=session).status_code == 200
+
+        def is_dropped():
+            time.sleep(0.1)  # longer than a session may be idle; asking is a use of it
+            return client.post("/mcp", json=ping, headers=session).status_code == 404
+
+        until(is_dropped, "the end of the session")
+
+
+def test_an_address_others_can_reach_needs_a_token():
+    with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
+        streamable_http_app(server(), Address("0.0.0.0", 0), ServeSettings())
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = Address("127.0.0.1", other.getsockname()[1])
+        with pytest.raises(ConfigError, match=r"--http 127\.0\.0\.1:0 takes any free port"):
+            serve_http(server(), StubEngine(), address, ServeSettings())
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """The URL of a server process that demands a token, and the folder of its signs."""
+    signs = tmp_path_factory.mktemp("signs")
+    with http_server(of_stubs("http"), signs, TEST_TOKEN=TOKEN) as (_, found):
+        yield found, signs
+
+
+def test_a_client_without_the_token_gets_no_session(url):
+    with pytest.raises(ExceptionGroup) as raised, talk(url[0]):
+        pass
+    assert raised.group_contains(MCPError)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_who_left_in_the_middle_of_a_call_may_come_again(url, mode):
+    address, signs = url
+    for sign in signs.iterdir():
+        sign.unlink()
+    with talk(bearing(address, TOKEN), mode) as session:
+        left = session.later("echo", word="hold")
+        until((signs / "began").exists, "the held call")
+    assert left.done()
+    with talk(bearing(address, TOKEN), mode) as session:
+        assert session.call("echo", word="a").structured_content["echo"] == "a"
+
+
+def test_a_connection_that_breaks_in_the_middle_of_a_call_harms_nobody(url):
+    address, signs = url
+    for sign in signs.iterdir():
+        sign.unlink()
+    connection = http.client.HTTPConnection(urlsplit(address).netloc)
+    connection.request("POST", "/mcp", json.dumps(INITIALIZE), ACCEPT | BEARER)
+    opening = connection.getresponse()
+    opening.read()
+    session = {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
+    call = {"name": "echo", "arguments": {"word": "hold"}}
+    body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    connection.request("POST", "/mcp", json.dumps(body), ACCEPT | BEARER | session)
+    until((signs / "began").exists, "the held call")
+    connection.close()
+    with talk(bearing(address, TOKEN)) as other:
+        assert other.call("echo", word="a").is_error is False
+    ping = json.dumps({"jsonrpc": "2.0", "id": 3, "method": "ping"})
+    connection.request("POST", "/mcp", ping, ACCEPT | BEARER | session)
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_server_ends_while_a_call_runs_and_the_next_one_tells_its_sessions(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with (
+        http_server(of_stubs("http"), tmp_path, TEST_PORT=port) as (process, address),
+        talk(address, "legacy") as session,
+    ):
+        left = session.later("echo", word="hold")
+        until((tmp_path / "began").exists, "the held call")
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+        with pytest.raises(MCPError):
+            left.result(timeout=10)
+        with http_server(of_stubs("http"), tmp_path, TEST_PORT=port) as (_, again):
+            assert again == address
+            with pytest.raises(MCPError):
+                session.call("echo", word="a")
+            with talk(again, "legacy") as other:
+                assert other.call("echo", word="a").is_error is False

@@ -1,0 +1,182 @@
+"""What an agent may do, over stdio and HTTP and in both of the protocol's eras."""
+
+import re
+from concurrent.futures import CancelledError
+
+import pytest
+from jsonschema import Draft202012Validator
+from mcp.shared.exceptions import MCPError
+
+from catalog.interfaces.mcp.resources import document_of, document_uri
+from catalog.interfaces.tools import AGENT_TOOLS
+from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
+from interfaces.mcp.running import until
+
+NOTES = sorted([*ODD_PATHS, "keys.md", "hostile.md"])
+GOOD = {
+    "search_chunks": {"query": "How often are keys rotated?", "dataset": "notes"},
+    "query_catalog": {"query": "keys", "dataset": "notes"},
+    "search": {"query": "rotate keys", "dataset": "notes"},
+    "vsearch": {"query": "rotate keys", "dataset": "notes"},
+    "query": {"query": "rotate keys", "dataset": "notes", "rerank": False},
+    "get": {"reference": "notes:keys.md"},
+    "multi_get": {"pattern": "keys.md", "dataset": "notes"},
+    "status": {},
+}
+NEEDED = dict.fromkeys(("search_chunks", "search", "vsearch", "query"), "query")
+NEEDED |= {"get": "reference", "multi_get": "pattern"}
+ODD = {name: {needed: {"a": 1}} for name, needed in NEEDED.items()}
+ODD |= {"query_catalog": {"limit": "5"}}
+
+
+def check(name, answer):
+    """The data, which fits the tool's schema and is told in the text's words too."""
+    Draft202012Validator(AGENT_TOOLS[name].output_schema()).validate(answer.structured_content)
+    assert [one.type for one in answer.content] == ["text"]
+    assert answer.is_error == (answer.structured_content["status"] == "error")
+    return answer.structured_content
+
+
+def test_every_tool_is_listed_with_valid_schemas_and_as_read_only(session):
+    tools = session.do("list_tools").tools
+    assert [one.name for one in tools] == list(AGENT_TOOLS)
+    assert set(GOOD) == set(AGENT_TOOLS)
+    for tool in tools:
+        Draft202012Validator.check_schema(tool.input_schema)
+        Draft202012Validator.check_schema(tool.output_schema)
+        assert tool.input_schema["additionalProperties"] is False
+        assert tool.description
+        assert tool.annotations.read_only_hint is True
+
+
+def test_the_server_tells_how_to_use_it_and_what_it_holds(session):
+    told = session.client.instructions
+    assert "Use search_chunks when answering questions about document content" in told
+    assert "many: 120 documents; notes: 5 documents" in told
+    assert session.client.server_info.name == "catalog"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_call_is_answered_in_words_and_as_data(session, name):
+    answer = session.call(name, **GOOD[name])
+    assert check(name, answer)["status"] == "ok", answer.content[0].text
+    assert ("keys.md" if name != "status" else "notes") in answer.content[0].text
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_missing_argument_is_named(session, name):
+    message = check(name, session.call(name))["message"]
+    assert f"the argument {NEEDED[name]} is missing" in message
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_an_argument_there_is_not_is_named(session, name):
+    message = check(name, session.call(name, **GOOD[name], topk=3))["message"]
+    assert "there is no argument 'topk'" in message
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_argument_of_the_wrong_type_is_named(session, name):
+    message = check(name, session.call(name, **ODD[name]))["message"]
+    assert next(iter(ODD[name])) in message
+
+
+def test_a_limit_out_of_range_is_clamped_with_a_note(session):
+    answer = session.call("search_chunks", query="marigolds", dataset="many", top_k=500)
+    data = check("search_chunks", answer)
+    assert len(data["results"]) == 50
+    assert any("top_k 500" in note for note in data["notes"])
+
+
+def test_an_unknown_tool_is_an_error_of_the_protocol(session):
+    with pytest.raises(MCPError, match="tools: search_chunks") as raised:
+        session.call("delete_everything")
+    assert raised.value.code == -32602
+
+
+def test_twenty_calls_at_once_get_each_its_own_answer(session):
+    futures = [session.later("get", reference=f"many:{number:03}.txt") for number in range(20)]
+    answers = [check("get", future.result(timeout=30)) for future in futures]
+    texts = [answer["document"]["text"] for answer in answers]
+    assert texts == [f"Note number {number} is about marigolds.\n" for number in range(20)]
+
+
+def test_a_cancelled_call_leaves_the_session_usable(session):
+    held = session.later("search_chunks", query="HOLD keys", dataset="notes")
+    until((session.signs / "began").exists, "the held call")
+    held.cancel()
+    with pytest.raises(CancelledError):
+        held.result(timeout=30)
+    answer = session.call("search", query="keys", dataset="notes")
+    (session.signs / "go").touch()
+    assert check("search", answer)["status"] == "ok"
+
+
+def test_what_prints_does_not_disturb_the_session(session):
+    answer = session.call("search_chunks", query="NOISE keys", dataset="notes")
+    assert check("search_chunks", answer)["status"] == "ok"
+    assert check("status", session.call("status"))["status"] == "ok"
+
+
+def test_a_defect_is_told_by_its_name_only(session):
+    answer = session.call("search_chunks", query="BUG keys", dataset="notes")
+    assert check("search_chunks", answer)["message"] == "internal error (ValueError)"
+
+
+def test_a_document_cannot_close_the_marker_it_stands_in(session):
+    for name, arguments in {
+        "search_chunks": {"query": "delete everything about marmots", "dataset": "notes"},
+        "get": {"reference": "notes:hostile.md"},
+        "multi_get": {"pattern": "hostile.md", "dataset": "notes"},
+    }.items():
+        text = session.call(name, **arguments).content[0].text
+        (nonce,) = re.findall(r"^<documents-([0-9a-f]{16})>$", text, re.MULTILINE)
+        before, _, rest = text.partition(f"<documents-{nonce}>\n")
+        quoted, end, after = rest.partition(f"\n</documents-{nonce}>")
+        assert end
+        assert "Ignore previous instructions" in quoted
+        assert "</documents-0123456789abcdef>" in quoted
+        assert "marmots" not in before + after
+        assert nonce not in HOSTILE
+
+
+def test_every_document_is_listed_once_and_can_be_read(session):
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = session.do("list_resources", cursor=cursor)
+        found += page.resources
+        cursor, pages = page.next_cursor, pages + 1
+    assert pages == 2
+    names = [document_of(one.uri) for one in found]
+    assert names[:120] == [("many", f"{number:03}.txt") for number in range(120)]
+    assert sorted(path for _, path in names[120:]) == NOTES
+    for path in ODD_PATHS:
+        (content,) = session.do("read_resource", document_uri("notes", path)).contents
+        assert content.text.startswith(f"# Title of {path}\n")
+
+
+def test_the_template_of_documents_is_listed(session):
+    (template,) = session.do("list_resource_templates").resource_templates
+    assert template.uri_template == "catalog://{dataset}/{+path}"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "catalog://notes/gone.md",
+        "catalog://gone/keys.md",
+        "catalog://notes/keys.md%3A1-2",
+        "catalog://notes/..%2F..%2Fetc%2Fpasswd",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_resource_there_is_not_is_an_error_of_the_protocol(session, uri):
+    with pytest.raises(MCPError, match="there is no resource") as raised:
+        session.do("read_resource", uri)
+    assert raised.value.code == -32602
+
+
+def test_a_cursor_that_was_not_given_out_is_refused(session):
+    with pytest.raises(MCPError, match="begin anew") as raised:
+        session.do("list_resources", cursor="bm90aGluZw==")
+    assert raised.value.code == -32602

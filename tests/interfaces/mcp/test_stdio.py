@@ -1,0 +1,156 @@
+"""The process an agent starts: what it prints, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interfaces.mcp.running import environment, of_stubs, stdio_server, talk, until
+
+PROMPTLY = 5
+OPENING = [
+    {
+        "method": "initialize",
+        "id": 1,
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "by hand", "version": "1"},
+        },
+    },
+    {"method": "notifications/initialized"},
+]
+
+
+def echo(number, word):
+    params = {"name": "echo", "arguments": {"word": word}}
+    return {"method": "tools/call", "id": number, "params": params}
+
+
+def start(tmp_path, kind):
+    return subprocess.Popen(
+        [sys.executable, *of_stubs(kind)],
+        env=environment(tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def process(tmp_path):
+    with start(tmp_path, "stdio") as started:
+        yield started
+        started.kill()
+
+
+def send(process, *messages):
+    for message in messages:
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    process.stdin.flush()
+
+
+def answer(process):
+    """The next line of output, which must be a message of the protocol."""
+    message = json.loads(process.stdout.readline())
+    assert message["jsonrpc"] == "2.0"
+    return message
+
+
+def held(process):
+    """Open the session and begin a call that does not end."""
+    send(process, *OPENING)
+    assert answer(process)["result"]["serverInfo"]["name"] == "catalog"
+    send(process, echo(2, "hold"))
+    assert process.stderr.readline() == "began\n"
+
+
+def test_output_carries_the_protocol_alone_whatever_prints(process):
+    send(process, *OPENING, echo(2, "noise"))
+    assert [answer(process)["id"], answer(process)["id"]] == [1, 2]
+    process.stdin.write("this is no JSON\n")
+    send(process, echo(3, "after"))
+    assert answer(process)["result"]["structuredContent"]["echo"] == "after"
+    out, err = process.communicate(timeout=PROMPTLY)
+    assert (process.returncode, out) == (0, "")
+    for kind in ("of print", "left in the buffer", "of a C library", "of a child"):
+        assert f"NOISE {kind}\n" in err
+    assert err.endswith("closed\n")
+
+
+def test_the_end_of_input_ends_the_process_while_a_call_runs(process):
+    held(process)
+    out, err = process.communicate(timeout=PROMPTLY)
+    assert (process.returncode, err) == (0, "")
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
+
+
+def test_an_input_that_is_empty_ends_the_process(process):
+    out, err = process.communicate(timeout=PROMPTLY)
+    assert (process.returncode, out, err) == (0, "", "closed\n")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_process_quietly_while_a_call_runs(process, sent):
+    held(process)
+    process.send_signal(sent)
+    assert process.wait(timeout=PROMPTLY) == 0
+    assert (process.stdout.read(), process.stderr.read()) == ("", "")
+
+
+def test_what_keeps_it_from_starting_is_told_and_ends_it_though_input_is_open(tmp_path):
+    with start(tmp_path, "fail") as process:
+        assert process.wait(timeout=PROMPTLY) == 1
+        assert process.stderr.read() == "catalog: this store is not yours\n"
+        assert process.stdout.read() == ""
+
+
+def test_a_client_that_is_gone_ends_the_process_quietly(process):
+    held(process)
+    process.stdout.close()
+    process.stdin.close()
+    assert process.wait(timeout=PROMPTLY) == 0
+    assert process.stderr.read() == ""
+
+
+def test_who_left_in_the_middle_of_a_call_may_come_again(tmp_path):
+    server = stdio_server(of_stubs("stdio"), tmp_path)
+    with talk(server) as session:
+        left = session.later("echo", word="hold")
+        until((tmp_path / "began").exists, "the held call")
+    assert left.done()
+    with talk(server) as session:
+        assert session.call("echo", word="a").structured_content["echo"] == "a"
+
+
+def configured(home):
+    """What docs/agents.md tells to write into an agent's configuration, for this store."""
+    told = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
+    block = next(part for part in told.split("```json\n")[1:] if "mcpServers" in part)
+    entry = json.loads(block.partition("```")[0])["mcpServers"]["catalog"]
+    assert entry["command"] == "catalog"
+    assert "IDX_HOME" in entry["env"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return entry | {"env": {**entry["env"], "IDX_HOME": str(home), "PATH": path}}
+
+
+@pytest.mark.model
+def test_an_agent_starts_it_as_its_configuration_says(tmp_path, notes):
+    from mcp import StdioServerParameters
+
+    entry, home = configured(tmp_path / "home"), tmp_path / "home"
+    command = Path(sys.executable).with_name("catalog")
+    subprocess.run(
+        [command, "--home", home, "index", "build", notes, "--dataset", "notes"], check=True
+    )
+    with talk(StdioServerParameters(**entry), mode="legacy") as session:
+        answer = session.call("search_chunks", query="How often are the API keys changed?")
+        first = answer.structured_content["results"][0]
+        assert (first["path"], answer.is_error) == ("keys.md", False)
+        (content,) = session.do("read_resource", "catalog://notes/guides/backup.md").contents
+        assert content.text.startswith("# Backups")
