@@ -1,0 +1,19 @@
+"""What agents call: eight read-only tools that answer in words and as data."""
+
+from __future__ import annotations
+
+from catalog.interfaces.tools.base import AgentTool, ToolAnswer
+from catalog.interfaces.tools.functions import AgentTools, close, query_catalog, search_chunks
+from catalog.interfaces.tools.guidance import agent_guidance
+from catalog.interfaces.tools.table import AGENT_TOOLS
+
+__all__ = [
+    "AGENT_TOOLS",
+    "AgentTool",
+    "AgentTools",
+    "ToolAnswer",
+    "agent_guidance",
+    "close",
+    "query_catalog",
+    "search_chunks",
+]

@@ -1,0 +1,146 @@
+"""The tools that give documents: ``get`` and ``multi_get``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from catalog.core.errors import InputError
+from catalog.interfaces.tools.arguments import GetArguments, MultiGetArguments, listed
+from catalog.interfaces.tools.base import ToolAnswer, ToolData
+from catalog.interfaces.tools.cleaning import clean, one_line
+from catalog.interfaces.tools.wording import answer, echoed, noted, without_nones
+
+if TYPE_CHECKING:
+    from catalog.interfaces.operations import Engine
+
+_INDENT = "    "
+
+
+class Document(BaseModel):
+    """Lines ``line_start`` to ``line_end`` (both included) of ``lines_total``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reference: str
+    path: str
+    title: str
+    docid: str
+    line_start: int
+    line_end: int
+    lines_total: int
+    text: str
+
+
+class Unread(BaseModel):
+    """A document that is named but not given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reference: str
+    path: str
+    reason: str
+
+
+class GetData(ToolData):
+    """The document."""
+
+    document: Document | None = None
+
+
+class MultiGetData(ToolData):
+    """The documents, and those left out."""
+
+    documents: tuple[Document, ...] = ()
+    skipped: tuple[Unread, ...] = ()
+
+
+def run_get(engine: Engine, asked: GetArguments, notes: tuple[str, ...]) -> ToolAnswer:
+    """The document, or those of its lines that were asked for and fit."""
+    found = engine.ask("get", without_nones(asked.model_dump()))
+    notes = (*notes, *noted(found["notes"]))
+    document = _document(found)
+    data = GetData(status="ok", notes=notes, document=document)
+    return answer(data, ours=[f"note: {note}" for note in notes], quoted=_text(document))
+
+
+def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ...]) -> ToolAnswer:
+    """The documents, in the order of the patterns, as long as all together fit."""
+    patterns = listed(asked.pattern)
+    if not patterns:
+        raise InputError("the argument pattern names no document")
+    arguments = {
+        "patterns": patterns,
+        "dataset": asked.dataset,
+        "limit": asked.limit,
+        "max_bytes": asked.max_bytes,
+    }
+    found = engine.ask("multi_get", without_nones(arguments))
+    documents, beyond = _fitting([_document(one) for one in found["documents"]], asked.max_bytes)
+    skipped = [*map(_unread, found["skipped"]), *beyond]
+    notes = (*notes, *noted(found["notes"]))
+    empty = f"no results: no document of {echoed(str(asked.pattern))} could be given."
+    data = MultiGetData(
+        status="ok" if documents else "no_results",
+        message=None if documents else empty,
+        notes=notes,
+        documents=tuple(documents),
+        skipped=tuple(skipped),
+    )
+    left_out = "\n".join(f"not given: {one.path}: {one.reason}" for one in skipped)
+    quoted = "\n\n".join(filter(None, (*map(_set_in, documents), left_out)))
+    return answer(data, ours=[f"note: {note}" for note in notes], quoted=quoted)
+
+
+def _document(found: Mapping[str, Any]) -> Document:
+    return Document(
+        reference=_reference(found),
+        path=one_line(found["path"]),
+        title=one_line(found["title"]),
+        docid=found["docid"],
+        line_start=found["line_start"],
+        line_end=found["line_end"],
+        lines_total=found["lines_total"],
+        text=clean(found["text"]),
+    )
+
+
+def _reference(found: Mapping[str, Any]) -> str:
+    named: str = found["source_doc_id"]
+    return named if one_line(named) == named else f"#{found['docid']}"
+
+
+def _unread(found: Mapping[str, Any]) -> Unread:
+    return Unread(
+        reference=one_line(found["source_doc_id"]),
+        path=one_line(found["path"]),
+        reason=one_line(found["reason"]),
+    )
+
+
+def _fitting(documents: Sequence[Document], max_bytes: int) -> tuple[list[Document], list[Unread]]:
+    """The documents that fit together, and the others."""
+    kept, others, left = [], [], max_bytes
+    for one in documents:
+        size = len(one.text.encode())
+        if size > left:
+            reason = f"{size} bytes, {left} are left of max_bytes {max_bytes}: get it by itself"
+            others.append(Unread(reference=one.reference, path=one.path, reason=reason))
+        else:
+            kept.append(one)
+            left -= size
+    return kept, others
+
+
+def _set_in(one: Document) -> str:
+    """The document with its lines set in, so that none looks like the head of another."""
+    return _text(one.model_copy(update={"text": indent(one.text.strip("\n"), _INDENT)}))
+
+
+def _text(one: Document) -> str:
+    title = f" — {one.title}" if one.title else ""
+    lines = f"lines {one.line_start}–{one.line_end} of {one.lines_total}"
+    return f"{one.path}{title} ({lines})\nreference: {one.reference} (#{one.docid})\n\n{one.text}"

@@ -1,0 +1,163 @@
+"""Passages as an agent gets them: compact, cleaned, whole where that fits, and always citable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from catalog.core.results import TIMED, EvidenceLine, Explanation, ResultLocator, SearchResult
+from catalog.interfaces.tools.cleaning import clean, one_line
+
+TEXT_BUDGET = 12_000
+"""Characters of passage text in one answer; snippets are given beyond it."""
+MAX_LINE = 5_000
+"""Characters of one line of evidence at most."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Place(_Frozen):
+    """Where the text stands: lines from 1 and seconds, both ends included; else characters."""
+
+    page: int | None = None
+    lines: tuple[int, int] | None = None
+    times: tuple[float, float] | None = None
+    characters: tuple[int, int] | None = None
+
+
+class Passage(_Frozen):
+    """One passage found. ``reference`` is what ``get`` takes for the whole of it.
+
+    ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
+    where that text stands. ``evidence`` is what a recording holds around it; a passage that shares
+    another's has its number in ``evidence_of``. ``score`` orders one answer only; ``relevance`` is
+    the estimated probability that the passage answers.
+    """
+
+    number: int
+    reference: str
+    path: str
+    title: str
+    docid: str
+    headings: tuple[str, ...]
+    modality: str
+    locator: Place
+    text: str
+    is_whole: bool
+    citation: str
+    score: float
+    relevance: float | None
+    link: str | None
+    media: str | None
+    evidence: tuple[EvidenceLine, ...]
+    evidence_of: int | None
+    explain: Explanation | None = None
+
+
+def passages_of(
+    results: Sequence[SearchResult], budget: int = TEXT_BUDGET
+) -> tuple[tuple[Passage, ...], str]:
+    """The passages, best first, and a note which of them are whole.
+
+    Snippets are always given. As long as all text together stays within ``budget`` characters,
+    the best passages are given whole, those of recordings with their evidence.
+    """
+    left = budget - sum(len(result.snippet) for result in results)
+    found: list[Passage] = []
+    for result in results:
+        extra = _length(result) - len(result.snippet)
+        is_whole = extra <= left
+        if is_whole:
+            left -= extra
+        found.append(_passage(result, len(found) + 1, is_whole, found))
+    return tuple(found), _note(found)
+
+
+def _length(result: SearchResult) -> int:
+    """Characters it has when whole; what is shared stands at the first that has it."""
+    if result.evidence is not None:
+        return sum(len(line.text) for line in result.evidence.lines)
+    return 0 if result.evidence_at not in (None, result.rank) else len(result.text)
+
+
+def _note(found: Sequence[Passage]) -> str:
+    parts = [f"[{one.number}]" for one in found if not one.is_whole]
+    if not parts:
+        return "passages are given whole"
+    return f"given in part, `get` the reference for the whole: {', '.join(parts)}"
+
+
+def _passage(
+    result: SearchResult, number: int, is_whole: bool, before: Sequence[Passage]
+) -> Passage:
+    evidence, shared = result.evidence, None
+    if result.evidence_at not in (None, result.rank):
+        shared = next((one for one in before if one.number == result.evidence_at), None)
+    is_told_there = shared is not None and bool(shared.evidence)
+    lines = evidence.lines if evidence is not None and is_whole else ()
+    media = evidence.media if evidence is not None else shared.media if shared else None
+    return Passage(
+        number=number,
+        reference=_reference(result),
+        path=one_line(result.path),
+        title=one_line(result.title),
+        docid=result.docid,
+        headings=tuple(one_line(heading) for heading in result.heading_path),
+        modality=result.modality,
+        locator=_place(result, is_whole),
+        text=clean(result.text if is_whole else result.snippet),
+        is_whole=is_whole,
+        citation=one_line(result.citation),
+        score=result.score,
+        relevance=result.relevance,
+        link=None if result.link is None else one_line(result.link, 2000),
+        media=None if media is None else one_line(media),
+        evidence=tuple(
+            line.model_copy(
+                update={
+                    "speaker": None if line.speaker is None else one_line(line.speaker),
+                    "text": one_line(line.text, MAX_LINE),
+                }
+            )
+            for line in lines
+        ),
+        evidence_of=shared.number if shared is not None and is_told_there else None,
+        explain=result.explain,
+    )
+
+
+def _place(result: SearchResult, is_whole: bool) -> Place:
+    where = result.locator
+    if not is_whole and result.snippet_locator is not None:
+        where = result.snippet_locator
+    lines, times = _lines(where), _times(where)
+    is_placed = where.page is not None or lines is not None or times is not None
+    ends = None if is_placed else (result.start_offset, result.end_offset)
+    return Place(page=where.page, lines=lines, times=times, characters=ends)
+
+
+def _lines(where: ResultLocator) -> tuple[int, int] | None:
+    first, last = where.line_start, where.line_end
+    return None if first is None else (first, first if last is None else last)
+
+
+def _times(where: ResultLocator) -> tuple[float, float] | None:
+    first, last = where.time_start, where.time_end
+    return None if first is None else (first, first if last is None else last)
+
+
+def _reference(result: SearchResult) -> str:
+    """``dataset:path:120-131``; by docid where the path could not be written on a line."""
+    named = result.source_doc_id
+    if one_line(named) != named:
+        named = f"#{result.docid}"
+    lines = _lines(result.locator)
+    return named if lines is None else f"{named}:{lines[0]}-{lines[1]}"
+
+
+def is_timed(passage: Passage) -> bool:
+    """Whether it belongs to a moment of a recording."""
+    return passage.modality in TIMED and passage.locator.times is not None
