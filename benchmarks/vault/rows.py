@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["met", "missed", "not built yet", "elsewhere", "part of it"]
+Outcome = Literal["met", "missed", "elsewhere", "part of it"]
 HEADER = ("metric", "measured", "target", "met")
 
 
@@ -24,11 +24,6 @@ class Row:
     def of(cls, metric: str, measured: str, target: str, met: bool, note: str = "") -> Row:
         """A metric that was measured here."""
         return cls(metric, measured, target, "met" if met else "missed", note)
-
-    @classmethod
-    def later(cls, metric: str, target: str) -> Row:
-        """A metric of something that does not exist."""
-        return cls(metric, "–", target, "not built yet")
 
 
 Section = tuple[str, Sequence[Row]]

@@ -32,19 +32,24 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
     if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     from catalog import search_v2
+    from catalog.interfaces import tools
     from catalog.search_v2.indexing import Indexer
     from catalog.search_v2.workspace import Workspace
 
     with Workspace.open() as workspace:
         Indexer(workspace).build(notes, "notes")
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    search, agents = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     try:
-        exec(compile(code, "README.md", "exec"), {})
+        exec(compile(search, "README.md", "exec"), {})
+        out = capsys.readouterr().out
+        exec(compile(agents, "README.md", "exec"), {})
+        told = capsys.readouterr().out
     finally:
         search_v2.close()
-    out = capsys.readouterr().out
+        tools.close()
     assert out.startswith("keys.md 4 ")
     assert "('vector', 'ran'" in out
+    assert "\n[1] keys.md — " in told
 
 
 def test_every_file_the_readme_links_to_exists():

@@ -1,0 +1,175 @@
+"""What a running server saves a command, and what an agent's call costs beside its query.
+
+    python benchmarks/serving.py [--corpus FOLDER] [--turns 15] [--calls 200]
+
+Indexes the folder (default: this project's docs) with the real model into a new home, then
+prints milliseconds, median and 95th percentile: whole ``catalog`` processes alone and with
+``catalog serve`` running; and one MCP call, over stdio and streamable HTTP, beside the same
+query in the process that answers it. Ratios are to the first row of each table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from catalog.core.settings import load_settings
+from catalog.interfaces.operations import LocalEngine
+from catalog.search_v2.workspace import Workspace
+
+QUERY = "how is a document published"
+CATALOG = str(Path(sys.executable).with_name("catalog"))
+OFFLINE = {"IDX_EMBEDDING__OFFLINE": "true"}
+
+
+def main() -> None:
+    options = _arguments()
+    with tempfile.TemporaryDirectory(prefix="serving-") as folder:
+        home = Path(folder) / "home"
+        environment = {**os.environ, **OFFLINE, "IDX_HOME": str(home)}
+        os.environ.update(environment)
+        build = ["index", "build", str(options.corpus), "--dataset", "docs"]
+        subprocess.run([CATALOG, *build], check=True, capture_output=True, env=environment)
+        _commands(environment, options.turns)
+        _calls(environment, options.calls)
+
+
+def _commands(environment: dict[str, str], turns: int) -> None:
+    asked = {
+        "search, hybrid": ["search", QUERY],
+        "search, lexical": ["search", QUERY, "--mode", "lexical"],
+        "get": ["get", "scoring.md:1-5"],
+        "browse": ["browse", "--type", "md"],
+    }
+    alone = {name: _processes(arguments, environment, turns) for name, arguments in asked.items()}
+    with _server(environment):
+        served = {
+            name: _processes(arguments, environment, turns) for name, arguments in asked.items()
+        }
+    bare = _times(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), turns)
+    print(f"whole processes, {turns} each: p50 / p95 in ms; target with a server: 350")
+    for name in asked:
+        before, after = alone[name], served[name]
+        print(
+            f"  {name:18} alone {_told(before)}   served {_told(after)}   ratio "
+            f"{statistics.median(after) / statistics.median(before):.2f}"
+        )
+    print(f"  {'python -c pass':18}       {_told(bare)}")
+
+
+def _processes(arguments: Sequence[str], environment: dict[str, str], turns: int) -> list[float]:
+    def run() -> None:
+        subprocess.run([CATALOG, *arguments], check=True, capture_output=True, env=environment)
+
+    run()
+    return _times(run, turns)
+
+
+def _calls(environment: dict[str, str], calls: int) -> None:
+    queries = [f"{QUERY} {number}" for number in range(calls)]
+    rows = {
+        "in process": _in_process(queries),
+        "MCP, stdio": asyncio.run(_over_stdio(queries, environment)),
+    }
+    with _server(environment) as address:
+        rows["MCP, HTTP"] = asyncio.run(_over_http(queries, f"{address}/mcp"))
+        rows["MCP, stdio, served"] = asyncio.run(_over_stdio(queries, environment))
+    query = statistics.median(rows["in process"])
+    print(f"one hybrid query of 10 passages, {calls} different ones: p50 / p95 in ms")
+    for name, times in rows.items():
+        over = statistics.median(times) - query
+        print(f"  {name:20} {_told(times)}   {over:+.1f} to the query itself (target 20)")
+
+
+def _in_process(queries: Sequence[str]) -> list[float]:
+    with LocalEngine(Workspace(load_settings().settings)) as engine:
+        engine.warm()
+
+        def ask(query: str) -> None:
+            engine.ask("search", {"query": f"{query} alone"})
+
+        return _timed(ask, queries)
+
+
+async def _over_stdio(queries: Sequence[str], environment: dict[str, str]) -> list[float]:
+    server = StdioServerParameters(command=CATALOG, args=["mcp"], env=environment)
+    return await _asked(Client(server), queries, environment.get("PATH", ""))
+
+
+async def _over_http(queries: Sequence[str], url: str) -> list[float]:
+    return await _asked(Client(url), queries, url)
+
+
+async def _asked(client: Any, queries: Sequence[str], mark: str) -> list[float]:
+    times = []
+    async with client as session:
+        await session.call_tool("query", {"query": "warm up", "rerank": False})
+        for query in queries:
+            started = time.perf_counter()
+            asked = {"query": f"{query} {len(mark)}", "rerank": False}
+            answer = await session.call_tool("query", asked)
+            times.append((time.perf_counter() - started) * 1000)
+            assert not answer.is_error, answer
+    return times
+
+
+@contextmanager
+def _server(environment: dict[str, str]) -> Iterator[str]:
+    command = [CATALOG, "serve", "--http", "127.0.0.1:0"]
+    announced = Path(environment["IDX_HOME"]) / "serve.json"
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            while not announced.exists():
+                time.sleep(0.05)
+                assert process.poll() is None
+            told = json.loads(announced.read_text())
+            yield f"http://{told['host']}:{told['port']}"
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _timed(run: Callable[[str], None], queries: Sequence[str]) -> list[float]:
+    times = []
+    for query in queries:
+        started = time.perf_counter()
+        run(query)
+        times.append((time.perf_counter() - started) * 1000)
+    return times
+
+
+def _times(run: Callable[[], object], turns: int) -> list[float]:
+    return _timed(lambda _: (run(), None)[1], [""] * turns)
+
+
+def _told(times: Sequence[float]) -> str:
+    listed = sorted(times)
+    worst = listed[min(len(listed) - 1, round(0.95 * len(listed)))]
+    return f"{statistics.median(listed):7.1f} / {worst:7.1f}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    docs = Path(__file__).parents[1] / "docs"
+    parser.add_argument("--corpus", type=Path, default=docs)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--calls", type=int, default=200)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
