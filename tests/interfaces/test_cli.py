@@ -233,3 +233,53 @@ def select_pause() -> None:
     import select
 
     select.select([], [], [], 0.02)
+
+
+def test_a_build_without_a_folder_does_the_dataset_anew_with_the_same_ids(catalog, built):
+    _, out, _ = catalog("search", "keys backups", "--json")
+    before = [one["chunk_id"] for one in json.loads(out)["results"]]
+    code, out, _ = catalog("index", "build", "--json")
+    report = json.loads(out)
+    assert (code, report["updated"], report["unchanged"]) == (0, 3, 0)
+    _, out, _ = catalog("search", "keys backups", "--json")
+    assert [one["chunk_id"] for one in json.loads(out)["results"]] == before
+    assert json.loads(catalog("index", "build", "-d", "notes", "--json")[1])["documents"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["index", "build", "."], "name the dataset with --dataset"),
+        (["index", "build", "--include", "*.md"], "need a folder"),
+    ],
+)
+def test_a_build_that_lacks_something_is_told_what(catalog, built, arguments, message):
+    code, out, err = catalog(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_browse_shows_what_there_is_and_json_has_it_all(catalog, built):
+    code, out, err = catalog("browse", "--type", "md")
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("[")] == [
+        "guides/backup.md",
+        "keys.md",
+    ]
+    assert err.startswith("1-2 of 2 documents (2 md) in ")
+    _, out, _ = catalog("browse", "--name", "KEYS", "--json")
+    (entry,) = json.loads(out)["entries"]
+    assert (entry["path"], entry["file_type"], entry["dataset"]) == ("keys.md", "md", "notes")
+    assert entry["bytes"] == (built / "keys.md").stat().st_size
+    code, out, err = catalog("browse", "--type", "pdf")
+    assert (code, out) == (0, "No document of 'notes' is like that.\n")
+    assert "md" in err
+
+
+def test_a_search_is_narrowed_by_type_and_name(catalog, built):
+    _, out, _ = catalog("search", "keys backups", "--name", "guides/", "--json")
+    assert {one["path"] for one in json.loads(out)["results"]} == {"guides/backup.md"}
+    code, out, err = catalog("search", "keys", "--type", "pdf")
+    assert code == 0
+    assert "No passage of" in out
+    assert "md" in err

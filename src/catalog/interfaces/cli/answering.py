@@ -68,10 +68,13 @@ def _served(
     if found.key != settings_key(place, asked.preset):
         complain(f"the server of {place} runs with other settings: answering without it")
         return None
+    remote = Remote(found)
     try:
-        return Remote(found).printed(operation, arguments, form)
+        return remote.printed(operation, arguments, form)
     except ServerGoneError:
         return None
+    finally:
+        remote.close()
 
 
 def _alone(

@@ -60,7 +60,7 @@ class Passage(_Frozen):
 def passages_of(
     results: Sequence[SearchResult], budget: int = TEXT_BUDGET
 ) -> tuple[tuple[Passage, ...], str]:
-    """The passages, best first, and a note which of them are whole.
+    """The passages, best first, and a note which of them are not whole, blank if all are.
 
     Snippets are always given. As long as all text together stays within ``budget`` characters,
     the best passages are given whole, those of recordings with their evidence.
@@ -86,7 +86,7 @@ def _length(result: SearchResult) -> int:
 def _note(found: Sequence[Passage]) -> str:
     parts = [f"[{one.number}]" for one in found if not one.is_whole]
     if not parts:
-        return "passages are given whole"
+        return ""
     return f"given in part, `get` the reference for the whole: {', '.join(parts)}"
 
 

@@ -97,7 +97,7 @@ def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...])
     told = noted((*found.get("notes", ()), *_trouble(found["stages"])))
     results = [SearchResult.model_validate(one) for one in found["results"]]
     passages, whole = passages_of(results)
-    ours = (*notes, whole) if passages else notes
+    ours = (*notes, whole) if whole else notes
     data = SearchData(
         status="ok" if passages else "no_results",
         message=None if passages else _nothing(engine, arguments, found["dataset"]),
