@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
@@ -83,11 +82,14 @@ def _calls(environment: dict[str, str], calls: int) -> None:
     queries = [f"{QUERY} {number}" for number in range(calls)]
     rows = {
         "in process": _in_process(queries),
-        "MCP, stdio": asyncio.run(_over_stdio(queries, environment)),
+        "MCP, stdio": asyncio.run(_asked(Client(_stdio(environment)), queries, "alone")),
     }
     with _server(environment) as address:
-        rows["MCP, HTTP"] = asyncio.run(_over_http(queries, f"{address}/mcp"))
-        rows["MCP, stdio, served"] = asyncio.run(_over_stdio(queries, environment))
+        web = Client(f"{address}/mcp")
+        rows["MCP, HTTP"] = asyncio.run(_asked(web, queries, "web"))
+        rows["MCP, stdio, served"] = asyncio.run(
+            _asked(Client(_stdio(environment)), queries, "served")
+        )
     query = statistics.median(rows["in process"])
     print(f"one hybrid query of 10 passages, {calls} different ones: p50 / p95 in ms")
     for name, times in rows.items():
@@ -100,27 +102,23 @@ def _in_process(queries: Sequence[str]) -> list[float]:
         engine.warm()
 
         def ask(query: str) -> None:
-            engine.ask("search", {"query": f"{query} alone"})
+            engine.ask("search", {"query": f"{query} here"})
 
         return _timed(ask, queries)
 
 
-async def _over_stdio(queries: Sequence[str], environment: dict[str, str]) -> list[float]:
-    server = StdioServerParameters(command=CATALOG, args=["mcp"], env=environment)
-    return await _asked(Client(server), queries, environment.get("PATH", ""))
+def _stdio(environment: dict[str, str]) -> StdioServerParameters:
+    return StdioServerParameters(command=CATALOG, args=["mcp"], env=environment)
 
 
-async def _over_http(queries: Sequence[str], url: str) -> list[float]:
-    return await _asked(Client(url), queries, url)
-
-
-async def _asked(client: Any, queries: Sequence[str], mark: str) -> list[float]:
+async def _asked(client: Client, queries: Sequence[str], name: str) -> list[float]:
+    """Every query under that name, so that none has its vector kept from another row."""
     times = []
     async with client as session:
         await session.call_tool("query", {"query": "warm up", "rerank": False})
         for query in queries:
             started = time.perf_counter()
-            asked = {"query": f"{query} {len(mark)}", "rerank": False}
+            asked = {"query": f"{query} {name}", "rerank": False}
             answer = await session.call_tool("query", asked)
             times.append((time.perf_counter() - started) * 1000)
             assert not answer.is_error, answer
