@@ -367,3 +367,30 @@ def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
         assert Indexer(workspace).update("notes").updated == 1
         (hit,) = SearchServiceV2(workspace).search("walrus", dataset="notes")
         assert hit.heading_path == ()
+
+
+def test_a_file_that_an_interrupted_run_published_is_forgotten_when_it_goes(tmp_path):
+    class Impatient:
+        def start(self, total):
+            pass
+
+        def advance(self, amount, label):
+            if label == "c.md":
+                raise KeyboardInterrupt
+
+        def close(self):
+            pass
+
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text("alpha words. " * 200)
+    for name in "bcd":
+        (folder / f"{name}.md").write_text(f"{name} has few words")
+    with open_workspace(tmp_path / "home", ingest={"group_chars": 1000}) as workspace:
+        with pytest.raises(KeyboardInterrupt):
+            Indexer(workspace).build(folder, "notes", progress=Impatient())
+        assert set(paths(workspace, "alpha")) == {"a.md"}
+        (folder / "a.md").unlink()
+        assert Indexer(workspace).update("notes").removed == 1
+        assert "a.md" not in paths(workspace, "alpha words")
+        assert Indexer(workspace).stats("notes").files.listed == 3

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -169,6 +169,7 @@ class _Run:
             self.entries = manifest.entries(connection, self.dataset)
             self.known = manifest.known_documents(connection, self.dataset)
             self.incomplete = manifest.incomplete_documents(connection, self.dataset)
+        self.begun = set(self.entries)
         self.paths_of: dict[str, set[str]] = defaultdict(set)
         for path, known in self.known.items():
             self.paths_of[known["file"]].add(path)
@@ -283,6 +284,7 @@ class _Run:
         pending, self.pending = self.pending, []
         cut = [(one, nodes) for one in pending if (nodes := self._cut(one)) is not None]
         reason = self._embed([node for _, nodes in cut for node in nodes])
+        self._note_begun(one.file.source for one, _ in cut)
         for one, nodes in cut:
             if reason is None and nodes:
                 self._publish(one, nodes)
@@ -325,6 +327,23 @@ class _Run:
             self.added += 1
         else:
             self.updated += 1
+
+    def _note_begun(self, sources: Iterable[SourceFile]) -> None:
+        """Note new files as begun before a document of theirs is published.
+
+        A run that ends before they are done would else leave documents of files nobody remembers:
+        were the files deleted then, the documents would stay.
+        """
+        new = {file.path: file for file in sources if file.path not in self.begun}
+        if not new:
+            return
+        with self.database.write() as connection:
+            for path, file in new.items():
+                begun = Entry(
+                    path, file.size, file.mtime_ns, self.fingerprint, "partial", None, self.clock()
+                )
+                manifest.record(connection, self.dataset, begun)
+        self.begun.update(new)
 
     def _note_files(self) -> None:
         """Note in the manifest the files whose documents are all published by now."""

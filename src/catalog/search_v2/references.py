@@ -72,8 +72,9 @@ def find_document(
 ) -> FoundDocument:
     """The document a reference names: whole, the lines after its last colon, or those given.
 
-    Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a docid
-    or path that several documents share, for lines beyond the end, and for lines told twice.
+    Lines that are given win over those in the reference. Raises :class:`DocumentNotFoundError`
+    with near misses, and :class:`InputError` for a docid or path that several documents share,
+    and for lines beyond the end.
     """
     has_lines = line_start is not None or line_end is not None
     with database.read() as connection:
@@ -84,7 +85,7 @@ def find_document(
         if ranged is not None:
             part = _find(connection, reference[: ranged.start()], dataset)
             if part is not None and has_lines:
-                raise InputError(f"{reference!r} has lines already: give them once")
+                return _lines_of(part, line_start, line_end)
             if part is not None:
                 first = int(ranged[1])
                 return _lines_of(part, first, int(ranged[2] or first))

@@ -107,12 +107,12 @@ def test_lines_are_cut_at_whole_lines_and_the_note_says_where_to_go_on(engine):
         engine.ask("get", {"reference": "keys.md", "max_bytes": 2})
 
 
-def test_lines_may_be_given_in_the_reference_or_beside_it_but_once(engine):
+def test_lines_may_be_given_in_the_reference_or_beside_it_which_wins(engine):
     assert engine.ask("get", {"reference": "keys.md:4-4"})["text"] == "# Keys"
     beside = engine.ask("get", {"reference": "keys.md", "line_start": 4, "line_end": 4})
     assert beside["text"] == "# Keys"
-    with pytest.raises(InputError, match="give them once"):
-        engine.ask("get", {"reference": "keys.md:4-4", "line_start": 4})
+    around = engine.ask("get", {"reference": "keys.md:4-4", "line_start": 3, "line_end": 5})
+    assert (around["line_start"], around["line_end"]) == (3, 5)
     with pytest.raises(InputError, match="has lines 1-"):
         engine.ask("get", {"reference": "keys.md", "line_start": 5, "line_end": 4})
 
@@ -135,3 +135,16 @@ def test_text_that_is_not_unicode_and_endless_numbers_are_arguments_like_any_oth
         engine.ask("search", {"query": "\udfff keys", "dataset": "\udfff"})
     with pytest.raises(InputError, match="too large to show"):
         engine.ask("search", {"query": "keys", "docs": 10**5000})
+
+
+def test_hints_tell_nothing_that_filters_or_documents_hide(engine, tmp_path):
+    write(tmp_path / "notes", secret__merger_dot_csv="---\n", merger_dash_plan_dot_md="Plans.\n")
+    Indexer(engine.workspace).update("notes")
+    hidden = {"query": "plans", "name": "merger_dash_plam"}
+    assert "merger" in " ".join(engine.ask("search", hidden)["notes"])
+    for narrowing in ({"filters": ["tag=ops"]}, {"docs": ["keys.md"]}):
+        told = engine.ask("search", {**hidden, **narrowing})
+        assert "merger" not in " ".join(told["notes"])
+        told = engine.ask("search", {"query": "plans", "file_type": "psd", **narrowing})
+        assert "txt" not in " ".join(told["notes"])
+        assert "md" in " ".join(told["notes"])

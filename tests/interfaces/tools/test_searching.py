@@ -171,3 +171,12 @@ def test_a_hostile_document_cannot_close_its_marker(tools, monkeypatch):
     assert "ignore previous instructions" in inside.casefold()
     assert "red, flipped, hidden" in inside
     assert not any(line.startswith(("[1] forged", "</documents>")) for line in inside.split("\n"))
+
+
+def test_what_filters_or_docs_hide_is_told_by_no_message(tools):
+    hidden = {"query": "zzzz qqqq", "filters": ["tag=ops"]}
+    filtered = tools.call("search", hidden).data["message"]
+    assert "that the filters let in" in filtered
+    assert "pdf" not in filtered
+    named = tools.call("search", {"query": "zzzz qqqq", "docs": ["keys.md"]}).data["message"]
+    assert "File types" not in named

@@ -56,8 +56,8 @@ def build(
 ) -> None:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
-    Without a folder, a full rebuild: every document of the dataset is read, cut and embedded anew
-    from the folder it was built from.
+    Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
+    folder it was built from; texts whose vectors are kept are not embedded again.
     """
     from catalog.interfaces.cli.progress import TerminalProgress
     from catalog.search_v2.indexing import Indexer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.filters import And, Filter, parse_filters
+from catalog.core.filters import And, Filter, Op, condition, parse_filters
 from catalog.core.narrowing import named_like, of_type
 from catalog.core.results import SearchResults
 from catalog.interfaces.operations.calls import SearchCall
@@ -31,13 +31,15 @@ class Searched:
 def run_search(engine: LocalEngine, call: SearchCall) -> Searched:
     """The passages; when no document fits the type or name asked for, a note says which do."""
     dataset, database = engine.dataset(call.dataset), engine.workspace.database
-    parts = list(_conditions(call))
+    ids = None if call.docs is None else resolve_documents(database, dataset, call.docs)
+    given = parse_filters(call.filters)
+    parts = [part for part in (given, *_narrowing(call)) if part is not None]
     results = engine.service.search(
         call.query,
         dataset=dataset,
         top_k=call.top_k,
         mode=call.mode,
-        doc_ids=None if call.docs is None else resolve_documents(database, dataset, call.docs),
+        doc_ids=ids,
         filters=And(tuple(parts)) if parts else None,
         rerank=call.rerank,
         expand=call.expand,
@@ -46,17 +48,20 @@ def run_search(engine: LocalEngine, call: SearchCall) -> Searched:
     )
     notes: tuple[str, ...] = ()
     if len(results) == 0 and (call.file_type is not None or call.name is not None):
-        page = engine.catalog.query(
-            dataset=dataset, file_type=call.file_type, name=call.name, limit=1
-        )
-        notes = page.notes
+        seen = [] if given is None else [given]  # what these hide no note may tell
+        if ids is not None:
+            seen.append(condition("source_doc_id", Op.IN, ids))
+        notes = engine.catalog.query(
+            dataset=dataset,
+            file_type=call.file_type,
+            name=call.name,
+            filters=And(tuple(seen)) if seen else None,
+            limit=1,
+        ).notes
     return Searched(results, notes)
 
 
-def _conditions(call: SearchCall) -> Iterator[Filter]:
-    given = parse_filters(call.filters)
-    if given is not None:
-        yield given
+def _narrowing(call: SearchCall) -> Iterator[Filter]:
     if call.file_type is not None:
         yield of_type(call.file_type)
     if call.name is not None:

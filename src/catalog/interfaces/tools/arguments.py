@@ -96,7 +96,8 @@ class GetArguments(ToolArguments):
     }
 
     reference: str = Field(
-        description="A reference from a search, a path, dataset:path or #docid; :12-20 picks lines."
+        description="A reference from a search, a path, dataset:path or #docid; :12-20 picks "
+        "lines, unless line_start and line_end pick others."
     )
     line_start: int | None = Field(None, description="First line, counted from 1.")
     line_end: int | None = Field(None, description="Last line, itself included.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.core.errors import InputError
+from catalog.core.errors import DocumentNotFoundError, InputError
 from catalog.interfaces.tools.arguments import GetArguments, MultiGetArguments, listed
 from catalog.interfaces.tools.base import ToolAnswer, ToolData
 from catalog.interfaces.tools.cleaning import clean, one_line
@@ -69,16 +70,7 @@ def run_get(engine: Engine, asked: GetArguments, notes: tuple[str, ...]) -> Tool
 
 def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ...]) -> ToolAnswer:
     """The documents, in the order of the patterns, as long as all together fit."""
-    patterns = listed(asked.pattern)
-    if not patterns:
-        raise InputError("the argument pattern names no document")
-    arguments = {
-        "patterns": patterns,
-        "dataset": asked.dataset,
-        "limit": asked.limit,
-        "max_bytes": asked.max_bytes,
-    }
-    found = engine.ask("multi_get", without_nones(arguments))
+    found = _asked(engine, asked)
     documents, beyond = _fitting([_document(one) for one in found["documents"]], asked.max_bytes)
     skipped = [*map(_unread, found["skipped"]), *beyond]
     notes = (*notes, *noted(found["notes"]))
@@ -93,6 +85,18 @@ def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ..
     left_out = "\n".join(f"not given: {one.path}: {one.reason}" for one in skipped)
     quoted = "\n\n".join(filter(None, (*map(_set_in, documents), left_out)))
     return answer(data, ours=[f"note: {note}" for note in notes], quoted=quoted)
+
+
+def _asked(engine: Engine, asked: MultiGetArguments) -> dict[str, Any]:
+    """What the patterns name; a text with commas is one name if there is a document of it."""
+    limits = {"dataset": asked.dataset, "limit": asked.limit, "max_bytes": asked.max_bytes}
+    patterns = listed(asked.pattern)
+    if not patterns:
+        raise InputError("the argument pattern names no document")
+    if isinstance(asked.pattern, str) and len(patterns) > 1:
+        with suppress(DocumentNotFoundError):
+            return engine.ask("multi_get", without_nones({"patterns": [asked.pattern], **limits}))
+    return engine.ask("multi_get", without_nones({"patterns": patterns, **limits}))
 
 
 def _document(found: Mapping[str, Any]) -> Document:

@@ -132,7 +132,7 @@ def _doubt(data: SearchData) -> list[str]:
 def _nothing(engine: Engine, arguments: Mapping[str, Any], dataset: str) -> str:
     """What was searched, and what to try instead."""
     narrowed = [name for name in _NARROWING if name in arguments]
-    where, types = _there(engine, dataset)
+    where, types = _there(engine, arguments, dataset)
     message = f"no results: no passage {_of(arguments)} for {echoed(arguments['query'])} {where}."
     if arguments.get("docs") == []:
         message += " docs is an empty list, which is no document: leave it out to search all."
@@ -156,12 +156,17 @@ def _of(arguments: Mapping[str, Any]) -> str:
     return " ".join([*told, "was found"])
 
 
-def _there(engine: Engine, dataset: str) -> tuple[str, str]:
-    """Which documents were searched, and their types."""
+def _there(engine: Engine, arguments: Mapping[str, Any], dataset: str) -> tuple[str, str]:
+    """Which documents there are under the filters, and their types; of ``docs`` nothing more."""
+    nowhere = f"in dataset {echoed(dataset)}", ""
+    if "docs" in arguments:
+        return nowhere
+    asked = {"dataset": dataset, "limit": 1, "filters": arguments.get("filters")}
     try:
-        page = engine.ask("browse", {"dataset": dataset, "limit": 1})
+        page = engine.ask("browse", without_nones(asked))
     except CatalogError:  # the search has answered; this is only to say more
-        return f"in dataset {echoed(dataset)}", ""
+        return nowhere
     documents = "document" if page["total"] == 1 else "documents"
-    where = f"in the {page['total']} {documents} of dataset {echoed(dataset)}"
+    let_in = " that the filters let in" if "filters" in arguments else ""
+    where = f"in the {page['total']} {documents} of dataset {echoed(dataset)}{let_in}"
     return where, types_text(page["types"])

@@ -40,8 +40,9 @@ _LISTED: tuple[AgentTool[Any], ...] = (
     AgentTool(
         "query_catalog",
         "List the documents there are",
-        "Discover which files exist: list, count or filter documents by type, name, tag, date or "
-        "size. Returns titles, summaries, sizes and dates, not what the documents say.",
+        "Discover which files exist: list, count or filter documents by type, name, tag or date, "
+        "sort them by date or size. Returns titles, summaries, sizes and dates, not what the "
+        "documents say.",
         CatalogArguments,
         CatalogData,
         run_query_catalog,
@@ -77,7 +78,8 @@ _LISTED: tuple[AgentTool[Any], ...] = (
         "get",
         "Read a document",
         "Read a document or some of its lines, by a reference that a search gave, a path or a "
-        "#docid. Use it to read around a passage that was found.",
+        "#docid. To read around a passage that was found give its reference with line_start and "
+        "line_end of your own.",
         GetArguments,
         GetData,
         run_get,
