@@ -37,6 +37,13 @@ def holds(tree, **values):
         ("images", "png"),
         ("jpg", "jpeg"),
         ("weird", "weird"),
+        ("PDFs", "pdf"),
+        ("epubs", "epub"),
+        ("csvs", "csv"),
+        ("mds", "md"),
+        ("css", "css"),
+        ("srt", "srt"),
+        ("captions", "vtt"),
     ],
 )
 def test_a_kind_of_file_goes_by_the_names_people_have_for_it(said, file_type):
@@ -44,10 +51,24 @@ def test_a_kind_of_file_goes_by_the_names_people_have_for_it(said, file_type):
 
 
 @pytest.mark.parametrize(
-    ("said", "file_type"), [("pdf", "epub"), ("word", "pptx"), ("d", "pdf"), ("%", "md")]
+    ("said", "file_type"),
+    [("pdf", "epub"), ("word", "pptx"), ("d", "pdf"), ("%", "md"), ("css", "cs")],
 )
 def test_no_other_kind_is_let_through(said, file_type):
     assert not holds(of_type(said), file_type=file_type)
+
+
+@pytest.mark.parametrize("said", ["srt", ".SRT", "subtitles", "subtitle files"])
+def test_subtitles_of_a_recording_are_told_by_their_path(said):
+    assert holds(of_type(said), file_type="video", path="talks/One.SRT")
+    assert holds(of_type(said), file_type="audio", path="one.srt")
+    assert not holds(of_type(said), file_type="md", path="one.srt.md")
+    assert not holds(of_type(said), file_type="video", path="one.mp4")
+
+
+def test_one_kind_of_subtitles_is_not_the_others():
+    assert not holds(of_type("srt"), file_type="video", path="one.vtt")
+    assert holds(of_type("captions"), file_type="video", path="one.vtt")
 
 
 @pytest.mark.parametrize("field", ["path", "title", "media"])

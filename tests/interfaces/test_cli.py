@@ -274,6 +274,16 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, built):
     code, out, err = catalog("browse", "--type", "pdf")
     assert (code, out) == (0, "No document of 'notes' is like that.\n")
     assert "md" in err
+    code, out, err = catalog("browse", "--type", "md", "--offset", "98")
+    assert (code, out) == (0, "The listing ends before 99: 2 documents.\n")
+    assert err.startswith("0 of 2 documents (2 md) in ")
+
+
+def test_browse_counts_one_as_one_and_sizes_as_they_are_sorted(catalog, built):
+    _, out, err = catalog("browse", "--name", "KEYS")
+    assert err.startswith("1-1 of 1 document (1 md) in ")
+    size = (built / "keys.md").stat().st_size
+    assert f"  {size:,} bytes in 1 passage" in out
 
 
 def test_a_search_is_narrowed_by_type_and_name(catalog, built):

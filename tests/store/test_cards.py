@@ -152,6 +152,13 @@ def test_no_sign_is_an_operator_and_none_raises(database, query):
         assert find_documents(connection, "notes", query, allowed).scores == {}
 
 
+def test_of_a_long_compound_the_first_parts_are_looked_for():
+    parts = [f"w{number}" for number in range(5000)]
+    assert card_terms(".".join(parts)) == [" ".join(parts[:12]), *parts[:12]]
+    assert card_terms(" ".join(parts)) == parts[:64]
+    assert len(card_terms("日本" * 3000 + "語")) == 3  # each pair of signs once
+
+
 def test_operators_of_the_index_are_words(database):
     put(database, "notes", "a.md", "x", title="walrus near the sea")
     put(database, "notes", "b.md", "x", title="walrus")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
+
+Sort = Literal["best", "name", "modified", "size"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+DEFAULT_LIMIT, MAX_DOCUMENTS = 20, 1000  # documents of one answer
+MAX_OFFSET = 10_000_000
 
 
 class _Frozen(BaseModel):
@@ -15,10 +20,10 @@ class CatalogEntry(_Frozen):
     """One document.
 
     ``summary`` is some of its own sentences, ``""`` until they have been chosen. ``created`` and
-    ``modified`` are ISO 8601 as the document or its file says, ``bytes`` the size of a file that
-    is one document (``None`` for a record of a larger file), ``characters`` those of its text and
-    ``chunks`` its passages. ``score`` is how well it matches the query, ``None`` without one; it
-    orders the entries of one page only.
+    ``modified`` are as the document says, ``modified`` as its file does where the document is
+    silent. ``bytes`` is the size of a file that is one document (``None`` for a record of a
+    larger file), ``characters`` those of its text and ``chunks`` its passages. ``score`` is how
+    well it matches the query, ``None`` without one; it orders the entries of one page only.
     """
 
     source_doc_id: str

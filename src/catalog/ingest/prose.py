@@ -8,80 +8,171 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from catalog.ingest.chunking.sentences import END_MARK, sentence_spans
+from catalog.ingest.contents import HEAD_CHARS, beyond_contents, without_contents
+from catalog.ingest.markup import IMAGE, TIME, without_markup
 from catalog.store.lexical.words import UNSPACED
 
-HEAD_CHARS = 9_000
-PIECES, PIECE_CHARS = 30, 400
+PIECES = 30
+PIECE_CHARS = 400
 _LONGEST = 700  # characters of a sentence; what is longer is a list or a table in disguise
 _LONGEST_HEADING = 200
 _FEWEST_WORDS = 4
 _FEWEST_SIGNS = 8  # of a script without spaces
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
-_RULE = re.compile(r"\s*([-=~^*_+\"'`.#:])(?:[ \t]*\1){2,}\s*\Z")
+_RULE = re.compile(r"\s*(?:([-=~^*_+\"'`.#:])(?:[ \t]*\1){2,}|::)\s*\Z")
 _ITEM = re.compile(r"\s*(?:[-*+•–▪]|\d{1,3}[.)]|#\.)\s+")
-_TIME = r"(?:\d{1,2}:)?\d{1,2}:\d\d(?:[.,]\d{1,3})?"
-_TIMES = re.compile(rf"\s*[\[(]?{_TIME}[\])]?(?:\s*(?:-->|--?|[–—,])\s*[\[(]?{_TIME}[\])]?.*)?\s*")
-_LEADING_TIME = re.compile(rf"\s*[\[(]?{_TIME}(?:\s*[-–—]+\s*{_TIME})?[\])]?\s*[-–—:|]?\s+(?=\S)")
+_TIMES = re.compile(rf"\s*[\[(]?{TIME}[\])]?(?:\s*(?:-->|--?|[–—,])\s*[\[(]?{TIME}[\])]?.*)?\s*")
+_LEADING_TIME = re.compile(rf"\s*[\[(]?{TIME}(?:\s*[-–—]+\s*{TIME})?[\])]?\s*[-–—:|]?\s+(?=\S)")
 _CUE_NUMBER = re.compile(r"\s*(?:WEBVTT.*|NOTE\b.*|\d+|[\w-]+/\d+-\d+)\s*")
-_VOICE = re.compile(r"</?[A-Za-z][^<>\n]{0,300}>")
 _SKIPPED = re.compile(
     r"""\s*(?:
         \#{1,6}\s                       # heading
-      | \d+(?:\.\d+)+\.?\s.{0,100}\Z    # numbered heading
+      | (?:[A-Z]|\d+)(?:\.\d+)+\.?\s.{0,100}\Z    # numbered heading
       | \|                              # table
-      | \.\.\s|:[\w-]{1,40}:(?:\s|\Z)   # reStructuredText directive, field
+      | \.\.\s|__\s|:[\w-]{1,40}:(?:\s|\Z)   # reStructuredText directive, field
       | <!--|<\?|<!|\[[^\]]{1,200}\]:\s # comment, declaration, link definition
-      | (?:[-*+•]\s+|\d+[.)]\s+)?(?:!?\[[^\]]*\]\([^)]*\)[\s,;|·•]*)+\Z     # only links
       | (?:[-*+•]\s+)?(?:https?://|www\.)\S+\s*\Z
       | \$\s|>>>|\.\.\.\s               # a session at a prompt
     )""",
     re.VERBOSE,
 )
+_LINKS = re.compile(r"\s*(?P<item>[-*+•]\s+|\d+[.)]\s+)?(?:!?\[[^\]]*\]\([^)]*\)[\s,;|·•]*)+\Z")
 _BOILERPLATE = (
     "©", "copyright 1", "copyright 2", "copyright (c)", "all rights reserved", "we use cookies",
     "accept cookies", "uses cookies", "subscribe to ", "sign up for ", "click here", "skip to ",
     "table of contents",
 )  # fmt: skip
 _CODE = ("{", "}", " = ", "==", "=>", "().", "();", "/>")
-_IMAGE = re.compile(r"!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])")
-_LINK = re.compile(r"\[([^\[\]]*)\](?:\([^()\s]*(?:\s[^()]*)?\)|\[[^\[\]]*\])")
-_ROLE = re.compile(r":[a-z][\w:+-]{0,30}:(?=`)")
-_EMPHASIS = re.compile(r"\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`+|(?<!\w)__?(?=\w)|(?<=[\w`])__?(?!\w)")
+_LICENCE = (
+    "without any warranty", "without warranty of any kind", "merchantability", "liable for any",
+    "permission is granted", "permission is hereby granted", "general public license",
+    "free documentation license", "free software foundation", "this permission notice",
+    "above copyright notice", "redistribution and use in source", "redistributions of source code",
+    "redistributions in binary form", "under the conditions for verbatim copying",
+    "you should have received a copy", "gnu.org/licenses",
+)  # fmt: skip
+_DEFINITION = re.compile(r"^ {0,3}\[[^\[\]\n]{1,200}\]: ?\S", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_DIRECTIVE = re.compile(r"\s*\.\.\s+([\w:+-]{1,40})::\s*")
+_NOT_TOLD = (
+    "code", "code-block", "contents", "figure", "highlight", "image", "index", "math", "meta",
+    "only", "raw", "sourcecode",
+)  # fmt: skip
+_NO_LINE = re.compile(r"\s*(?::[\w-]{1,40}:(?:\s|\Z)|\.\.(?:\s|\Z)|__\s|\[[^\]]{1,200}\]:\s)")
+_SUBSTITUTION = re.compile(r"(?<![\w|])\|(\w[\w. -]{0,60})\|_{0,2}(?![\w|])")
+_TABLE_RULE = re.compile(r"[\s|:+=-]+\Z")
+_HASHES = re.compile(r"\s{0,3}#{1,6}\s+")
+_ENDED = re.compile(rf"{END_MARK.pattern}[^\w\s]*\Z")
 _SIGN = re.compile(r"[^\w\s]|\d")
 
 
-def prose_sentences(text: str, headings: Collection[str] = ()) -> tuple[list[str], str]:
-    """The sentences worth showing, each once and in order, and the plain text they are from.
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """What of a text is prose.
 
-    A line that is one of the ``headings`` is none of the text. Both are without markup, every
-    run of white space one space; the plain text is at most about ``HEAD_CHARS`` characters and
-    tells what the document says where it has no whole sentence.
+    ``sentences`` are those worth showing, each once and in order; ``paragraphs`` the lines of
+    its beginning (at most about ``HEAD_CHARS`` characters) that are neither headings nor code nor
+    tables, each once, whether or not they are sentences; ``share`` how much of all such lines is
+    in whole sentences, from 0 to 1.
+    """
+
+    sentences: list[str]
+    paragraphs: list[str]
+    share: float
+
+    @property
+    def plain(self) -> str:
+        """The paragraphs as one line, without markup."""
+        return " ".join(filter(None, map(without_markup, self.paragraphs)))
+
+
+def read_prose(text: str, headings: Collection[str] = ()) -> Prose:
+    """The prose of a text; a line that is one of the ``headings`` is none of it.
+
+    Sentences are without markup, every run of white space one space. Those of a licence count
+    only in a text that is mostly licence.
     """
     without = {_folded(heading) for heading in headings}
-    sentences: dict[str, str] = {}
-    plain: list[str] = []
+    has_references = "]:" in text and _DEFINITION.search(text) is not None
+    found: dict[str, str] = {}
+    lines: dict[str, None] = {}
+    paragraphs: list[str] = []
+    in_sentences, in_all = 0, 0
     for piece, is_first in _pieces(text):
         for paragraph in _paragraphs(piece, without):
-            clean = _without_markup(paragraph)
+            clean = without_markup(paragraph, has_references)
             for start, end in sentence_spans(clean):
                 sentence = clean[start:end]
                 folded = sentence.casefold()
-                if folded not in sentences and _is_prose(sentence, folded):
-                    sentences[folded] = sentence
+                if folded in found or _is_prose(sentence, folded):
+                    found.setdefault(folded, sentence)
+                    in_sentences += len(sentence)
+            in_all += len(clean)
             if is_first:
-                plain.append(clean)
-    return list(sentences.values()), " ".join(dict.fromkeys(filter(None, plain)))
+                own = dict.fromkeys(paragraph.split("\n"))
+                paragraphs.append("\n".join(line for line in own if line not in lines))
+                lines.update(own)
+    return Prose(_without_licence(found), paragraphs, in_sentences / max(in_all, 1))
 
 
 def first_lines(text: str, max_chars: int) -> str:
-    """What stands first in the text, each line once, as one line; fences are left out."""
-    first = text[_body(text) :][:max_chars].splitlines()
-    lines = (" ".join(line.split()) for line in first if not _FENCE.match(line))
-    return " ".join(dict.fromkeys(filter(None, lines)))
+    """What stands first in the text, each line once, as one line of some ``max_chars``.
+
+    Markup is left out; the rows of a table are told cell by cell.
+    """
+    begin = _body(text)
+    start = _COMMENT.sub(" ", text[begin : begin + 10 * max_chars])
+    lines = start.splitlines()
+    is_restructured = any(map(_DIRECTIVE.match, lines))
+    told: dict[str, None] = {}
+    length, fenced = 0, False
+    for line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+            continue
+        clean = " ".join(line.split()) if fenced else _told(line)
+        if is_restructured and not fenced:
+            clean = _SUBSTITUTION.sub(r"\1", clean)
+        if clean and clean not in told:
+            told[clean] = None
+            length += len(clean) + 1
+            if length > max_chars:
+                break
+    return " ".join(told).rstrip(";")
+
+
+def _told(line: str) -> str:
+    """A line without what marks it as a heading, an item, a directive or a row."""
+    directive = _DIRECTIVE.match(line)
+    if directive:
+        return "" if directive[1] in _NOT_TOLD else line[directive.end() :].strip()
+    if _RULE.match(line) or _NO_LINE.match(line) or _TIMES.fullmatch(line):
+        return ""
+    if _is_row(line.strip()):
+        if _TABLE_RULE.match(line):
+            return ""
+        cells = (without_markup(cell) for cell in line.split("|"))
+        return ", ".join(filter(None, cells)) + ";"
+    images = IMAGE.sub(lambda image: image[1] if " " in image[1] else " ", line)
+    return without_markup(_HASHES.sub("", images, count=1))
+
+
+def _is_row(line: str) -> bool:
+    if line.startswith("|") and len(line) > 1:
+        return line[1].isspace() or line.endswith("|")
+    return " | " in line or line.endswith(" |")
+
+
+def _without_licence(found: dict[str, str]) -> list[str]:
+    """The sentences but those of a licence, if there is more than a licence."""
+    whole = "\n".join(found)
+    parts = [part for part in _LICENCE if part in whole]
+    others = [told for folded, told in found.items() if not any(part in folded for part in parts)]
+    return others if 2 * sum(map(len, others)) >= sum(map(len, found)) else list(found.values())
 
 
 def _body(text: str) -> int:
@@ -91,14 +182,20 @@ def _body(text: str) -> int:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """The text, or its beginning and pieces of the rest; each with whether it is the first."""
+    """The text, or its beginning and pieces of the rest; each with whether it is the beginning.
+
+    The beginning goes on after a table of contents.
+    """
     begin = _body(text)
     if len(text) - begin <= HEAD_CHARS + PIECES * PIECE_CHARS:
         yield text[begin:], True
         return
+    before, begin = beyond_contents(text, begin)
+    if before:
+        yield before, True
     yield text[begin : begin + HEAD_CHARS], True
     step = (len(text) - begin - HEAD_CHARS) / PIECES
-    for number in range(PIECES):
+    for number in range(PIECES if step > 0 else 0):
         start = begin + HEAD_CHARS + int(number * step)
         piece = text[start : start + PIECE_CHARS]
         first = next((end for _, end in sentence_spans(piece)), len(piece))
@@ -112,7 +209,7 @@ def _paragraphs(text: str, without: Collection[str]) -> Iterator[str]:
     held: list[str] = []
     if "<!--" in text:
         text = _COMMENT.sub(" ", text)
-    for line in text.splitlines():
+    for line in without_contents(text.splitlines()):
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
@@ -122,7 +219,7 @@ def _paragraphs(text: str, without: Collection[str]) -> Iterator[str]:
                 _TIMES.fullmatch(line) and line.strip()
             ):
                 continue
-            elif line.strip() and not _is_left_out(line, without):
+            elif line.strip() and not _is_left_out(line, without, bool(held)):
                 item = _ITEM.match(line)
                 if held and (item or _ends_alone(held[-1], line)):
                     yield "\n".join(held)
@@ -137,33 +234,34 @@ def _paragraphs(text: str, without: Collection[str]) -> Iterator[str]:
         yield "\n".join(held)
 
 
-def _is_left_out(line: str, without: Collection[str]) -> bool:
+def _is_left_out(line: str, without: Collection[str], is_within: bool) -> bool:
+    """Whether a line is no prose; one of links alone is, within a paragraph."""
+    links = _LINKS.match(line) if "](" in line else None
+    if links and (links["item"] or not is_within):
+        return True
     if "-->" in line or " | " in line or _SKIPPED.match(line):
         return True
     return len(line) < _LONGEST_HEADING and _folded(line) in without
 
 
 def _ends_alone(line: str, following: str) -> bool:
-    """A short line without an end, before one with a capital: a heading that nobody marked."""
+    """A short line without an end, before one with a capital: a heading that nobody marked.
+
+    One all in capitals is a heading before any other line.
+    """
     if len(line) > 48 or END_MARK.search(line[-2:]) or line.rstrip()[-1:] in ",;:–—-":
         return False
+    if line.isupper() and line.replace(" ", "").isalpha() and not following.isupper():
+        return True
     first = following.lstrip()[:1]
     return first.isupper() and len(following) > 1.5 * len(line)
 
 
-def _without_markup(text: str) -> str:
-    if "<" in text:
-        text = _VOICE.sub(" ", text)
-    if "[" in text:
-        text = _LINK.sub(r"\1", _IMAGE.sub(" ", text))
-    if "`" in text or "*" in text or "_" in text:
-        text = _EMPHASIS.sub("", _ROLE.sub("", text))
-    return " ".join(text.split())
-
-
 def _is_prose(sentence: str, folded: str) -> bool:
-    if len(sentence) > _LONGEST or not END_MARK.search(sentence[-3:]):
+    if len(sentence) > _LONGEST or not _ENDED.search(sentence[-4:]):
         return False
+    if sentence[0] in ",;:)" or sentence.endswith(", ."):
+        return False  # a part of a formula
     if not sentence.isascii() and UNSPACED.search(sentence):
         return sum(map(str.isalpha, sentence)) >= _FEWEST_SIGNS
     if sentence.count(" ") < _FEWEST_WORDS - 1 or sentence[0] in ">|=<{}$;":

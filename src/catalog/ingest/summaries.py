@@ -8,11 +8,11 @@ PageRank of a sentence its importance. No model, so that the same text has the s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 from typing import TYPE_CHECKING
 
-from catalog.ingest.prose import first_lines, prose_sentences
+from catalog.ingest.prose import first_lines, read_prose
 from catalog.store.lexical.stop_words import stop_words
 from catalog.store.lexical.words import UNSPACED
 
@@ -26,7 +26,11 @@ MOST_SENTENCES, FIRST_SENTENCES = 150, 60
 _STEPS = 30
 _LEAST_RANK = 0.5  # of a sentence that has something in common with the others
 _LEAST_PROSE = 0.1  # with less of the text in whole sentences it is told by its first words
+_FEWEST_CHARS = 80  # of whole sentences; fewer may be a scrap of a text that is no prose
+_SCRAP = 60  # characters; lines that may be prose and are fewer give way to the first lines
+_LEAST_PLAIN = 0.5  # of the first lines; with less the lines that may be prose are a scrap
 _WORD = re.compile(r"\w+")
+_WIDE_END = re.compile("([。！？｡][」』”’）】]*)\n")
 
 
 def summarise(text: str, *, max_chars: int = MAX_CHARS, headings: Sequence[str] = ()) -> str:
@@ -34,26 +38,35 @@ def summarise(text: str, *, max_chars: int = MAX_CHARS, headings: Sequence[str] 
 
     One line of at most ``max_chars`` (at least 1) characters; a sentence too long for it is cut
     after a word, with ``…``. Lines that are one of the ``headings`` do not count, and neither do
-    markup, code, tables, times, lists of links and repetitions. A text without whole sentences
-    is told by its first words, an empty one by ``""``. Of a long text at most 150 sentences are
-    compared, so that the time hardly grows with it.
+    markup, code, tables, tables of contents, times, lists of links, repetitions, and a licence
+    before other text. A text with no more than a scrap of whole sentences is told by its first
+    words, one of nothing but markup or images by ``""``. Of a long text at most 150 sentences
+    are compared, so that the time hardly grows with it.
     """
-    sentences, plain = prose_sentences(text, headings)
+    prose = read_prose(text, headings)
+    sentences = prose.sentences
     found = sum(map(len, sentences))
-    if not sentences or found < _LEAST_PROSE * len(plain):
-        return _shortened(plain or first_lines(text, 4 * max_chars), max_chars)
+    if prose.share < _LEAST_PROSE or found < _FEWEST_CHARS:
+        first = first_lines(text, 2 * max_chars)
+        if prose.share < _LEAST_PROSE or found < _LEAST_PROSE * len(first):
+            plain = prose.plain
+            enough = min(_LEAST_PLAIN * len(first), _SCRAP)
+            return _shortened(plain if len(plain) >= enough else first, max_chars)
     sentences = _thinned(sentences)
-    if found <= max_chars and found + len(sentences) - 1 <= max_chars:
-        return " ".join(sentences)
+    if found <= max_chars and len(joined := _joined(sentences)) <= max_chars:
+        return joined
     if len(sentences[0]) > max_chars:
         return _shortened(sentences[0], max_chars)
-    chosen = {0}
+    chosen, told = {0}, sentences[0]
     ranks = sentence_ranks(sentences)
     central = (number for number, rank in enumerate(ranks) if rank >= _LEAST_RANK)
     for number in sorted(central, key=lambda one: (-ranks[one], one)):
-        if _length(sentences, chosen | {number}) <= max_chars:
-            chosen.add(number)
-    return " ".join(sentences[number] for number in sorted(chosen))
+        if len(told) + len(sentences[number]) <= max_chars:
+            wider = _joined(sentences[one] for one in sorted(chosen | {number}))
+            if len(wider) <= max_chars:
+                told = wider
+                chosen.add(number)
+    return told
 
 
 def sentence_ranks(sentences: Sequence[str]) -> list[float]:
@@ -109,8 +122,9 @@ def _thinned(sentences: list[str]) -> list[str]:
     return sentences[:FIRST_SENTENCES] + spaced
 
 
-def _length(sentences: Sequence[str], chosen: set[int]) -> int:
-    return sum(len(sentences[number]) for number in chosen) + len(chosen) - 1
+def _joined(sentences: Iterable[str]) -> str:
+    """The sentences with a space between them, but none after a full-width full stop."""
+    return _WIDE_END.sub(r"\1", "\n".join(sentences)).replace("\n", " ")
 
 
 def _shortened(text: str, max_chars: int) -> str:

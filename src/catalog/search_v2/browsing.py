@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from catalog.core.browsing import CatalogEntry, CatalogPage
+from catalog.core.browsing import DEFAULT_LIMIT, CatalogEntry, CatalogPage
 from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
-from catalog.search_v2.browse_request import DEFAULT_LIMIT, BrowseRequest, read_browse_request
+from catalog.search_v2.browse_hints import hints
+from catalog.search_v2.browse_request import BrowseRequest, read_browse_request
 from catalog.search_v2.carding import make_cards
 from catalog.search_v2.workspace import Workspace
 from catalog.store.card_search import best_of, find_documents
@@ -21,7 +21,6 @@ from catalog.store.listing import (
     described,
     documents_within,
     ids_within,
-    paths_within,
     settled,
     types_within,
     with_ids,
@@ -31,8 +30,6 @@ from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-_NEAR_NAMES, _MOST_NAMES = 5, 5000
 
 
 class DocumentCatalog:
@@ -63,11 +60,13 @@ class DocumentCatalog:
         ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.narrowing``.
         ``tags``: all of them. ``filters``: see ``core.filters.parse_filters``; conditions on
         passages must hold of one of the document's. ``after`` (inclusive) and ``before``
-        (exclusive): ISO 8601 dates or times, UTC unless they say otherwise, on ``modified``,
-        else ``created``; a document without a date is left out then. ``sort``: ``best`` (by name
-        without a query), ``name`` (path, case ignored), ``modified`` (newest first), ``size``
-        (longest text first); ties go by path. ``limit``: 1 to 1000. Raises :class:`InputError`
-        kinds for a bad call.
+        (exclusive): ISO 8601 dates or times, or a year or month, UTC unless they say otherwise;
+        on the document's own ``modified``, else its own ``created``, else when its file was
+        modified; a document without a date is left out then. ``sort``: ``best`` (by name without
+        a query), ``name`` (path, case ignored), ``modified`` (newest first, by the date just
+        described), ``size`` (largest first: bytes, or characters where those are not known); ties
+        go by path. ``limit``: 1 to 1000. A query of more than ``rag.max_query_chars`` is cut, and
+        a note says so. Raises :class:`InputError` kinds for a bad call.
         """
         started = time.perf_counter()
         request = read_browse_request(
@@ -83,17 +82,19 @@ class DocumentCatalog:
                 "sort": sort,
                 "limit": limit,
                 "offset": offset,
-            }
+            },
+            max_query_chars=self._workspace.settings.rag_v2.max_query_chars,
         )
         self._workspace.require_dataset(request.dataset)
-        notes = self._refreshed(dataset)
+        lacking = self._refreshed(request)
+        notes = request.notes + lacking
         with self._workspace.database.read() as connection:
             if request.visible is not None:
                 check_fields(request.visible, dataset_fields(connection, dataset))
-            page, types, scores = _chosen(connection, request, carded=not notes)
+            page, types, scores = _chosen(connection, request, carded=not lacking)
             about = described(connection, page)
             if not types:
-                notes += _instead(connection, request)
+                notes += hints(connection, request)
         return CatalogPage(
             dataset=dataset,
             query=query,
@@ -105,22 +106,18 @@ class DocumentCatalog:
             elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         )
 
-    def refresh(self, dataset: str) -> int:
-        """Make the cards that are missing or not current; how many were made.
-
-        Raises :class:`StoreBusyError` when another process keeps writing.
-        """
-        return make_cards(self._workspace.database, dataset)
-
-    def _refreshed(self, dataset: str) -> tuple[str, ...]:
-        """Make cards if nobody else is writing; else a note."""
+    def _refreshed(self, request: BrowseRequest) -> tuple[str, ...]:
+        """Make cards if nobody else is writing; else a note if that matters to the request."""
         database = self._workspace.database
         try:
-            make_cards(database, dataset, wait=False)
+            make_cards(database, request.dataset, wait=False)
         except StoreError as error:
             with database.read() as connection:
-                count = count_without_card(connection, dataset)
-            return (f"{count} documents are found by title and path alone for now: {error}",)
+                count = count_without_card(connection, request.dataset)
+            if count == 0 or request.query is None:
+                return ()
+            told = "1 document is" if count == 1 else f"{count} documents are"
+            return (f"{told} found by title and path alone for now: {error}",)
         return ()
 
 
@@ -136,8 +133,7 @@ def _chosen(
         allowed = settled(connection, allowed)
     limit, offset = request.limit, request.offset
     if request.query is None:
-        order = "name" if request.sort == "best" else request.sort
-        ids = ids_within(connection, allowed, order, limit, offset)
+        ids = ids_within(connection, allowed, request.sort, limit, offset)
         return ids, types_within(connection, allowed), {}
     found = find_documents(connection, request.dataset, request.query, allowed, carded=carded)
     if request.sort == "best":
@@ -164,28 +160,3 @@ def _entry(about: Described, dataset: str, score: float | None) -> CatalogEntry:
         chunks=about.chunks,
         score=score,
     )
-
-
-def _instead(connection: Connection, request: BrowseRequest) -> tuple[str, ...]:
-    """What there is instead, among the documents that the caller's own filters let through."""
-    visible = documents_within(Restriction(request.dataset, filter=request.visible))
-    notes = []
-    if request.file_type is not None:
-        known = types_within(connection, visible)
-        told = ", ".join(f"{name} ({count})" for name, count in known.items()) or "none"
-        notes.append(f"file types there are: {told}")
-    wanted = request.name or request.query
-    near = _near(paths_within(connection, visible), wanted) if wanted else []
-    if near:
-        notes.append(f"names that are near: {', '.join(near)}")
-    return tuple(notes)
-
-
-def _near(paths: Sequence[str], wanted: str) -> list[str]:
-    told: dict[str, list[str]] = {}
-    for path in paths[:_MOST_NAMES]:
-        name = path.rpartition("/")[2].casefold()
-        for form in (path.casefold(), name, name.rpartition(".")[0] or name):
-            told.setdefault(form, []).append(path)
-    close = get_close_matches(wanted.casefold()[:200], told, n=_NEAR_NAMES)
-    return list(dict.fromkeys(path for form in close for path in told[form]))[:_NEAR_NAMES]

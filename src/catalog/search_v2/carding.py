@@ -6,23 +6,29 @@ from catalog.ingest.summaries import summarise
 from catalog.store import Database
 from catalog.store.cards import put_cards, without_card
 
-BATCH = 200  # documents in one transaction
+BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
 
 
 def make_cards(database: Database, dataset: str, *, wait: bool = True) -> int:
     """Make the cards that are missing or not current; how many were made.
 
-    What is made stays, whatever ends the run, and the next one goes on from there. Raises
-    :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
+    The write lock is taken before anything is summarised, so that no work is lost to another
+    process. What is made stays, whatever ends the run, and the next one goes on from there.
+    Raises :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
     """
     made = 0
-    while True:
-        with database.read() as connection:
+    while _is_any_lacking(database, dataset):
+        with database.write(wait=wait) as connection:
             cards = [
                 (card, summarise(text, headings=(card.title, *card.headings)))
                 for card, text in without_card(connection, dataset, BATCH)
             ]
-        if not cards:
-            return made
-        with database.write(wait=wait) as connection:
+            if not cards:  # another process has made them
+                return made
             made += put_cards(connection, cards)
+    return made
+
+
+def _is_any_lacking(database: Database, dataset: str) -> bool:
+    with database.read() as connection:
+        return next(without_card(connection, dataset, 1), None) is not None

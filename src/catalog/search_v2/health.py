@@ -31,7 +31,7 @@ def describe(workspace: Workspace) -> dict[str, Any]:
     with workspace.database.read() as connection:
         cached, hits = query_cache_stats(connection)
     return {
-        "home": str(settings.home),
+        "home": str(settings.home.resolve()),
         "model": model.model if model else None,
         "fingerprint": model.fingerprint if model else None,
         "dim": model.dim if model else None,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Float, bindparam, literal_column, select, text
 
 from catalog.store.cards import CARDS_FTS, WEIGHTS, lacking_cards, spaced
 from catalog.store.filter_sql import among
-from catalog.store.fts_match import any_of, quoted, words
+from catalog.store.fts_match import MAX_TERMS, any_of, quoted, words
 from catalog.store.lexical.stop_words import stop_words
 from catalog.store.lexical.words import UNSPACED, fold, raw_words
 from catalog.store.schema import documents
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
 MOST_NAME_WORDS = 12  # a longer query is no name
+_MOST_NAME_CHARS = 300
+_MOST_PARTS = 12  # of a compound
+_EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
 _LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
 _MATCH = text("document_cards_fts MATCH :match")
 _RELEVANCE: ColumnElement[float] = literal_column(
@@ -40,16 +44,18 @@ class FoundDocuments:
 def card_terms(query: str) -> list[str]:
     """The words of a text to look for in cards; stop words only where there are no others.
 
-    A compound such as ``foo.bar`` is looked for as a phrase as well; of scripts without spaces
-    every two signs that follow one another.
+    A compound such as ``foo.bar`` is looked for as a phrase as well, a long one by its first
+    parts; of scripts without spaces every two signs that follow one another. At most
+    :data:`~catalog.store.fts_match.MAX_TERMS`, the first.
     """
-    listed: list[str] = []
+    listed: dict[str, None] = {}
     for raw in raw_words(query):
-        inner = words(raw)
-        listed.extend([" ".join(inner), *inner] if len(inner) > 1 else inner)
+        inner = words(raw)[:_MOST_PARTS]
+        listed |= dict.fromkeys([" ".join(inner), *inner] if len(inner) > 1 else inner)
     common = stop_words("english")
     telling = [term for term in listed if fold(term) not in common] or listed
-    return [form for term in dict.fromkeys(telling) for form in _forms(term)]
+    forms = dict.fromkeys(form for term in telling for form in _forms(term))
+    return list(islice(forms, MAX_TERMS))
 
 
 def search_cards(
@@ -78,10 +84,11 @@ def find_documents(
 
     The score is BM25 over the weighted columns of the card as a share of the best one, 1 more
     where title or name holds the query's words one after another, and 2 more where they are all
-    of the title, the path, or the file's name with or without its extension. A document without
-    a card is found by title and path alone, with no share; ``carded`` says that there is none.
+    of the title, or of the path or the file's name with or without its extension. In a query
+    that ends as a file here does the extension is no word of its own. A document without a card
+    is found by title and path alone, with no share; ``carded`` says that there is none.
     """
-    terms = card_terms(query)
+    terms = _terms(connection, query, allowed)
     types: dict[int, str] = {}
     scores: dict[int, float] = {}
     if terms:
@@ -116,11 +123,24 @@ def best_of(
     return ranked[offset : offset + limit]
 
 
+def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> list[str]:
+    terms = card_terms(query)
+    bare, dot, extension = query.strip().rpartition(".")
+    if not (dot and card_terms(bare) and _EXTENSION.fullmatch(extension)):
+        return terms
+    is_such = documents.c.path.like(f"%.{extension}")
+    if connection.scalar(select(documents.c.id).where(is_such, allowed).limit(1)) is None:
+        return terms
+    return [term for term in terms if term.casefold() != extension.casefold()] or terms
+
+
 def _named_by(
     connection: Connection, query: str, allowed: ColumnElement[bool]
 ) -> Iterator[tuple[int, str, float]]:
     asked = [word.casefold() for word in words(query)[: MOST_NAME_WORDS + 1]]
     if not 0 < len(asked) <= MOST_NAME_WORDS:
+        return
+    if sum(map(len, asked)) > _MOST_NAME_CHARS:  # a phrase of many signs takes long
         return
     phrase = "{title name} : " + quoted(spaced(" ".join(asked)).strip())
     told = (documents.c.file_type, documents.c.title, documents.c.path)
@@ -170,6 +190,7 @@ def _forms(term: str) -> Iterable[str]:
 def _is_called(asked: Sequence[str], title: str, path: str) -> bool:
     name = path.rpartition("/")[2]
     stem = name.rpartition(".")[0]
+    whole = path.removesuffix(name) + stem
     longest = sum(map(len, asked)) + 2 * len(asked) + 4
-    told = (text for text in (title, path, name, stem) if len(text) <= longest)
+    told = (text for text in (title, path, whole, name, stem) if len(text) <= longest)
     return any([word.casefold() for word in words(text)] == list(asked) for text in told)

@@ -37,7 +37,7 @@ from catalog.store.schema import (
 if TYPE_CHECKING:
     from sqlalchemy import Select
 
-CARD_VERSION = 1
+CARD_VERSION = 2
 WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
 _MOST_CHARS = 4000  # of headings and of metadata
 # Fields that say nothing of what a document is about, or stand in another column.

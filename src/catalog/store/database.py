@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from catalog.core.dates import instant
 from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.store import schema
 from catalog.store.meta import read_meta, set_meta
@@ -114,6 +115,7 @@ def _sqlite_engine(url: URL) -> Engine:
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # the begin event below starts transactions
         connection.create_function("casefold", 1, _casefold, deterministic=True)
+        connection.create_function("instant", 1, instant, deterministic=True)
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_MS}",
             "journal_mode = WAL",
@@ -163,6 +165,11 @@ def _typed(error: Exception) -> StoreError:
         return StoreBusyError("another process is writing to the store; try again")
     if _is_damage(error):
         return StoreDamagedError(f"the store cannot be read: {text}")
+    if "readonly" in text or "unable to open" in text:
+        return StoreError(
+            f"the store cannot be written to ({text}): what it must write at this release, and "
+            "what it keeps beside, needs its owner to run a command once"
+        )
     return StoreError(f"the store failed: {text}")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Connection,
+    Float,
     Text,
     and_,
     case,
@@ -21,6 +22,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.visitors import replacement_traverse
 
+from catalog.core.browsing import Sort
+from catalog.core.dates import day_at, seconds
 from catalog.core.filters import CHUNK_FIELDS, fields_of
 from catalog.store.cards import CARD_VERSION
 from catalog.store.filter_sql import among, compile_filter
@@ -30,9 +33,10 @@ from catalog.store.schema import chunks, document_cards, document_fields, docume
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Subquery
 
-Order = Literal["name", "modified", "size"]
-_DATES = ("created", "modified")
-_FEW = 500
+_DATES = ("modified", "created")
+# Only of a file that is one document: it has the document's path.
+_IS_ITS_FILE = (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path)
+_MOST_SETTLED = 20_000  # documents
 
 
 @dataclass(slots=True)
@@ -71,10 +75,10 @@ def documents_within(restriction: Restriction) -> ColumnElement[bool]:
 
 
 def settled(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The same condition, worked out if few documents fulfil it: for those who ask it again."""
-    query = select(documents.c.id).where(allowed).limit(_FEW + 1)
+    """The same condition, worked out unless very many fulfil it: for those who ask it again."""
+    query = select(documents.c.id).where(allowed).limit(_MOST_SETTLED + 1)
     ids = list(connection.scalars(query))
-    return with_ids(ids) if len(ids) <= _FEW else allowed
+    return with_ids(ids) if len(ids) <= _MOST_SETTLED else allowed
 
 
 def with_ids(ids: Iterable[int]) -> ColumnElement[bool]:
@@ -95,36 +99,41 @@ def paths_within(connection: Connection, allowed: ColumnElement[bool]) -> list[s
 
 
 def ids_within(
-    connection: Connection, allowed: ColumnElement[bool], sort: Order, limit: int, offset: int
+    connection: Connection, allowed: ColumnElement[bool], sort: Sort, limit: int, offset: int
 ) -> list[int]:
     """Documents the condition lets through, from the ``offset``-th on; ties go by path.
 
-    ``name`` orders by path, the case of ASCII letters ignored, ``size`` puts the longest text
-    first and ``modified`` the newest, those without a date last.
+    ``size`` puts the largest first, by the bytes of the file, or the characters where those are
+    not known; ``modified`` the newest, by the date :func:`dated_between` takes, and those without
+    one last. All else orders by path, the case of ASCII letters ignored.
     """
     query = select(documents.c.id).where(allowed)
     if sort == "size":
-        query = query.order_by(documents.c.characters.desc())
+        size = func.coalesce(manifest.c.size, documents.c.characters)
+        query = query.select_from(documents.outerjoin(manifest, _IS_ITS_FILE))
+        query = query.order_by(size.desc())
     elif sort == "modified":
-        dated = _days()
+        dated = _dates()
         query = query.outerjoin(dated, dated.c.document_id == documents.c.id)
-        query = query.order_by(nulls_last(dated.c.day.desc()))
+        query = query.order_by(nulls_last(dated.c.instant.desc()))
     path = documents.c.path
     query = query.order_by(collate(path, "NOCASE"), path).limit(limit).offset(offset)
     return list(connection.scalars(query))
 
 
 def dated_between(after: datetime | None, before: datetime | None) -> ColumnElement[bool]:
-    """The condition on ``documents`` that ``modified``, else ``created``, is between the two.
+    """The condition on ``documents`` that their date is between the two.
 
-    ``after`` is included, ``before`` is not; of a document without a date it is false.
+    It is the document's own ``modified``, else its own ``created``, else when its file was
+    modified. ``after`` is included, ``before`` is not, both know their time zone; of a document
+    without a date it is false.
     """
-    dated = _days()
-    parts: list[ColumnElement[bool]] = []
+    dated = _dates()
+    parts: list[ColumnElement[bool]] = [dated.c.instant.is_not(None)]
     if after is not None:
-        parts.append(dated.c.day >= func.julianday(_in_utc(after)))
+        parts.append(dated.c.instant >= seconds(after))
     if before is not None:
-        parts.append(dated.c.day < func.julianday(_in_utc(before)))
+        parts.append(dated.c.instant < seconds(before))
     return documents.c.id.in_(select(dated.c.document_id).where(*parts))
 
 
@@ -153,16 +162,27 @@ def types_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[s
     return {row[0]: row[1] for row in connection.execute(ordered)}
 
 
+def tags_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
+    """Documents by tag, most first, then by name."""
+    fields = document_fields.c
+    count = func.count(fields.document_id.distinct()).label("count")
+    query = (
+        select(fields.text_value, count)
+        .where(fields.field == "tags", fields.kind == "s")
+        .where(fields.document_id.in_(select(documents.c.id).where(allowed)))
+        .group_by(fields.text_value)
+        .order_by(count.desc(), fields.text_value)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
 def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described]:
     """What a catalog tells of these documents, by id; those that have gone are left out."""
     wanted = among(documents.c.id, ids)
     is_current = document_cards.c.version == CARD_VERSION
     with_card = documents.outerjoin(
         document_cards, (document_cards.c.document_id == documents.c.id) & is_current
-    ).outerjoin(
-        manifest,
-        (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path),
-    )
+    ).outerjoin(manifest, _IS_ITS_FILE)
     columns = (
         documents.c.id,
         documents.c.source_doc_id,
@@ -183,41 +203,53 @@ def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described
     )
     for document, count in connection.execute(counted):
         found[document].chunks = count
-    for document, name, value in connection.execute(_told_fields(ids)):
-        if name == "tags":
+    for document, name, value, number in connection.execute(_told_fields(ids)):
+        if name != "tags":
+            found[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)
+        elif value is not None:
             found[document].tags.append(value)
-        else:
-            found[document].dates.setdefault(name, value)
     return found
 
 
-def _days() -> Subquery:
-    """Julian days (UTC) as SQLite reads ISO 8601; what is none of it is no date."""
-    fields = document_fields.c
-    day = case(
-        (fields.text_value.op("GLOB")("[0-9][0-9][0-9][0-9]-*"), func.julianday(fields.text_value))
-    )
-    by_name = [func.max(case((fields.field == name, day))) for name in ("modified", "created")]
+def days_within(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
+    """The first and the last day (UTC) of what is allowed; ``None`` where nothing has a date."""
+    dated = _dates()
+    query = select(func.min(dated.c.instant), func.max(dated.c.instant))
+    first, last = connection.execute(
+        query.where(dated.c.document_id.in_(select(documents.c.id).where(allowed)))
+    ).one()
+    return None if first is None else (day_at(first), day_at(last))
+
+
+def _dates() -> Subquery:
+    """``instant`` by ``document_id``: see :func:`dated_between`; null where there is no date.
+
+    ``modified`` is the file's where the document's own metadata do not have it.
+    """
+    fields, own = document_fields.c, documents.c.metadata
+    at = func.instant(func.coalesce(fields.text_value, fields.number_value), type_=Float)
+    modified, created = (func.max(case((fields.field == name, at))) for name in _DATES)
+    is_own = case((func.json_valid(own) == 1, func.json_type(own, "$.modified").is_not(None)))
     return (
-        select(fields.document_id, func.coalesce(*by_name).label("day"))
-        .where(fields.field.in_(_DATES), fields.kind == "s")
+        select(
+            fields.document_id,
+            func.coalesce(case((is_own, modified)), created, modified).label("instant"),
+        )
+        .join(documents, documents.c.id == fields.document_id)
+        .where(fields.field.in_(_DATES), fields.kind.in_(("s", "n")))
         .group_by(fields.document_id)
         .subquery()
     )
 
 
-def _in_utc(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-
-
 def _told_fields(ids: Sequence[int]) -> Any:
     fields = document_fields.c
     return (
-        select(fields.document_id, fields.field, fields.text_value)
+        select(fields.document_id, fields.field, fields.text_value, fields.number_value)
         .where(
             among(fields.document_id, ids),
             fields.field.in_((*_DATES, "tags")),
-            fields.text_value.is_not(None),
+            fields.kind.in_(("s", "n")),
         )
         .order_by(fields.document_id, text("document_fields.rowid"))
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
-from catalog.core.errors import DocumentNotFoundError, InputError, StoreBusyError
+from catalog.core.errors import DocumentNotFoundError, StoreBusyError
 from catalog.interfaces.mcp.resources import (
     MAX_BYTES,
     TEMPLATE,
@@ -17,6 +17,9 @@ from catalog.interfaces.mcp.resources import (
     document_of,
     document_uri,
 )
+from catalog.interfaces.operations.documents import within
+from catalog.search_v2.references import FoundDocument
+from catalog.store.passages import StoredDocument
 from interfaces.mcp.stubs import StubEngine, status
 
 PATHS = [
@@ -56,15 +59,10 @@ def holding(text, path="a.md"):
     def get(asked):
         if asked["reference"] != f"notes:{path}":
             raise DocumentNotFoundError("no document")
-        lines = text.split("\n")
-        kept = lines[: asked.get("line_end", len(lines))]
-        most = asked.get("max_bytes")
-        while most is not None and len("\n".join(kept).encode()) > most:
-            kept = kept[:-1]
-        if not kept:
-            raise InputError("line 1 alone is larger")
-        found = {"path": path, "text": "\n".join(kept), "lines_total": len(lines)}
-        return found | {"line_end": len(kept)}
+        about = dict.fromkeys(StoredDocument.__dataclass_fields__, "")
+        document = StoredDocument(**{**about, "path": path, "text": text})
+        lines = tuple(text.split("\n"))
+        return within(FoundDocument(document, lines, 1, len(lines)), asked["max_bytes"]).to_dict()
 
     return DocumentResources(StubEngine(get=get))
 
@@ -197,18 +195,17 @@ def test_a_large_document_ends_with_how_to_get_the_rest():
     text, _, pointer = content.text.rpartition("\n\n")
     assert text == "\n".join([line] * 10)
     assert "line 10 of 12" in pointer
-    assert '"notes:a.md" and line_start 11' in pointer
+    assert "line_start 11" in pointer
+    assert '"notes:a.md"' in pointer
 
 
 def test_a_single_line_beyond_the_limit_is_cut_between_characters():
     (content,) = holding("é" * 600_000 + "\nmore").read("catalog://notes/a.md").contents
     text, _, pointer = content.text.rpartition("\n\n")
     assert text == "é" * (MAX_BYTES // 2)
-    assert "line_start 2" in pointer
+    assert "line 1, which is larger; line_start 2" in pointer
     (alone,) = holding("é" * 600_000).read("catalog://notes/a.md").contents
-    assert alone.text.endswith(
-        "[Here ends what a resource gives: its one line is longer than 1 MB.]"
-    )
+    assert "only the first 1000000 bytes of line 1, which is larger. For" in alone.text
 
 
 def test_a_document_that_is_not_there_is_unknown():

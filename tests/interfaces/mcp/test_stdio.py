@@ -75,6 +75,7 @@ def test_output_carries_the_protocol_alone_whatever_prints(process):
     assert [answer(process)["id"], answer(process)["id"]] == [1, 2]
     process.stdin.write("this is no JSON\n")
     send(process, echo(3, "after"))
+    assert answer(process)["error"]["code"] == -32700
     assert answer(process)["result"]["structuredContent"]["echo"] == "after"
     out, err = process.communicate(timeout=PROMPTLY)
     assert (process.returncode, out) == (0, "")
@@ -154,3 +155,32 @@ def test_an_agent_starts_it_as_its_configuration_says(tmp_path, notes):
         assert (first["path"], answer.is_error) == ("keys.md", False)
         (content,) = session.do("read_resource", "catalog://notes/guides/backup.md").contents
         assert content.text.startswith("# Backups")
+
+
+BAD_LINES = {
+    "not json": (-32700, None),
+    "[" * 3000: (-32700, None),
+    '[{"jsonrpc": "2.0", "id": 7, "method": "tools/list"}]': (-32600, None),
+    '{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": []}': (-32600, 7),
+    '{"jsonrpc": "1.0", "id": 7, "method": "tools/list"}': (-32600, 7),
+    '{"id": "a", "method": "tools/list"}': (-32600, "a"),
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:30])
+def test_a_line_that_is_no_message_is_answered_and_the_next_one_as_well(process, line):
+    send(process, *OPENING)
+    answer(process)
+    process.stdin.write(line + "\n")
+    send(process, echo(8, "on"))
+    refused, code = answer(process), BAD_LINES[line]
+    assert (refused["error"]["code"], refused["id"]) == code
+    assert answer(process)["result"]["structuredContent"]["echo"] == "on"
+
+
+def test_half_a_surrogate_pair_is_read_as_the_sign_for_it(process):
+    send(process, *OPENING)
+    answer(process)
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", **echo(8, "a\ud800")}) + "\n")
+    process.stdin.flush()
+    assert answer(process)["result"]["structuredContent"]["echo"] == "a\ufffd"

@@ -103,8 +103,14 @@ def test_lines_are_cut_at_whole_lines_and_the_note_says_where_to_go_on(engine):
     rest = engine.ask("get", {"reference": "keys.md", "line_start": cut["line_end"] + 1})
     assert cut["text"] + "\n" + rest["text"] == whole["text"]
     assert rest["line_end"] == whole["lines_total"]
-    with pytest.raises(InputError, match="larger than max_bytes 2"):
-        engine.ask("get", {"reference": "keys.md", "max_bytes": 2})
+
+
+def test_a_line_that_is_too_large_alone_is_given_in_part(engine):
+    part = engine.ask("get", {"reference": "keys.md", "line_start": 4, "max_bytes": 5})
+    assert (part["text"], part["line_start"], part["line_end"]) == ("# Key", 4, 4)
+    assert part["notes"] == [
+        "only the first 5 bytes of line 4, which is larger; line_start 5 goes on after it"
+    ]
 
 
 def test_lines_may_be_given_in_the_reference_or_beside_it_which_wins(engine):

@@ -99,3 +99,12 @@ def test_more_may_be_told_by_a_later_release(tmp_path):
     whole = {name: getattr(SAID, name) for name in Announcement.__slots__}
     (tmp_path / FILE).write_text(json.dumps(whole | {"started": "today"}))
     assert announced(tmp_path) == SAID
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_what_is_no_plain_file_counts_as_none_and_hangs_nobody(tmp_path):
+    os.mkfifo(tmp_path / "serve.json")
+    assert announced(tmp_path) is None
+    (tmp_path / "serve.json").unlink()
+    (tmp_path / "serve.json").symlink_to("/dev/zero")
+    assert announced(tmp_path) is None

@@ -8,7 +8,7 @@ import pytest
 
 from catalog import __version__
 from catalog.core.errors import QueryError
-from catalog.core.settings import Settings
+from catalog.core.settings import ServeSettings, Settings
 from catalog.interfaces.serving.client import NearestEngine
 from interfaces.serving.strangers import prove, read_request, stranger
 
@@ -151,6 +151,15 @@ def test_a_server_that_follows_a_lost_one_is_asked_at_once(nearest, made, there,
         assert nearest.ask(*GET) == {"by": "local"}
     with served(there, home):
         assert nearest.ask(*GET) == {"by": "server"}
+
+
+def test_a_call_that_is_too_large_for_the_server_loses_it_for_no_other(
+    nearest, made, there, served, home
+):
+    with served(there, home, serve=ServeSettings(max_body_bytes=1000)):
+        assert nearest.ask("get", {"reference": "x" * 2000})["by"] == "local"
+        assert nearest.ask(*GET)["by"] == "server"
+    assert len(made) == 1
 
 
 def test_an_error_of_the_call_is_the_answer(nearest, made, stub, served, home):

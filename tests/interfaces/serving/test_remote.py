@@ -283,3 +283,19 @@ def test_an_answer_after_the_time_allowed_is_not_taken_for_the_next_one():
         late.set()
         assert remote.ask("search", {"query": "second"}) == {}
         remote.close()
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "h.\u00e9..x", "a b", ""])
+def test_a_host_that_is_none_is_gone(host):
+    told = {"pid": 1, "port": 1, "secret": SECRET, "key": "k", "version": __version__}
+    with pytest.raises(ServerGoneError):
+        Remote(Announcement(host=host, **told)).ask("status", {}, 1.0)
+
+
+def test_text_that_is_not_unicode_is_asked_like_any_other(engine, served, home):
+    with served(engine, home) as server:
+        remote = Remote(server.announcement)
+        assert remote.ask("search", {"query": "z\udcff backups"})["results"]
+        with pytest.raises(DocumentNotFoundError):
+            remote.ask("get", {"reference": "nor\udcff.md"})
+        remote.close()

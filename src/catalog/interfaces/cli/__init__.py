@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import sys
 
 __all__ = ["main"]
@@ -17,6 +18,9 @@ def main() -> None:
     from catalog.interfaces.cli.app import app
     from catalog.interfaces.cli.output import complain
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack a document's letters
     try:
         app()
     except CatalogError as error:

@@ -50,10 +50,13 @@ def browse(
     ] = None,
     where: WhereOption = None,
     after: Annotated[
-        str | None, typer.Option(help="Only dated on or after this day (YYYY-MM-DD).")
+        str | None, typer.Option(help="Only dated on or after this day, month or year.")
     ] = None,
-    before: Annotated[str | None, typer.Option(help="Only dated before this day.")] = None,
-    sort: Annotated[str, typer.Option(help="best, name, modified or size.")] = "best",
+    before: Annotated[str | None, typer.Option(help="Only dated before this one.")] = None,
+    sort: Annotated[
+        str,
+        typer.Option(help="best, name, modified or size; dates are the document's own, if any."),
+    ] = "best",
     limit: Annotated[int, typer.Option("--limit", "-k", help="How many documents.")] = 20,
     offset: Annotated[int, typer.Option(help="How many to pass over first.")] = 0,
     json: JsonOption = False,

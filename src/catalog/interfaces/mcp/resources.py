@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
+from catalog.core.errors import DocumentNotFoundError, UnknownDatasetError
 from catalog.core.text import storable
 from catalog.interfaces.terminal.plain import one_line, safe
 
@@ -87,7 +87,8 @@ class DocumentResources:
         """The document's text, cut at 1 MB (UTF-8) with a word on how to get the rest."""
         dataset, path = document_of(uri)
         try:
-            found = self._opening(dataset, path)
+            asked = {"reference": f"{dataset}:{path}", "dataset": dataset, "max_bytes": MAX_BYTES}
+            found = self.engine.ask("get", asked)
         except (DocumentNotFoundError, UnknownDatasetError) as error:
             raise _unknown(uri) from error
         if found["path"] != path:  # its end was read as a range of lines
@@ -96,27 +97,13 @@ class DocumentResources:
         content = types.TextResourceContents(uri=uri, text=storable(text), mime_type=_mime(path))
         return types.ReadResourceResult(contents=[content])
 
-    def _opening(self, dataset: str, path: str) -> dict[str, Any]:
-        asked = {"reference": f"{dataset}:{path}", "dataset": dataset}
-        try:
-            return self.engine.ask("get", asked | {"max_bytes": MAX_BYTES})
-        except (DocumentNotFoundError, UnknownDatasetError):
-            raise
-        except InputError:  # its first line alone is too large
-            found = self.engine.ask("get", asked | {"line_start": 1, "line_end": 1})
-            cut = found["text"].encode()[:MAX_BYTES].decode(errors="ignore")
-            return found | {"text": cut}
-
 
 def _pointer(found: Mapping[str, Any], reference: str) -> Iterator[str]:
-    if found["line_end"] < found["lines_total"]:
+    if found["notes"]:
         yield (
-            f"[Here ends what a resource gives: line {found['line_end']} of "
-            f"{found['lines_total']}. For the rest call the tool get with reference "
-            f"{json.dumps(reference)} and line_start {found['line_end'] + 1}.]"
+            f"[Here ends what a resource gives: {'; '.join(found['notes'])}. For the rest call the "
+            f"tool get with reference {json.dumps(reference)}.]"
         )
-    elif len(found["text"].encode()) >= MAX_BYTES - 3:  # a character may have been cut off
-        yield "[Here ends what a resource gives: its one line is longer than 1 MB.]"
 
 
 def _resource(entry: Mapping[str, Any]) -> types.Resource:

@@ -17,6 +17,7 @@ from mcp.server.runner import serve_dual_era_loop
 from mcp.server.stdio import stdio_server
 
 from catalog.core.errors import CatalogError
+from catalog.interfaces.mcp.mending import Item, mend
 from catalog.interfaces.terminal.plain import complaint
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ async def _serve(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> b
                 server = await anyio.to_thread.run_sync(make, engine)
             except Exception as error:  # noqa: BLE001 - told, and the process ends
                 _give_up(error)
+            good, mended = anyio.create_memory_object_stream[Item](0)
+            tasks.start_soon(mend, read, write, good)
             async with server.lifespan(server) as workers:
                 options = server.create_initialization_options()
                 await serve_dual_era_loop(
-                    server, read, write, lifespan_state=workers, init_options=options
+                    server, mended, write, lifespan_state=workers, init_options=options
                 )
             tasks.cancel_scope.cancel()
     return workers.pending > 0

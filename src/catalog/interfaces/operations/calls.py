@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from catalog.core.browsing import DEFAULT_LIMIT, MAX_DOCUMENTS, MAX_OFFSET, Sort
 from catalog.core.results import Mode
 from catalog.interfaces.operations.base import Call
 
 MAX_TOP_K = 1000
-MAX_DOCUMENTS = 1000
 MAX_TEXT_BYTES = 10_000_000
 Dataset = Annotated[
     str | None,
@@ -89,13 +89,17 @@ class BrowseCall(Call):
     name: Name = None
     tags: list[str] = Field([], max_length=50, description="Only documents with all these tags.")
     filters: Conditions = None
-    after: str | None = Field(None, description="Only documents dated on or after (YYYY-MM-DD).")
-    before: str | None = Field(None, description="Only documents dated before (YYYY-MM-DD).")
-    sort: Literal["best", "name", "modified", "size"] = Field(
+    after: str | None = Field(
+        None, description="Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY."
+    )
+    before: str | None = Field(
+        None, description="Only documents dated before that day, month or year."
+    )
+    sort: Sort = Field(
         "best", description="best: by the query, without one by name; modified: newest first."
     )
-    limit: int = Field(20, ge=1, le=MAX_DOCUMENTS, description="How many documents.")
-    offset: int = Field(0, ge=0, le=10_000_000, description="How many to pass over first.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_DOCUMENTS, description="How many documents.")
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="How many to pass over first.")
 
 
 class StatusCall(Call):

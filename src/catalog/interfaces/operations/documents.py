@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import InputError
 from catalog.interfaces.operations.calls import GetCall, MultiGetCall
 from catalog.search_v2.references import FoundDocument, find_document, resolve_documents
 
@@ -64,25 +63,36 @@ def run_get(engine: LocalEngine, call: GetCall) -> Given:
         line_start=call.line_start,
         line_end=call.line_end,
     )
-    if call.max_bytes is None or _bytes(found) <= call.max_bytes:
+    return Given(found) if call.max_bytes is None else within(found, call.max_bytes)
+
+
+def within(found: FoundDocument, max_bytes: int) -> Given:
+    """What of the document fits into so many bytes (UTF-8): whole lines, or part of the first."""
+    if _bytes(found) <= max_bytes:
         return Given(found)
-    kept, left = 0, call.max_bytes
+    kept, left = 0, max_bytes
     for line in found.lines:
         left -= len(line.encode()) + 1
         if left < 0:
             break
         kept += 1
     if kept == 0:
-        raise InputError(
-            f"line {found.line_start} of {found.document.path} alone is larger than "
-            f"max_bytes {call.max_bytes}"
-        )
+        return _part_of_a_line(found, max_bytes)
     cut = found.first(kept)
     note = (
-        f"cut after line {cut.line_end}, at max_bytes {call.max_bytes}; "
+        f"cut after line {cut.line_end} of {cut.lines_total}, at max_bytes {max_bytes}; "
         f"go on with line_start {cut.line_end + 1}"
     )
     return Given(cut, (note,))
+
+
+def _part_of_a_line(found: FoundDocument, max_bytes: int) -> Given:
+    """The beginning of the first line, which alone is too large."""
+    line = found.lines[0].encode()[:max_bytes].decode(errors="ignore")
+    note = f"only the first {max_bytes} bytes of line {found.line_start}, which is larger"
+    if found.line_start < found.lines_total:
+        note += f"; line_start {found.line_start + 1} goes on after it"
+    return Given(replace(found, lines=(line,)), (note,))
 
 
 def run_multi_get(engine: LocalEngine, call: MultiGetCall) -> GivenMany:

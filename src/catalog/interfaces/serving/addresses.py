@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from catalog.core.errors import ConfigError
 
+_BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
 
 
@@ -61,6 +63,8 @@ def parted(name: str) -> tuple[str, int | None] | None:
         name = f"[{name}]"  # a bare IPv6 address, as settings and Address.host have it
     try:
         parts = urlsplit(f"//{name}")
+        if "]" in name and not _BRACKETED.fullmatch(name):
+            return None  # urlsplit passes over what follows the bracket
         return ((parts.hostname or "").lower(), parts.port)
     except ValueError:
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -15,6 +16,7 @@ from pathlib import Path
 from catalog.core.errors import ConfigError
 
 FILE = "serve.json"
+_LARGEST = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,15 @@ class Announcement:
 def announced(home: Path) -> Announcement | None:
     """What the store's server left there; ``None`` without one. It may have died since.
 
-    A file of another user counts as none: it could lead anywhere.
+    A file of another user counts as none: it could lead anywhere. So does what is no plain file.
     """
     try:
-        with (home / FILE).open("rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+        opened = os.open(home / FILE, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(opened, "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != getattr(os, "getuid", int)():
                 return None
-            found = json.load(file)
+            found = json.loads(file.read(_LARGEST))
     except (OSError, ValueError, RecursionError):
         return None
     wanted = {one.name: int if one.name in ("pid", "port") else str for one in fields(Announcement)}

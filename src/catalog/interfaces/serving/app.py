@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from catalog.interfaces.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.serving.api import HEALTH, Asking, build_api
@@ -43,8 +43,8 @@ def build_app(engine: LocalEngine, address: Address, serve: ServeSettings, secre
     routes = [
         Route(CALL, endpoint=guarded(Calls(engine, workers), address, for_owner)),
         Route(MCP, endpoint=guarded(agents, address, serve)),
-        Mount("/", app=guarded(api, address, serve, open_paths=frozenset([HEALTH]))),
     ]
+    others = guarded(api, address, serve, open_paths=frozenset([HEALTH]))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -52,7 +52,10 @@ def build_app(engine: LocalEngine, address: Address, serve: ServeSettings, secre
         async with running:
             yield
 
-    return Logged(Starlette(routes=routes, lifespan=lifespan))
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.default = others  # whatever the path is: no answer comes from outside the guard
+    app.router.redirect_slashes = False
+    return Logged(app)
 
 
 class Logged:

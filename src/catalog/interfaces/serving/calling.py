@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +74,11 @@ class Calls:
 
 def _read(body: bytes) -> CallBody:
     try:
-        found = CallBody.model_validate_json(body)
+        found = CallBody.model_validate(json.loads(body))  # unlike pydantic's, with any text in it
     except ValidationError as error:
         raise InputError(f"call: {wrong(error, CallBody)}") from None
+    except (ValueError, RecursionError):
+        raise InputError("call: the body is not JSON") from None
     if not _FORMS.issuperset(found.form or {}):
         raise InputError(f"call: form has {', '.join(sorted(_FORMS))}")
     return found

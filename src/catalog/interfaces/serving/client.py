@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.interfaces.serving.announcing import Announcement, announced
-from catalog.interfaces.serving.remote import Remote, ServerGoneError
+from catalog.interfaces.serving.remote import Remote, ServerGoneError, TooLargeError
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
@@ -84,6 +84,8 @@ class NearestEngine:
         if remote is not None:
             try:
                 answer = remote.ask(operation, arguments, self._timeout)
+            except TooLargeError:
+                pass
             except ServerGoneError:
                 self._lose(remote)
             else:

@@ -18,7 +18,10 @@ class Connection:
     """One keep-alive connection; not for several threads. Every failure is an ``OSError``."""
 
     def __init__(self, host: str, port: int, seconds: float) -> None:
-        self._socket = socket.create_connection((host, port), timeout=seconds)
+        try:
+            self._socket = socket.create_connection((host, port), timeout=seconds)
+        except (ValueError, OverflowError) as error:  # no name of a host, no number of a port
+            raise ConnectionError(str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = f"[{host}]" if ":" in host else host
         self._host = f"{name}:{port}"

@@ -40,6 +40,7 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
 _UNAVAILABLE = 503
 _NOT_FOUND, _NOT_ALLOWED = 404, 405
 _SHOWN = 60
+_LONGEST = 2000  # characters of a message, which may repeat an address
 _EXAMPLE: Any = refusal("UnknownDatasetError", "no dataset 'note'; datasets: notes")
 
 
@@ -88,7 +89,10 @@ def tell_errors(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 async def _ours(request: Asked, error: Exception) -> Response:
     del request
     assert isinstance(error, CatalogError)
-    return answer(status_of(error), refusal(type(error).__name__, str(error)))
+    message = str(error)
+    if len(message) > _LONGEST:
+        message = f"{message[: _LONGEST - 1]}…"
+    return answer(status_of(error), refusal(type(error).__name__, message))
 
 
 async def _invalid(request: Asked, error: Exception) -> Response:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from catalog.core.browsing import DEFAULT_LIMIT, MAX_DOCUMENTS, Sort
 from catalog.core.results import Mode
-from catalog.interfaces.operations.calls import MAX_DOCUMENTS, BrowseCall, GetCall, SearchCall
+from catalog.interfaces.operations.calls import BrowseCall, GetCall, SearchCall
 
 
 class _Query(BaseModel):
@@ -59,9 +60,9 @@ class BrowseQuery(_Query):
     )
     after: str | None = _BROWSE["after"]
     before: str | None = _BROWSE["before"]
-    sort: Literal["best", "name", "modified", "size"] = _BROWSE["sort"]
+    sort: Sort = _BROWSE["sort"]
     limit: int = Field(
-        20,
+        DEFAULT_LIMIT,
         ge=1,
         le=MAX_DOCUMENTS,
         description="How many documents; a stream gives all if it is left out.",

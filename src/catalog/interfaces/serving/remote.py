@@ -27,11 +27,16 @@ _PROVEN_WITHIN = 1.0
 _MORE_THAN_THE_SERVER = 2.0
 _LONGEST_PROOF = 4096
 _OK = 200
-_REFUSALS = frozenset([401, 403, 404, 405, 413, 421])
+_TOO_LARGE = 413
+_REFUSALS = frozenset([401, 403, 404, 405, 421])
 
 
 class ServerGoneError(Exception):
     """No server of ours is there, or it does not take the call: answer without it."""
+
+
+class TooLargeError(ServerGoneError):
+    """The server does not read so large a call; it is there for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class Remote:
         status, answer = self._exchange(body.encode(), timeout)
         if status == _OK:
             return answer
+        if status == _TOO_LARGE:
+            raise TooLargeError("the server does not read so large a call")
         if status in _REFUSALS and not is_known(answer):
             raise ServerGoneError(f"the server refused the call with status {status}")
         raise rebuilt(answer)

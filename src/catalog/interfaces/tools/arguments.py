@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from catalog.core.browsing import DEFAULT_LIMIT, Sort
 from catalog.interfaces.tools.base import ToolArguments
 
 _MOST = 10_000_000
@@ -78,10 +79,10 @@ class CatalogArguments(ToolArguments):
     tags: Texts = Field(None, description="Only documents that carry all these tags.")
     after: str | None = Field(None, description="Only documents dated on or after YYYY-MM-DD.")
     before: str | None = Field(None, description="Only documents dated before YYYY-MM-DD.")
-    sort: Literal["best", "name", "modified", "size"] = Field(
+    sort: Sort = Field(
         "best", description="best: by the query; modified: newest first; size: largest first."
     )
-    limit: int = Field(20, description="How many documents, 1 to 100.")
+    limit: int = Field(DEFAULT_LIMIT, description="How many documents, 1 to 100.")
     offset: int = Field(0, description="How many to pass over first.")
     dataset: Dataset = None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from catalog.core.dates import shown_date
 from catalog.interfaces.tools.arguments import CatalogArguments, listed
 from catalog.interfaces.tools.base import ToolAnswer, ToolData
 from catalog.interfaces.tools.cleaning import one_line
@@ -121,7 +122,7 @@ def _lines(one: Listed) -> Iterator[str]:
     count = "1 passage" if one.passages == 1 else f"{one.passages} passages"
     facts = [one.file_type, _size(one), count]
     dates = {"modified": one.modified, "created": one.created}
-    facts += [f"{name} {date[:10]}" for name, date in dates.items() if date]
+    facts += [f"{name} {shown_date(date)}" for name, date in dates.items() if date]
     yield _INDENT + ", ".join(filter(None, facts))
     if one.tags:
         yield f"{_INDENT}tags: {', '.join(one.tags)}"

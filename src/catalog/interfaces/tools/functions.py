@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from catalog.core.browsing import Sort
 from catalog.core.kept import KeptOpen
 from catalog.interfaces.tools.base import AgentTool, ToolAnswer
 from catalog.interfaces.tools.cleaning import one_line
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from catalog.interfaces.operations import Engine
 
-Sort = Literal["best", "name", "modified", "size"]
 _engines: KeptOpen[Engine] = KeptOpen()
 
 

@@ -1,0 +1,67 @@
+"""Dates as people and programs write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from catalog.core.dates import day_at, instant, moment, shown_date
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2022", datetime(2022, 1, 1)),
+        ("2022-05", datetime(2022, 5, 1)),
+        ("2022-05-07", datetime(2022, 5, 7)),
+        ("20220507", datetime(2022, 5, 7)),
+        (" 2022-05-07\n", datetime(2022, 5, 7)),
+        ("2022-05-07 10:20", datetime(2022, 5, 7, 10, 20)),
+        ("2022-05-07T10:20:30Z", datetime(2022, 5, 7, 10, 20, 30)),
+        ("2022-05-07t10:20:30z", datetime(2022, 5, 7, 10, 20, 30)),
+        ("2022-05-07T10:00:00+0200", datetime(2022, 5, 7, 8)),
+        ("2022-05-07 10:00:00 +0200", datetime(2022, 5, 7, 8)),
+        ("2022-05-07 10:00:00 -02:00", datetime(2022, 5, 7, 12)),
+        ("2022-05-07 10:00:00 Z", datetime(2022, 5, 7, 10)),
+        ("20220507T102030Z", datetime(2022, 5, 7, 10, 20, 30)),
+    ],
+)
+def test_a_date_in_any_usual_form_is_read_as_utc(written, expected):
+    assert moment(written) == expected.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "", " ", "soon", "2022-02-30", "2022-13", "202205", "1650000000", "22-05-01", "0000",
+        "2022-05-07T25:00", "2022-05-07 tomorrow", "2022-W05", "May 2022", "2022-05-07T",
+        "0001-01-01T00:00+02:00", "\uff12\uff10\uff12\uff12", "2022-05-07" + " " * 100_000 + "x",
+    ],
+)  # fmt: skip
+def test_all_else_is_no_date(written):
+    assert moment(written) is None
+    assert instant(written) is None
+
+
+def test_an_instant_counts_seconds_and_a_whole_number_is_its_digits():
+    assert instant("1970-01-02T00:00:01.5") == 86_401.5
+    assert instant(1970) == instant(1970.0) == instant("1970") == 0
+    assert instant(19700103.0) == 2 * 86_400
+    assert instant(1970.5) is instant(float("inf")) is instant(None) is None
+    assert day_at(2 * 86_400 - 1) == date(1970, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("2022-05-07T10:00:00+0200", "2022-05-07"),
+        ("2022-05-07 10:00", "2022-05-07"),
+        ("2022-05-07", "2022-05-07"),
+        ("2022-05", "2022-05"),
+        ("the seventh of May", "the seventh of May"),
+        ("2022-02-30T10:00", "2022-02-30T10:00"),
+    ],
+)
+def test_only_a_date_is_shown_without_its_time(written, shown):
+    assert shown_date(written) == shown
