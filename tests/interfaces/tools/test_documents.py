@@ -31,7 +31,7 @@ def test_what_is_too_long_is_cut_with_a_note(tmp_path):
     assert answer.data["document"]["line_end"] == 55
     assert answer.data["notes"] == [
         "max_bytes 10 is out of range: 1000 was taken",
-        "cut after line 55, at max_bytes 1000; go on with line_start 56",
+        "cut after line 55 of 201, at max_bytes 1000; go on with line_start 56",
     ]
     assert "note: cut after line 55" in answer.text.split("<documents-")[0]
 

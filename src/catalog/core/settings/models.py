@@ -66,7 +66,7 @@ class ServeSettings(BaseModel):
     token: str | None = Field(
         None,
         min_length=16,
-        description="Secret that requests must bear; needed where others can connect.",
+        description="What requests must bear; needed where others can connect.",
         repr=False,
     )
     allowed_hosts: Names = Field(
