@@ -4,8 +4,8 @@
 
 Indexes the folder (default: this project's docs) with the real model into a new home, then
 prints milliseconds, median and 95th percentile: whole ``catalog`` processes alone and with
-``catalog serve`` running; and one MCP call, over stdio and streamable HTTP, beside the same
-query in the process that answers it. Ratios are to the first row of each table.
+``catalog serve`` running, with their ratio; and what one MCP call takes beside its query, over
+stdio and streamable HTTP, as the SDK's client sees it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,6 @@ from pathlib import Path
 
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
-
-from catalog.core.settings import load_settings
-from catalog.interfaces.operations import LocalEngine
-from catalog.search_v2.workspace import Workspace
 
 QUERY = "how is a document published"
 CATALOG = str(Path(sys.executable).with_name("catalog"))
@@ -80,39 +76,28 @@ def _processes(arguments: Sequence[str], environment: dict[str, str], turns: int
 
 def _calls(environment: dict[str, str], calls: int) -> None:
     queries = [f"{QUERY} {number}" for number in range(calls)]
-    rows = {
-        "in process": _in_process(queries),
-        "MCP, stdio": asyncio.run(_asked(Client(_stdio(environment)), queries, "alone")),
-    }
+    rows = {"stdio": asyncio.run(_asked(Client(_stdio(environment)), queries, "alone"))}
     with _server(environment) as address:
         web = Client(f"{address}/mcp")
-        rows["MCP, HTTP"] = asyncio.run(_asked(web, queries, "web"))
-        rows["MCP, stdio, served"] = asyncio.run(
-            _asked(Client(_stdio(environment)), queries, "served")
-        )
-    query = statistics.median(rows["in process"])
-    print(f"one hybrid query of 10 passages, {calls} different ones: p50 / p95 in ms")
-    for name, times in rows.items():
-        over = statistics.median(times) - query
-        print(f"  {name:20} {_told(times)}   {over:+.1f} to the query itself (target 20)")
-
-
-def _in_process(queries: Sequence[str]) -> list[float]:
-    with LocalEngine(Workspace(load_settings().settings)) as engine:
-        engine.warm()
-
-        def ask(query: str) -> None:
-            engine.ask("search", {"query": f"{query} here"})
-
-        return _timed(ask, queries)
+        rows["streamable HTTP"] = asyncio.run(_asked(web, queries, "web"))
+        served = Client(_stdio(environment))
+        rows["stdio, served"] = asyncio.run(_asked(served, queries, "served"))
+    print(f"MCP: hybrid queries of 10 passages, {calls} different ones: p50 / p95 in ms; target 20")
+    for name, pairs in rows.items():
+        beside = [whole - query for whole, query in pairs]
+        query = _told([query for _, query in pairs])
+        print(f"  {name:18} beside the query {_told(beside)}   the query itself {query}")
 
 
 def _stdio(environment: dict[str, str]) -> StdioServerParameters:
     return StdioServerParameters(command=CATALOG, args=["mcp"], env=environment)
 
 
-async def _asked(client: Client, queries: Sequence[str], name: str) -> list[float]:
-    """Every query under that name, so that none has its vector kept from another row."""
+async def _asked(client: Client, queries: Sequence[str], name: str) -> list[tuple[float, float]]:
+    """What each call took and what of that the search did, in milliseconds.
+
+    Every query is asked under that name, so that none has its vector kept from another row.
+    """
     times = []
     async with client as session:
         await session.call_tool("query", {"query": "warm up", "rerank": False})
@@ -120,8 +105,10 @@ async def _asked(client: Client, queries: Sequence[str], name: str) -> list[floa
             started = time.perf_counter()
             asked = {"query": f"{query} {name}", "rerank": False}
             answer = await session.call_tool("query", asked)
-            times.append((time.perf_counter() - started) * 1000)
+            took = (time.perf_counter() - started) * 1000
             assert not answer.is_error, answer
+            assert answer.structured_content is not None
+            times.append((took, answer.structured_content["elapsed_ms"]))
     return times
 
 

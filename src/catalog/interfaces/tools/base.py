@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from catalog.core.errors import CatalogError
 from catalog.interfaces.tools.cleaning import one_line, without_long_echoes
 from catalog.interfaces.tools.forgiving import forgiven
+from catalog.interfaces.tools.schemas import quick_schema
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import Engine
@@ -74,7 +75,7 @@ class AgentTool(Generic[ArgumentsT]):
 
     def output_schema(self) -> dict[str, Any]:
         """JSON Schema of the data, of errors as well."""
-        return self.data.model_json_schema(mode="serialization")
+        return quick_schema(self.data.model_json_schema(mode="serialization"))
 
     def call(self, engine: Engine, arguments: Mapping[str, Any]) -> ToolAnswer:
         """The answer; what our own errors say comes as an answer whose status is ``error``.

@@ -27,7 +27,10 @@ _NARROWING = ("docs", "file_type", "name", "filters")
 
 
 class SearchData(ToolData):
-    """Passages, best first. ``confidence`` is the best passage's relevance, 0 to 1, if known."""
+    """Passages, best first. ``confidence`` is the best passage's relevance, 0 to 1, if known.
+
+    ``elapsed_ms`` is what the search itself took.
+    """
 
     results: tuple[Passage, ...] = ()
     confidence: float | None = None
@@ -35,6 +38,7 @@ class SearchData(ToolData):
     dataset: str | None = None
     query: str | None = None
     mode: Mode | None = None
+    elapsed_ms: float | None = None
 
 
 def run_search_chunks(
@@ -108,6 +112,7 @@ def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...])
         dataset=found["dataset"],
         query=one_line(found["query"], 2000),
         mode=found["mode"],
+        elapsed_ms=found["elapsed_ms"],
     )
     lines = [*_doubt(data), *(f"note: {note}" for note in ours)]
     return answer(data, ours=lines, quoted=passages_text(passages), notes=told)
