@@ -23,6 +23,7 @@ class Asked:
             "stages": [],
             "confidence": None,
             "low_confidence": None,
+            "elapsed_ms": 1.5,
             "notes": [],
         }
 
