@@ -49,7 +49,8 @@ def test_a_llama_index_tool_gives_the_text_and_keeps_the_data(tools):
     assert output.raw_input == {"args": (), "kwargs": {"query": "bread", "top_k": 1}}
     assert not output.is_error
     assert browse(limit="many").is_error
-    assert asyncio.run(search.acall(query="bread", top_k=1)).raw_output == output.raw_output
+    again = asyncio.run(search.acall(query="bread", top_k=1)).raw_output
+    assert again["results"] == output.raw_output["results"]
 
 
 def test_a_script_asks_the_store_of_its_settings_and_opens_it_once(engine, monkeypatch):
