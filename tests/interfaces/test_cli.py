@@ -193,7 +193,9 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
         (notes / f"more{number}.md").write_text(
             f"# {number}\n\n" + f"Sentence {number} here. " * 200
         )
-    command = [sys.executable, "-c", "from catalog.interfaces.cli import main; main()"]
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script = heeding + "from catalog.interfaces.cli import main; main()"  # whoever started us
+    command = [sys.executable, "-c", script]
     build = [*command, "index", "build", str(notes), "--dataset", "notes", "--json"]
     environment = {**os.environ, "IDX_RAG_V2__INGEST__GROUP_CHARS": "5000"}
     process = subprocess.Popen(
