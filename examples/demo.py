@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 from catalog.core.settings import load_settings
 from catalog.evaluation.backends import Backends
@@ -20,10 +21,12 @@ from catalog.evaluation.metrics import PRIMARY, score_run
 from catalog.evaluation.records import record_run
 from catalog.evaluation.running import run_backends
 from catalog.evaluation.summary import table_lines
-from catalog.interfaces.cli.output import print_results, say
+from catalog.interfaces.cli.output import say, styles
 from catalog.interfaces.cli.progress import TerminalProgress
+from catalog.interfaces.operations import LocalEngine
+from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import AgentTools
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.workspace import Workspace
 
 PROJECT = Path(__file__).parents[1]
@@ -49,19 +52,34 @@ def main() -> None:
             f"Indexed {report.documents} documents as {report.chunks} chunks in "
             f"{report.seconds:.0f} s ({report.embedded} texts embedded, {report.reused} reused)."
         )
-        service = SearchServiceV2(workspace)
+        engine = LocalEngine(workspace)
         for query, rerank in SHOWN:
             flag = " --rerank" if rerank else ""
             say(f'\n$ catalog search "{query}" --dataset python --top-k 2{flag} --explain\n')
-            sys.stdout.flush()
-            found = service.search(query, dataset="python", top_k=2, rerank=rerank, explain=True)
-            print_results(found, explain=True)
+            asked = {"query": query, "top_k": 2, "rerank": rerank, "explain": True}
+            show(engine, "search", asked)
+        say('\n$ catalog browse "import system" --limit 2\n')
+        show(engine, "browse", {"query": "import system", "limit": 2})
+        say("\nWhat an agent gets from search_chunks:\n")
+        say(AgentTools(engine).search_chunks("how is a name bound", top_k=1))
         measure(workspace)
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Ask your own questions:")
     store = f".venv/bin/catalog --home {HOME.name}/store"
     say(f'  {store} search "your question"')
+    say("Let your coding agent ask them:")
+    say(f"  {store} mcp")
     say("Put v2 beside the plain LlamaIndex stack, with a report to read in a browser:")
     say(f"  {store} compare --golden {GOLDEN.relative_to(PROJECT)} --report report.html")
+
+
+def show(engine: LocalEngine, operation: str, arguments: dict[str, Any]) -> None:
+    """What the command of that name prints."""
+    sys.stdout.flush()
+    form = Form(bold=styles(sys.stdout), explain=True)
+    printed = render(operation, engine.answer(operation, arguments), form)
+    sys.stdout.write(printed.out)
+    sys.stdout.flush()
+    sys.stderr.write(printed.err)
 
 
 def write_documents(folder: Path) -> Path:
