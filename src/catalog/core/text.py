@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
@@ -12,6 +14,18 @@ _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
 def storable(text: str) -> str:
     """The text, of the same length, with NUL and lone surrogates as U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def all_storable(value: Any) -> Any:
+    """The JSON value with every text in it, names included, as :func:`storable` gives it."""
+    match value:
+        case str():
+            return storable(value)
+        case Mapping():
+            return {all_storable(name): all_storable(one) for name, one in value.items()}
+        case list() | tuple():
+            return [all_storable(one) for one in value]
+    return value
 
 
 def without_userinfo(address: str) -> str:

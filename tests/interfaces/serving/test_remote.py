@@ -17,7 +17,7 @@ from catalog.core.errors import (
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.serving import remote as remote_module
 from catalog.interfaces.serving.announcing import Announcement
-from catalog.interfaces.serving.client import Remote, RemoteEngine, ServerGoneError
+from catalog.interfaces.serving.client import Remote, ServerGoneError
 from catalog.interfaces.terminal import Form, render
 from interfaces.serving.strangers import prove, read_request, reply, stranger
 
@@ -51,12 +51,11 @@ def test_a_server_answers_as_the_engine_does(engine, served, home):
         form = {"numbers": True}
         printed = render("get", engine.answer("get", arguments), Form(**form))
         assert remote.printed("get", arguments, form) == (printed.out, printed.err, printed.code)
-        engine_there = RemoteEngine(remote)
-        assert engine_there.ask("browse", {})["total"] == 3
-        engine_there.close()
-        assert engine_there.ask("browse", {})["total"] == 3
-        engine_there.close()
-        engine_there.close()
+        assert remote.ask("browse", {})["total"] == 3
+        remote.close()
+        assert remote.ask("browse", {})["total"] == 3
+        remote.close()
+        remote.close()
 
 
 def test_every_error_of_ours_comes_back_as_what_it_was(stub, served, home):

@@ -16,7 +16,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from catalog.core.text import storable
+from catalog.core.text import all_storable
 
 Item = SessionMessage | Exception
 
@@ -48,7 +48,7 @@ def mended(error: Exception) -> SessionMessage | None:
         return None
     try:
         return SessionMessage(
-            types.jsonrpc_message_adapter.validate_python(_storable(found), by_name=False)
+            types.jsonrpc_message_adapter.validate_python(all_storable(found), by_name=False)
         )
     except ValidationError:
         return None
@@ -87,14 +87,3 @@ def _is_whole(error: Mapping[str, Any]) -> bool:
     return error["type"] in ("json_invalid", "missing", "model_type", "dict_type") or (
         isinstance(error["input"], dict) and "method" in error["input"]
     )
-
-
-def _storable(value: Any) -> Any:
-    match value:
-        case str():
-            return storable(value)
-        case dict():
-            return {_storable(name): _storable(one) for name, one in value.items()}
-        case list():
-            return [_storable(one) for one in value]
-    return value

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from catalog import __version__
 from catalog.core.errors import CatalogError, ServingError
-from catalog.core.text import storable
+from catalog.core.text import all_storable, storable
 from catalog.interfaces.mcp.resources import TEMPLATE, DocumentResources
 from catalog.interfaces.serving.defects import log_bug
 from catalog.interfaces.serving.workers import Workers
@@ -127,20 +127,9 @@ def _told(tool: AgentTool[Any]) -> types.Tool:
 def _result(answer: ToolAnswer) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=storable(answer.text))],
-        structured_content=_storable(answer.data),
+        structured_content=all_storable(answer.data),
         is_error=answer.is_error,
     )
-
-
-def _storable(value: Any) -> Any:
-    """The JSON value with text that UTF-8 can carry."""
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, Mapping):
-        return {storable(name): _storable(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_storable(one) for one in value]
-    return value
 
 
 async def _resource(context: Context, work: Callable[[], ResultT]) -> ResultT:

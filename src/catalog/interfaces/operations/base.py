@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from catalog.core.errors import InputError
-from catalog.core.text import storable
+from catalog.core.text import all_storable
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations.engine import LocalEngine
@@ -45,7 +45,7 @@ class Operation(Generic[CallT, AnswerT]):
     def read(self, arguments: Mapping[str, Any]) -> CallT:
         """The arguments, checked; raises :class:`InputError` naming each that is wrong."""
         try:
-            return self.call.model_validate(_storable(dict(arguments)))
+            return self.call.model_validate(all_storable(dict(arguments)))
         except ValidationError as error:
             raise InputError(f"{self.name}: {told(error, self.call)}") from error
 
@@ -63,18 +63,6 @@ def told(error: ValidationError, model: type[BaseModel]) -> str:
         else:
             found.append(f"{name}: {one['msg']}, not {_short(one['input'])}")
     return "; ".join(dict.fromkeys(found))
-
-
-def _storable(value: Any) -> Any:
-    """The value with no text in it that UTF-8 or a database lacks."""
-    match value:
-        case str():
-            return storable(value)
-        case Mapping():
-            return {_storable(name): _storable(one) for name, one in value.items()}
-        case list() | tuple():
-            return [_storable(one) for one in value]
-    return value
 
 
 def _short(value: object) -> str:

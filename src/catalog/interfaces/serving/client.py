@@ -1,4 +1,4 @@
-"""Engines that ask a server: always, or whenever the store has one. Light to import."""
+"""The engine that asks the store's server whenever there is one. Light to import."""
 
 from __future__ import annotations
 
@@ -16,26 +16,10 @@ if TYPE_CHECKING:
     from catalog.core.settings import Settings
     from catalog.interfaces.operations import LocalEngine
 
-__all__ = ["NearestEngine", "Remote", "RemoteEngine", "ServerGoneError"]
+__all__ = ["NearestEngine", "Remote", "ServerGoneError"]
 
 _ASK_AGAIN_SECONDS = 10.0
 _MORE_THAN_THE_SERVER = 2.0
-
-
-class RemoteEngine:
-    """Answers through a server; raises :class:`ServerGoneError` once it is not there."""
-
-    def __init__(self, remote: Remote, timeout: float | None = None) -> None:
-        self._remote = remote
-        self._timeout = timeout
-
-    def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See ``operations.Engine``."""
-        return self._remote.ask(operation, arguments, self._timeout)
-
-    def close(self) -> None:
-        """End its connections."""
-        self._remote.close()
 
 
 class NearestEngine:
