@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from builders import NOW, drop, put
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
@@ -18,6 +18,7 @@ from catalog.core.scope import Scope
 from catalog.store.hits import Hit
 from catalog.store.restriction import Restriction
 from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
+from catalog.store.vectors import outbox as outbox_module
 from vector_bench import (
     DATASET,
     DIM,
@@ -57,6 +58,10 @@ def brute_force(desk: Bench, asked: Vector, k: int) -> list[Hit]:
             window = np.frombuffer(blob, dtype="<f4").astype(np.float64)
             best[seq] = max(best.get(seq, -1.0), float(window @ unit / np.linalg.norm(window)))
     return [Hit(seq, best[seq]) for seq in sorted(best, key=lambda s: (-best[s], s))[:k]]
+
+
+def pending(connection: Connection) -> int:
+    return connection.scalar(select(func.count()).select_from(outbox)) or 0
 
 
 def found(desk: Bench, engine, restriction=None, asked=None, k=10) -> list[str]:
@@ -303,6 +308,56 @@ def test_outbox_batches_keep_their_order(desk: Bench, monkeypatch: pytest.Monkey
     assert found(desk, engine) == ["a.md", "a.md", "a.md"]
     drop(desk.database, DATASET, "a.md")
     assert found(desk, engine) == []
+
+
+def test_a_search_waits_for_no_writer_and_removes_what_it_applied_later(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    desk.put("a.md", vector(1))
+    engine = desk.engine()
+    engine.refresh()
+    desk.put("b.md", vector(1))
+    write = desk.database.write
+    waits: list[bool] = []
+
+    def noted(*, wait: bool = True):
+        waits.append(wait)
+        return write(wait=wait)
+
+    monkeypatch.setattr(desk.database, "write", noted)
+    with write() as connection:
+        for _ in range(2):
+            assert found(desk, engine) == ["a.md", "b.md"]
+        left = pending(connection)
+    assert not any(waits)
+    assert left == (2 if desk.kind == "exact" else 1)  # the exact engine has no use for rows
+    if desk.kind != "exact":
+        assert found(desk, engine) == ["a.md", "b.md"]
+        with desk.database.read() as connection:
+            assert pending(connection) == 0
+
+
+@pytest.mark.parametrize("desk", ["qdrant-edge", "qdrant-memory"], indirect=True)
+def test_rows_applied_while_another_wrote_are_not_applied_again(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    engine = desk.engine()
+    engine.refresh()
+    loaded: list[tuple[int, ...]] = []
+    load = outbox_module.load_points
+
+    def noted(connection, seqs, dim):
+        loaded.append(tuple(seqs))
+        return load(connection, seqs, dim)
+
+    monkeypatch.setattr(outbox_module, "load_points", noted)
+    (a,) = desk.put("a.md", vector(1))
+    with desk.database.write():
+        assert found(desk, engine) == ["a.md"]
+        assert found(desk, engine) == ["a.md"]
+    (b,) = desk.put("b.md", vector(1))
+    assert found(desk, engine) == ["a.md", "b.md"]
+    assert loaded == [(a,), (b,)]
 
 
 def test_other_datasets_never_answer(desk: Bench):

@@ -26,9 +26,9 @@ STEPS = {
         "catalog.store.vectors.edge_index:EdgeIndex.upsert", 1, "before",
     ),
     "after the points, before the outbox is cleared": (
-        "catalog.store.vectors.outbox:_forget", 1, "before",
+        "catalog.store.vectors.outbox:Outbox._remove", 1, "before",
     ),
-    "after the outbox is cleared": ("catalog.store.vectors.outbox:_forget", 1, "after"),
+    "after the outbox is cleared": ("catalog.store.vectors.outbox:Outbox._remove", 1, "after"),
     "while the lexical segments are written": (
         "catalog.store.lexical.segment_files:SegmentFiles._point_to", 1, "before",
     ),

@@ -20,6 +20,7 @@ from catalog.core.ids import point_id
 from catalog.store.schema import embeddings, meta, outbox
 from catalog.store.vectors import edge as edge_module
 from catalog.store.vectors.edge import EdgeEngine
+from catalog.store.vectors.outbox import Outbox
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 
@@ -50,13 +51,13 @@ ALL = [f"{index:02}.md" for index in range(12)]
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One item per time an index was filled from the truth."""
     counted: list[str] = []
-    original = edge_module.fill
+    original = Outbox.fill
 
     def fill(*given):
         counted.append("built")
         return original(*given)
 
-    monkeypatch.setattr(edge_module, "fill", fill)
+    monkeypatch.setattr(Outbox, "fill", fill)
     return counted
 
 
@@ -170,7 +171,7 @@ def test_a_build_that_failed_half_way_is_not_taken_for_an_index(
         raise EngineError("disk full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(edge_module, "fill", fails)
+        patched.setattr(Outbox, "fill", fails)
         with pytest.raises(EngineError, match="disk full"):
             engine_of(desk).refresh()
     assert answers(desk, engine_of(desk)) == ALL
@@ -202,7 +203,7 @@ def test_another_process_is_told_too_and_takes_over_when_the_first_is_killed(des
 def test_a_lock_is_reported_while_the_other_process_still_builds(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    original = edge_module.fill
+    original = Outbox.fill
     seen: list[bool] = []
 
     def fill(*given):
@@ -211,26 +212,26 @@ def test_a_lock_is_reported_while_the_other_process_still_builds(
         seen.append(True)
         return original(*given)
 
-    monkeypatch.setattr(edge_module, "fill", fill)
+    monkeypatch.setattr(Outbox, "fill", fill)
     assert answers(desk, engine_of(desk)) == ALL
     assert seen == [True]
 
 
-@pytest.mark.parametrize("moment", ["delete", "upsert", "flush", "_forget"])
+@pytest.mark.parametrize("moment", ["delete", "upsert", "flush", "_remove"])
 def test_a_process_killed_while_applying_the_outbox_loses_nothing(desk: Bench, moment: str):
     engine = engine_of(desk)
     engine.refresh()
     engine.close()
     desk.put("00.md", vector(1, 0.5), texts=["edited"])
     desk.put("new.md", vector(0, 0, 1))
-    target = "outbox" if moment == "_forget" else "edge_index.EdgeIndex"
+    target = "outbox.Outbox" if moment == "_remove" else "edge_index.EdgeIndex"
     killed = in_other_process(
         desk,
         "import os, signal\n"
         "from catalog.store.vectors import edge_index, outbox\n"
         f"original = {target}.{moment}\n"
-        "def dies(*given):\n"
-        f"    {'pass' if moment in ('flush', '_forget') else 'original(*given)'}\n"
+        "def dies(*given, **named):\n"
+        f"    {'pass' if moment in ('flush', '_remove') else 'original(*given)'}\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         f"{target}.{moment} = dies\n"
         "engine.refresh()",

@@ -21,6 +21,7 @@ from catalog.core.errors import EngineError
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.llama_store import MinimalQdrantVectorStore
+from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.server import ServerEngine, address_of, collection_name
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
@@ -52,13 +53,13 @@ ALL = [f"{index}.md" for index in range(5)]
 
 def count_builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     counted: list[str] = []
-    original = server_module.fill
+    original = Outbox.fill
 
     def fill(*given):
         counted.append("built")
         return original(*given)
 
-    monkeypatch.setattr(server_module, "fill", fill)
+    monkeypatch.setattr(Outbox, "fill", fill)
     return counted
 
 
@@ -77,7 +78,7 @@ def test_a_collection_that_was_not_filled_to_the_end_is_built_again(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(server_module, "fill", lambda *_: (_ for _ in ()).throw(EngineError("no")))
+        patched.setattr(Outbox, "fill", lambda *_: (_ for _ in ()).throw(EngineError("no")))
         with pytest.raises(EngineError, match="no"):
             engine_of(desk).refresh()
     assert desk.client.collection_exists(f"cat_{DATASET}")

@@ -25,7 +25,7 @@ from catalog.store.vectors.nearest import (
     nearest_chunks,
     point_condition,
 )
-from catalog.store.vectors.outbox import apply_outbox, fill, is_pending
+from catalog.store.vectors.outbox import Outbox, is_pending
 from catalog.store.vectors.points import count_points, query_vector
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class EdgeEngine:
         self._fingerprint = fingerprint
         self._hnsw_from = hnsw_from
         self._guard = threading.RLock()
+        self._outbox = Outbox(database, dataset, dim)
         self._index: EdgeIndex | None = None
         self._release: weakref.finalize[..., EdgeEngine] | None = None
 
@@ -88,7 +89,7 @@ class EdgeEngine:
         """
         with self._guard:
             index = self._opened()
-            changed = apply_outbox(self._database, self._dataset, index, self._dim)
+            changed = self._outbox.apply(index, wait=True)
         if changed > 0:
             with self._unless_replaced(index):
                 index.optimize()
@@ -99,7 +100,9 @@ class EdgeEngine:
         with self._guard:
             self.close()
             self._hold(self._locked(), rebuild=True)
-            return self._opened().count
+            index = self._opened()
+            self._outbox.apply(index, wait=True)
+            return index.count
 
     def close(self) -> None:
         """See :class:`VectorEngine`; twice is fine."""
@@ -111,14 +114,12 @@ class EdgeEngine:
 
     def _current(self) -> EdgeIndex:
         """The open index with everything applied that was in the outbox on entry."""
-        with self._database.read() as connection:
-            pending = is_pending(connection, self._dataset)
         index = self._index
-        if index is not None and not pending:
+        if index is not None and self._outbox.is_empty():
             return index
         with self._guard:
             index = self._opened()
-            apply_outbox(self._database, self._dataset, index, self._dim)
+            self._outbox.apply(index, wait=False)
             return index
 
     def _opened(self) -> EdgeIndex:
@@ -177,7 +178,7 @@ class EdgeEngine:
         self._state_file.unlink(missing_ok=True)
         index = EdgeIndex.create(self._shard_folder, self._dim, self._hnsw_from)
         try:
-            fill(self._database, self._dataset, index, self._dim)
+            self._outbox.fill(index)
         except BaseException:
             index.close()
             raise

@@ -1,13 +1,14 @@
 """Bringing an index up to the truth: by the outbox, or from nothing.
 
 Every step may be repeated: points are applied and flushed before their outbox rows go, so a
-process killed in between leaves work that is simply done again.
+process killed in between leaves work that is simply done again. Removing the rows is the only
+step that needs the write lock of the store, and a search does not wait for that.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, select
@@ -20,6 +21,7 @@ from catalog.store.schema import outbox
 from catalog.store.vectors.points import PointIndex, load_points, next_seqs
 
 BATCH = 1000  # chunks, or outbox rows, handled at a time
+_REMEMBERED = 100_000  # applied rows
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +30,6 @@ _log = logging.getLogger(__name__)
 class Batch:
     """Outbox rows, collapsed: first ``deleted`` points go, then the chunks ``upserted`` come."""
 
-    rows: tuple[int, ...]
     deleted: tuple[str, ...]
     upserted: tuple[int, ...]
 
@@ -39,73 +40,104 @@ def is_pending(connection: Connection, dataset: str) -> bool:
     return connection.scalar(query) is not None
 
 
-def read_batch(connection: Connection, dataset: str, after: int) -> Batch | None:
-    """The next rows above ``after``, in order; ``None`` when there are none."""
-    query = select(outbox).where(outbox.c.dataset == dataset, outbox.c.id > after)
-    rows = connection.execute(query.order_by(outbox.c.id).limit(BATCH)).all()
+class Outbox:
+    """What one open index has still to apply; its owner sees to it that one thread is at it.
+
+    Rows are remembered once applied, since they stay where they are while another process is
+    writing, and for as long in the snapshots of other threads. Their ids are never reused.
+    """
+
+    def __init__(self, database: Database, dataset: str, dim: int) -> None:
+        self._database = database
+        self._dataset = dataset
+        self._dim = dim
+        self._applied: set[int] = set()
+        self._to_remove: set[int] = set()
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to apply, and nothing applied to remove."""
+        with self._database.read() as connection:
+            return not is_pending(connection, self._dataset)
+
+    def apply(self, index: PointIndex, *, wait: bool) -> int:
+        """Do what the outbox says, in order, and empty it; the number of points changed.
+
+        Unless told to ``wait``, rows stay for the next time while another process is writing.
+        """
+        changed = 0
+        new = [row for row in self._rows() if row not in self._applied]
+        for start in range(0, len(new), BATCH):
+            rows = new[start : start + BATCH]
+            with self._database.read() as connection:
+                batch = read_batch(connection, rows)
+                points = load_points(connection, batch.upserted, self._dim)
+            if batch.deleted:
+                index.delete(batch.deleted)
+            if points:
+                index.upsert(points)
+            index.flush()
+            self._note(rows)
+            self._remove(wait=wait)
+            changed += len(batch.deleted) + len(points)
+        self._remove(wait=wait)
+        return changed
+
+    def fill(self, index: PointIndex) -> int:
+        """Put every point of the truth into an empty index; the number of points.
+
+        What the outbox held before is part of that truth; what it gets meanwhile stays in it.
+        """
+        done = self._rows()
+        count = after = 0
+        while True:
+            with self._database.read() as connection:
+                seqs = next_seqs(connection, self._dataset, after, BATCH)
+                points = load_points(connection, seqs, self._dim)
+            if not seqs:
+                break
+            if points:
+                index.upsert(points)
+            count += len(points)
+            after = seqs[-1]
+        index.flush()
+        self._note(done)
+        return count
+
+    def _rows(self) -> list[int]:
+        """The ids of the dataset's rows, in order."""
+        query = select(outbox.c.id).where(outbox.c.dataset == self._dataset)
+        with self._database.read() as connection:
+            return list(connection.scalars(query.order_by(outbox.c.id)))
+
+    def _note(self, rows: Iterable[int]) -> None:
+        if not self._to_remove and len(self._applied) > _REMEMBERED:
+            self._applied.clear()  # at worst a point comes back that no search lets through
+        self._applied.update(rows)
+        self._to_remove.update(rows)
+
+    def _remove(self, *, wait: bool) -> None:
+        """Remove what was applied: now or, while another process is writing, another time."""
+        if not self._to_remove:
+            return
+        try:
+            with self._database.write(wait=wait) as connection:
+                connection.execute(delete(outbox).where(among(outbox.c.id, self._to_remove)))
+        except StoreBusyError:
+            if wait:
+                _log.warning("%d applied outbox rows stay for now", len(self._to_remove))
+            return
+        self._to_remove.clear()
+
+
+def read_batch(connection: Connection, ids: Sequence[int]) -> Batch:
+    """The outbox rows of these ids, collapsed."""
+    query = select(outbox).where(among(outbox.c.id, ids)).order_by(outbox.c.id)
     deleted: dict[str, None] = {}
     upserted: dict[str, int] = {}
-    for row in rows:
+    for row in connection.execute(query):
         if row.action == "upsert":
             upserted[row.chunk_id] = row.seq  # no points are read for a chunk deleted since
         else:
             windows = range(row.windows)
             deleted.update((point_id(row.chunk_id, window), None) for window in windows)
-    if not rows:
-        return None
-    return Batch(tuple(row.id for row in rows), tuple(deleted), tuple(upserted.values()))
-
-
-def apply_outbox(database: Database, dataset: str, index: PointIndex, dim: int) -> int:
-    """Do what the outbox says, in order, and empty it; the number of points changed."""
-    changed = after = 0
-    while True:
-        with database.read() as connection:
-            batch = read_batch(connection, dataset, after)
-            if batch is None:
-                return changed
-            points = load_points(connection, batch.upserted, dim)
-        if batch.deleted:
-            index.delete(batch.deleted)
-        if points:
-            index.upsert(points)
-        index.flush()
-        _forget(database, batch.rows)
-        changed += len(batch.deleted) + len(points)
-        after = batch.rows[-1]
-
-
-def fill(database: Database, dataset: str, index: PointIndex, dim: int) -> int:
-    """Put every point of the truth into an empty index; the number of points.
-
-    What the outbox held before is part of that truth; what it gets meanwhile stays in it.
-    """
-    with database.read() as connection:
-        query = select(outbox.c.id).where(outbox.c.dataset == dataset)
-        done = list(connection.scalars(query))
-    count = after = 0
-    while True:
-        with database.read() as connection:
-            seqs = next_seqs(connection, dataset, after, BATCH)
-            points = load_points(connection, seqs, dim)
-        if not seqs:
-            break
-        if points:
-            index.upsert(points)
-        count += len(points)
-        after = seqs[-1]
-    index.flush()
-    _forget(database, done)
-    return count
-
-
-def _forget(database: Database, rows: Iterable[int]) -> None:
-    """Remove outbox rows; when another process keeps the store busy, they are applied again."""
-    listed = list(rows)
-    if not listed:
-        return
-    try:
-        with database.write() as connection:
-            connection.execute(delete(outbox).where(among(outbox.c.id, listed)))
-    except StoreBusyError:
-        _log.warning("%d applied outbox rows stay for now: the store is busy", len(listed))
+    return Batch(tuple(deleted), tuple(upserted.values()))

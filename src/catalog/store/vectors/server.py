@@ -22,7 +22,7 @@ from catalog.store.vectors.nearest import (
     nearest_chunks,
     point_condition,
 )
-from catalog.store.vectors.outbox import apply_outbox, fill, is_pending
+from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.points import query_vector
 from catalog.store.vectors.server_index import QdrantServer, ServerDialect, ServerIndex
 
@@ -68,6 +68,7 @@ class ServerEngine:
         self._dim = dim
         self._fingerprint = fingerprint
         self._server = QdrantServer(client, address_of(client), sleep)
+        self._outbox = Outbox(database, dataset, dim)
         self._guard = threading.RLock()
         self._index: ServerIndex | None = None
         lock_file = f"{database.url.database}.{sha1_hex(self.collection)[:12]}.lock"
@@ -95,7 +96,7 @@ class ServerEngine:
     def refresh(self) -> int:
         """See :class:`VectorEngine`."""
         with self._guard, self._lock(BUILD_WAIT_SECONDS):
-            return apply_outbox(self._database, self._dataset, self._opened(), self._dim)
+            return self._outbox.apply(self._opened(), wait=True)
 
     def rebuild(self) -> int:
         """See :class:`VectorEngine`."""
@@ -103,6 +104,7 @@ class ServerEngine:
             self._index = None
             self._server.owner(self.collection)
             self._index, count = self._built()
+            self._outbox.apply(self._index, wait=True)
         return count
 
     def close(self) -> None:
@@ -114,17 +116,15 @@ class ServerEngine:
 
     def _current(self) -> ServerIndex:
         """The collection, with everything applied unless another process is at it just now."""
-        with self._database.read() as connection:
-            pending = is_pending(connection, self._dataset)
         index = self._index
-        if index is not None and not pending:
+        if index is not None and self._outbox.is_empty():
             return index
         wait = BUILD_WAIT_SECONDS if index is None else APPLY_WAIT_SECONDS
         with self._guard:
             try:
                 with self._lock(wait):
                     index = self._opened()
-                    apply_outbox(self._database, self._dataset, index, self._dim)
+                    self._outbox.apply(index, wait=False)
             except EngineLockedError:
                 if index is None:
                     raise
@@ -150,7 +150,7 @@ class ServerEngine:
         """A new collection with every point, noted as complete when it is."""
         note = self._note(complete=False)
         index = ServerIndex.create(self._server, self.collection, self._dim, note)
-        count = fill(self._database, self._dataset, index, self._dim)
+        count = self._outbox.fill(index)
         self._server.note(self.collection, self._note(complete=True))
         return index, count
 
