@@ -11,7 +11,7 @@ from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
 from catalog.search_v2.browse_hints import hints
 from catalog.search_v2.browse_request import BrowseRequest, read_browse_request
-from catalog.search_v2.carding import make_cards
+from catalog.search_v2.carding import AT_A_QUERY, LATER, make_cards
 from catalog.search_v2.workspace import Workspace
 from catalog.store.card_search import best_of, find_documents
 from catalog.store.cards import count_without_card
@@ -107,18 +107,21 @@ class DocumentCatalog:
         )
 
     def _refreshed(self, request: BrowseRequest) -> tuple[str, ...]:
-        """Make cards if nobody else is writing; else a note if that matters to the request."""
+        """Make some cards if nobody else is writing; a note of the rest if that matters here."""
         database = self._workspace.database
+        why = LATER
         try:
-            make_cards(database, request.dataset, wait=False)
-        except StoreError as error:
-            with database.read() as connection:
-                count = count_without_card(connection, request.dataset)
-            if count == 0 or request.query is None:
+            made = make_cards(database, request.dataset, wait=False, limit=AT_A_QUERY)
+            if made < AT_A_QUERY:
                 return ()
-            told = "1 document is" if count == 1 else f"{count} documents are"
-            return (f"{told} found by title and path alone for now: {error}",)
-        return ()
+        except StoreError as error:
+            why = str(error)
+        with database.read() as connection:
+            count = count_without_card(connection, request.dataset)
+        if count == 0 or request.query is None:
+            return ()
+        told = "1 document is" if count == 1 else f"{count} documents are"
+        return (f"{told} found by title and path alone for now: {why}",)
 
 
 def _chosen(

@@ -7,21 +7,26 @@ from catalog.store import Database
 from catalog.store.cards import put_cards, without_card
 
 BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
+AT_A_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
+LATER = "the rest is made by the next queries, or all at once by an update of the index"
 
 
-def make_cards(database: Database, dataset: str, *, wait: bool = True) -> int:
-    """Make the cards that are missing or not current; how many were made.
+def make_cards(
+    database: Database, dataset: str, *, wait: bool = True, limit: int | None = None
+) -> int:
+    """Make the cards that are missing or not current, ``limit`` at most; how many were made.
 
     The write lock is taken before anything is summarised, so that no work is lost to another
     process. What is made stays, whatever ends the run, and the next one goes on from there.
     Raises :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
     """
     made = 0
-    while _is_any_lacking(database, dataset):
+    while (limit is None or made < limit) and _is_any_lacking(database, dataset):
+        most = BATCH if limit is None else min(BATCH, limit - made)
         with database.write(wait=wait) as connection:
             cards = [
                 (card, summarise(text, headings=(card.title, *card.headings)))
-                for card, text in without_card(connection, dataset, BATCH)
+                for card, text in without_card(connection, dataset, most)
             ]
             if not cards:  # another process has made them
                 return made

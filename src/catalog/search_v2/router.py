@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from catalog.core.errors import StoreError
 from catalog.core.scope import Scope
-from catalog.search_v2.carding import make_cards
+from catalog.search_v2.carding import AT_A_QUERY, LATER, make_cards
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.stages import Stages
 from catalog.search_v2.workspace import Workspace
@@ -66,11 +66,14 @@ class Router:
         return Routed(tuple(chosen), "; ".join([told, *notes]))
 
     def _refreshed(self, dataset: str) -> list[str]:
+        why = LATER
         try:
-            make_cards(self._workspace.database, dataset, wait=False)
+            made = make_cards(self._workspace.database, dataset, wait=False, limit=AT_A_QUERY)
+            if made < AT_A_QUERY:
+                return []
         except StoreError as error:
-            return [f"documents without a card are chosen by their passages alone: {error}"]
-        return []
+            why = str(error)
+        return [f"documents without a card are chosen by their passages alone: {why}"]
 
 
 def route(workspace: Workspace, request: SearchRequest, stages: Stages) -> Routed | None:
