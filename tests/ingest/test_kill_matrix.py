@@ -13,7 +13,7 @@ from fakes import open_workspace
 SCRIPT = Path(__file__).with_name("killed_build.py")
 STEPS = {
     "while reading the third file": ("catalog.ingest.sync:read_file", 3, "before"),
-    "after cutting": ("catalog.ingest.sync:_Run._cut", 2, "after"),
+    "after cutting": ("catalog.ingest.publishing:Publisher._cut", 2, "after"),
     "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
     "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),
     "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),

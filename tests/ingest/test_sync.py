@@ -10,9 +10,11 @@ from catalog.core.errors import (
     EmbeddingMismatchError,
     InputError,
     MassDeletionError,
+    ReadError,
     SourceError,
     TransientReadError,
 )
+from catalog.search_v2.browsing import DocumentCatalog
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_workspace, write
@@ -356,6 +358,39 @@ def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
         assert failure.path == "bad.md"
         report = Indexer(workspace).update("notes")
         assert (report.added, report.failed) == (1, ())
+
+
+def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
+    tmp_path, monkeypatch
+):
+    write(tmp_path / "notes", a_dot_jsonl='{"_id": "1", "text": "A walrus."}')
+    real = catalog.ingest.sync.read_file
+
+    def ending_early(absolute, path, **more):
+        yield from real(absolute, path, **more)
+        raise ReadError("the rest cannot be read")
+
+    monkeypatch.setattr(catalog.ingest.sync, "read_file", ending_early)
+    age(tmp_path / "notes")
+    encoder = WordEncoder()
+    encoder.down = True
+    with open_workspace(tmp_path / "home", encoder, ingest={"group_chars": 1}) as workspace:
+        assert Indexer(workspace).build(tmp_path / "notes", "notes").unfinished == 1
+        encoder.down = False
+        assert Indexer(workspace).update("notes").added == 1
+        assert Indexer(workspace).update("notes").added == 0
+
+
+def test_a_file_dated_after_the_year_2262_is_indexed_without_a_date(tmp_path):
+    write(tmp_path / "notes", a_dot_md="A walrus.")
+    os.utime(tmp_path / "notes/a.md", (10_413_792_000, 10_413_792_000))  # 2300-01-01
+    if (tmp_path / "notes/a.md").stat().st_mtime_ns < 2**63:
+        pytest.skip("this file system keeps no such date")
+    with open_workspace(tmp_path / "home") as workspace:
+        assert Indexer(workspace).build(tmp_path / "notes", "notes").failed == ()
+        assert Indexer(workspace).update("notes").failed == ()
+        (entry,) = DocumentCatalog(workspace).query(dataset="notes").entries
+        assert (entry.path, entry.modified) == ("a.md", None)
 
 
 def test_a_change_of_the_headings_alone_is_noticed(tmp_path):

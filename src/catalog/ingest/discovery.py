@@ -24,6 +24,7 @@ IGNORED_FOLDERS = frozenset(["node_modules", "__pycache__"])
 CONVERTED_FOLDER = ".converted"
 STREAMED = frozenset(["jsonl", "ndjson"])
 MAX_STREAMED_BYTES = 2_000_000_000
+LATEST_NS = 2**63 - 1
 _MAX_IGNORE_FILE = 1_000_000
 
 
@@ -33,7 +34,8 @@ class SourceFile:
 
     ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
     system. ``absolute`` opens the file, whatever form its name has on disk; symlinks in it are
-    resolved. ``size`` is in bytes.
+    resolved. ``size`` is in bytes. ``mtime_ns`` is a signed 64-bit number: a file dated after the
+    year 2262 has the highest.
     """
 
     path: str
@@ -131,7 +133,7 @@ class _Walk:
         nfc_first = sorted(self.found, key=lambda one: (_nfc(one[0]) != one[0], one[0]))
         for path, absolute, info in nfc_first:
             name = path if _nfc(path) in files else _nfc(path)
-            files[name] = SourceFile(name, absolute, info.st_size, info.st_mtime_ns)
+            files[name] = SourceFile(name, absolute, info.st_size, min(info.st_mtime_ns, LATEST_NS))
         ordered = sorted(files.values(), key=lambda file: file.path)
         return Listing(
             self.root,

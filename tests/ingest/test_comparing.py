@@ -1,0 +1,134 @@
+"""What a run takes for new, changed, unchanged, vanished, and too much gone."""
+
+from pathlib import Path
+
+import pytest
+
+from catalog.core.errors import MassDeletionError
+from catalog.core.models import ParsedDocument
+from catalog.ingest.comparing import Comparison, Fingerprints, Stored
+from catalog.ingest.discovery import Listing, Skipped, SourceFile
+from catalog.ingest.readers import ReadLimits
+from catalog.store.documents import content_hash
+from catalog.store.manifest import Entry
+
+ROOT = Path("/notes")
+READ_AT = 1_000_000.0  # seconds
+FINGERPRINTS = Fingerprints("cut-1", ReadLimits())
+
+
+def listed(path, *, size=5, age=3.0):
+    return SourceFile(path, ROOT / path, size, int((READ_AT - age) * 1e9))
+
+
+def entry(file, *, state="done", reason=None, pipeline="cut-1"):
+    return Entry(file.path, file.size, file.mtime_ns, pipeline, state, reason, READ_AT)
+
+
+def parsed(path, text="A walrus."):
+    return ParsedDocument(path=path, text=text, title=path, file_type="md", source_type="file")
+
+
+def stored(*entries, documents=(), incomplete=None):
+    """``documents`` are pairs of a parsed document and the file it is of."""
+    known = {
+        one.path: {"content_hash": content_hash(one), "pipeline": "cut-1", "file": file}
+        for one, file in documents
+    }
+    return Stored("notes", {one.file: one for one in entries}, known, incomplete or {}, {})
+
+
+def compare(before, *files, skipped=(), reread=False, fingerprints=FINGERPRINTS):
+    listing = Listing(ROOT, files, tuple(Skipped(path, "too large") for path in skipped))
+    return Comparison(listing, before, fingerprints, reread=reread)
+
+
+def vanishing(gone, left):
+    files = [listed(f"{number:03}.md") for number in range(gone + left)]
+    return compare(stored(*map(entry, files)), *files[gone:])
+
+
+def test_ten_of_nineteen_files_gone_stop_a_run_and_nine_of_seventeen_do_not():
+    with pytest.raises(MassDeletionError, match="10 of 19 indexed files are gone from /notes"):
+        vanishing(10, 9).check_deletions(ROOT, 0.5)
+    vanishing(9, 8).check_deletions(ROOT, 0.5)
+
+
+def test_just_the_share_that_may_be_missing_does_not_stop_a_run():
+    vanishing(10, 10).check_deletions(ROOT, 0.5)
+    with pytest.raises(MassDeletionError):
+        vanishing(10, 10).check_deletions(ROOT, 0.4)
+
+
+def test_the_last_file_gone_stops_a_run_and_a_first_run_over_no_files_does_not():
+    with pytest.raises(MassDeletionError, match="1 of 1"):
+        vanishing(1, 0).check_deletions(ROOT, 1.0)
+    vanishing(0, 0).check_deletions(ROOT, 0.0)
+
+
+def test_a_file_that_was_skipped_has_not_vanished():
+    before = stored(entry(listed("b.md")), entry(listed("a.md")), entry(listed("c.md")))
+    assert compare(before, skipped=["a.md"]).vanished == ["b.md", "c.md"]
+
+
+def test_a_file_is_unchanged_by_its_size_its_time_and_how_it_was_read():
+    file = listed("a.md")
+    assert compare(stored(entry(file)), file).is_unchanged(file)
+    assert not compare(stored(entry(file)), file, reread=True).is_unchanged(file)
+    assert not compare(stored(entry(file, state="partial")), file).is_unchanged(file)
+    assert not compare(stored(entry(file, pipeline="cut-0")), file).is_unchanged(file)
+    assert not compare(stored(entry(file)), file).is_unchanged(listed("a.md", size=6))
+    assert not compare(stored(entry(file)), file).is_unchanged(listed("a.md", age=4.0))
+    assert not compare(stored(), file).is_unchanged(file)
+
+
+def test_a_file_read_two_seconds_after_its_change_may_have_changed_since():
+    file = listed("a.md", age=2.0)
+    assert not compare(stored(entry(file)), file).is_unchanged(file)
+
+
+def test_other_limits_are_another_reading_only_of_a_file_that_failed():
+    file, other = listed("a.md"), Fingerprints("cut-1", ReadLimits(pages=1))
+    why = "too many pages"
+    failed = stored(entry(file, reason=why, pipeline=FINGERPRINTS.of_file(why)))
+    assert compare(failed, file).is_unchanged(file)
+    assert not compare(failed, file, fingerprints=other).is_unchanged(file)
+    assert compare(stored(entry(file)), file, fingerprints=other).is_unchanged(file)
+
+
+def test_a_document_is_published_if_it_is_new_or_another_or_to_be_done_anew():
+    file, document = listed("a.md"), parsed("a.md")
+    before = stored(documents=[(document, "a.md")])
+    assert compare(stored(), file).change(document, file).is_new
+    assert compare(before, file).change(document, file) is None
+    assert not compare(before, file).change(parsed("a.md", "An otter."), file).is_new
+    assert not compare(before, file, reread=True).change(document, file).is_new
+    recut = Fingerprints("cut-2", ReadLimits())
+    assert not compare(before, file, fingerprints=recut).change(document, file).is_new
+
+
+def test_only_a_document_that_is_the_same_is_done_again_for_its_lacking_chunks():
+    file, document = listed("a.md"), parsed("a.md")
+    before = stored(documents=[(document, "a.md")], incomplete={"a.md": {"chunk-1"}})
+    assert compare(before, file).change(document, file).lacking == {"chunk-1"}
+    assert compare(before, file).change(parsed("a.md", "An otter."), file).lacking == set()
+
+
+def test_a_path_is_taken_only_while_the_file_that_has_it_is_listed():
+    one, two = listed("one.jsonl"), listed("two.jsonl")
+    before = stored(documents=[(parsed("7"), "one.jsonl")])
+    assert compare(before, one, two).taken_by("7", "two.jsonl") == "one.jsonl"
+    assert compare(before, one, two).taken_by("7", "one.jsonl") is None
+    assert compare(before, one, two).taken_by("8", "two.jsonl") is None
+    assert compare(before, two).taken_by("7", "two.jsonl") is None
+    assert not compare(before, two).change(parsed("7"), two).is_new
+
+
+def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():
+    file = SourceFile("a.md", ROOT / "a.md", 5, 86_400_999_999_999)  # a day, and almost a second
+    record = ParsedDocument(
+        path="7", text="A walrus.", title="7", file_type="jsonl", source_type="record"
+    )
+    comparison = compare(stored(), file)
+    assert comparison.change(parsed("a.md"), file).source.modified == "1970-01-02T00:00:00Z"
+    assert comparison.change(record, file).source.modified is None
