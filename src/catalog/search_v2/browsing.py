@@ -129,10 +129,9 @@ def _chosen(
 ) -> tuple[list[int], dict[str, int], dict[int, float]]:
     """The documents of the page, how many match by type, and their scores, if there is a query."""
     allowed = documents_within(Restriction(request.dataset, filter=request.wanted))
-    is_dated = request.after is not None or request.before is not None
-    if is_dated:
+    if request.after is not None or request.before is not None:
         allowed = allowed & dated_between(request.after, request.before)
-    if is_dated or request.wanted is not None:
+    if request.wanted is not None:
         allowed = settled(connection, allowed)
     limit, offset = request.limit, request.offset
     if request.query is None:

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from catalog.core.dates import instant
 from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.store import schema
 from catalog.store.meta import read_meta, set_meta
@@ -115,7 +114,6 @@ def _sqlite_engine(url: URL) -> Engine:
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # the begin event below starts transactions
         connection.create_function("casefold", 1, _casefold, deterministic=True)
-        connection.create_function("instant", 1, instant, deterministic=True)
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_MS}",
             "journal_mode = WAL",

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core import ids
-from catalog.core.filters import kind_of, number
-from catalog.core.models import ChunkSpan, MetadataScalar, MetadataValue, ParsedDocument
+from catalog.core.models import ChunkSpan, MetadataValue, ParsedDocument
+from catalog.store.field_rows import date_of, field_rows
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -93,8 +93,9 @@ def note_source(
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
     """Replace whatever revision the document has by this one."""
     remove(connection, revision.dataset, [revision.document.path], now)
-    document_id = _insert_document(connection, revision, now)
-    _insert_fields(connection, document_id, revision)
+    fields = _fields(revision)
+    document_id = _insert_document(connection, revision, fields, now)
+    _insert_all(connection, document_fields, [row | {"document_id": document_id} for row in fields])
     _insert_chunks(connection, document_id, revision)
     _touch(connection, revision.dataset, now)
 
@@ -131,7 +132,9 @@ def _note_deletions(connection: Connection, dataset: str, document_ids: list[int
     _insert_all(connection, outbox, rows)
 
 
-def _insert_document(connection: Connection, revision: NewRevision, now: float) -> int:
+def _insert_document(
+    connection: Connection, revision: NewRevision, fields: Iterable[dict[str, Any]], now: float
+) -> int:
     document = revision.document
     result = connection.execute(
         insert(documents).values(
@@ -143,6 +146,7 @@ def _insert_document(connection: Connection, revision: NewRevision, now: float) 
             file_type=document.file_type,
             source_type=document.source_type,
             metadata=json.dumps(dict(document.metadata), ensure_ascii=False),
+            dated=date_of(fields, has_own="modified" in document.metadata),
             revision_id=revision.revision_id,
             content_hash=revision.content_hash,
             docid=ids.docid(revision.content_hash),
@@ -158,7 +162,7 @@ def _insert_document(connection: Connection, revision: NewRevision, now: float) 
     return int(key[0])
 
 
-def _insert_fields(connection: Connection, document_id: int, revision: NewRevision) -> None:
+def _fields(revision: NewRevision) -> list[dict[str, Any]]:
     document = revision.document
     fields: dict[str, MetadataValue] = {
         **({"modified": revision.modified} if revision.modified is not None else {}),
@@ -171,30 +175,7 @@ def _insert_fields(connection: Connection, document_id: int, revision: NewRevisi
         "file_type": document.file_type,
         "source_type": document.source_type,
     }
-    rows = [
-        _field_row(document_id, field, value)
-        for field, values in fields.items()
-        for value in _distinct(values if isinstance(values, tuple) else (values,))
-    ]
-    _insert_all(connection, document_fields, rows)
-
-
-def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
-    """Without repetitions; 1 and True are two values."""
-    return {(kind_of(value), value): value for value in values}.values()
-
-
-def _field_row(document_id: int, field: str, value: MetadataScalar) -> dict[str, Any]:
-    kind = kind_of(value)
-    text = None if kind == "n" else str(value).lower() if kind == "b" else value
-    numeric = number(value) if kind == "n" and not isinstance(value, str) else None
-    return {
-        "document_id": document_id,
-        "field": field,
-        "kind": kind,
-        "text_value": text,
-        "number_value": numeric,
-    }
+    return field_rows(fields)
 
 
 def _insert_chunks(connection: Connection, document_id: int, revision: NewRevision) -> None:

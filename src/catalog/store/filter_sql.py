@@ -24,10 +24,11 @@ _MOST_BOUND = 500  # longer lists travel as one JSON value: SQLite limits bound 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Holds for values of one kind on which ``holds`` is true."""
+    """Holds for values of one kind on which ``holds`` is true, in folded case if it ``folds``."""
 
     kind: str
     holds: Callable[[ColumnElement[Any]], Clause]
+    folds: bool = False
 
 
 def compile_filter(tree: Filter) -> Clause:
@@ -49,9 +50,10 @@ def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -
     if len(listed) <= _MOST_BOUND:
         return column.in_(listed)
     bound = [value for value in listed if not _fits_json(value)]
-    packed = json.dumps([value for value in listed if _fits_json(value)])
+    packed = json.dumps([value for value in listed if _fits_json(value)] if bound else listed)
     rows = func.json_each(packed).table_valued("value")
-    return or_(column.in_(select(rows.c.value)), column.in_(bound))
+    inside = column.in_(select(rows.c.value))
+    return or_(inside, column.in_(bound)) if bound else inside
 
 
 def matching_values(connection: Connection, dataset: str, asked: Condition) -> list[MetadataScalar]:
@@ -117,12 +119,16 @@ def _exists(field: str, test: _Test | None) -> Clause:
 def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Clause:
     if test is None:
         return true()
-    return test.holds(column) if test.kind == kind else false()
+    if test.kind != kind:
+        return false()
+    return test.holds(func.casefold(column) if test.folds else column)
 
 
 def _on_field(test: _Test) -> Clause:
     fields = document_fields.c
-    column = fields.number_value if test.kind == "n" else fields.text_value
+    column: ColumnElement[Any] = fields.number_value if test.kind == "n" else fields.text_value
+    if test.folds:
+        column = func.coalesce(fields.folded, column)
     return and_(fields.kind == test.kind, test.holds(column))
 
 
@@ -136,15 +142,15 @@ def _comparison(asked: Condition) -> _Test:
     if value is None:
         return _Test("s", lambda _column: false())
     stored = _stored(value)
-    return _Test(kind_of(value), lambda column: _compare(column, asked.op, stored))
+    if folds := asked.op is Op.TEXT_MATCH_INSENSITIVE:
+        stored = str(stored).casefold()
+    return _Test(kind_of(value), lambda column: _compare(column, asked.op, stored), folds)
 
 
 def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
     match op:
-        case Op.TEXT_MATCH:
+        case Op.TEXT_MATCH | Op.TEXT_MATCH_INSENSITIVE:
             return func.instr(column, value) > 0
-        case Op.TEXT_MATCH_INSENSITIVE:
-            return func.instr(func.casefold(column), str(value).casefold()) > 0
         case Op.GT:
             return column > value
         case Op.GTE:

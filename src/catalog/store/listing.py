@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Connection,
-    Float,
     Text,
     and_,
-    case,
     collate,
     func,
     literal,
@@ -26,14 +24,14 @@ from catalog.core.browsing import Sort
 from catalog.core.dates import day_at, seconds
 from catalog.core.filters import CHUNK_FIELDS, fields_of
 from catalog.store.cards import CARD_VERSION
+from catalog.store.field_rows import DATES
 from catalog.store.filter_sql import among, compile_filter
 from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Subquery
+    from sqlalchemy import ColumnElement
 
-_DATES = ("modified", "created")
 # Only of a file that is one document: it has the document's path.
 _IS_ITS_FILE = (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path)
 _MOST_SETTLED = 20_000  # documents
@@ -77,7 +75,7 @@ def documents_within(restriction: Restriction) -> ColumnElement[bool]:
 def settled(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
     """The same condition, worked out unless very many fulfil it: for those who ask it again."""
     query = select(documents.c.id).where(allowed).limit(_MOST_SETTLED + 1)
-    ids = list(connection.scalars(query))
+    ids = connection.scalars(query).all()
     return with_ids(ids) if len(ids) <= _MOST_SETTLED else allowed
 
 
@@ -113,9 +111,7 @@ def ids_within(
         query = query.select_from(documents.outerjoin(manifest, _IS_ITS_FILE))
         query = query.order_by(size.desc())
     elif sort == "modified":
-        dated = _dates()
-        query = query.outerjoin(dated, dated.c.document_id == documents.c.id)
-        query = query.order_by(nulls_last(dated.c.instant.desc()))
+        query = query.order_by(nulls_last(documents.c.dated.desc()))
     path = documents.c.path
     query = query.order_by(collate(path, "NOCASE"), path).limit(limit).offset(offset)
     return list(connection.scalars(query))
@@ -128,13 +124,13 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
     modified. ``after`` is included, ``before`` is not, both know their time zone; of a document
     without a date it is false.
     """
-    dated = _dates()
-    parts: list[ColumnElement[bool]] = [dated.c.instant.is_not(None)]
+    dated = documents.c.dated
+    parts: list[ColumnElement[bool]] = [dated.is_not(None)]
     if after is not None:
-        parts.append(dated.c.instant >= seconds(after))
+        parts.append(dated >= seconds(after))
     if before is not None:
-        parts.append(dated.c.instant < seconds(before))
-    return documents.c.id.in_(select(dated.c.document_id).where(*parts))
+        parts.append(dated < seconds(before))
+    return and_(*parts)
 
 
 def source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
@@ -213,33 +209,9 @@ def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described
 
 def days_within(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
     """The first and the last day (UTC) of what is allowed; ``None`` where nothing has a date."""
-    dated = _dates()
-    query = select(func.min(dated.c.instant), func.max(dated.c.instant))
-    first, last = connection.execute(
-        query.where(dated.c.document_id.in_(select(documents.c.id).where(allowed)))
-    ).one()
+    query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
+    first, last = connection.execute(query).one()
     return None if first is None else (day_at(first), day_at(last))
-
-
-def _dates() -> Subquery:
-    """``instant`` by ``document_id``: see :func:`dated_between`; null where there is no date.
-
-    ``modified`` is the file's where the document's own metadata do not have it.
-    """
-    fields, own = document_fields.c, documents.c.metadata
-    at = func.instant(func.coalesce(fields.text_value, fields.number_value), type_=Float)
-    modified, created = (func.max(case((fields.field == name, at))) for name in _DATES)
-    is_own = case((func.json_valid(own) == 1, func.json_type(own, "$.modified").is_not(None)))
-    return (
-        select(
-            fields.document_id,
-            func.coalesce(case((is_own, modified)), created, modified).label("instant"),
-        )
-        .join(documents, documents.c.id == fields.document_id)
-        .where(fields.field.in_(_DATES), fields.kind.in_(("s", "n")))
-        .group_by(fields.document_id)
-        .subquery()
-    )
 
 
 def _told_fields(ids: Sequence[int]) -> Any:
@@ -248,7 +220,7 @@ def _told_fields(ids: Sequence[int]) -> Any:
         select(fields.document_id, fields.field, fields.text_value, fields.number_value)
         .where(
             among(fields.document_id, ids),
-            fields.field.in_((*_DATES, "tags")),
+            fields.field.in_((*DATES, "tags")),
             fields.kind.in_(("s", "n")),
         )
         .order_by(fields.document_id, text("document_fields.rowid"))

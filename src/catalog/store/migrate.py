@@ -9,8 +9,8 @@ from sqlalchemy import Engine, inspect, text
 
 from catalog.core.errors import StoreBusyError, StoreVersionError
 
-HEAD = "0005"
-KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005"})
+HEAD = "0006"
+KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
 LOCK_SECONDS = 120
 
 

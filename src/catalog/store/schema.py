@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    collate,
 )
 
 metadata = MetaData()
@@ -66,10 +67,20 @@ documents = Table(
     Column("characters", Integer, nullable=False),
     Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
+    Column("dated", Float),  # seconds from 1970: see store.field_rows.date_of; NULL: no date
     UniqueConstraint("dataset", "path"),
     Index("documents_docid", "docid"),
     Index("documents_file", "dataset", "file"),
+    Index("documents_type", "dataset", "file_type"),
     sqlite_autoincrement=True,
+)
+# The orders of a listing.
+Index("documents_name", documents.c.dataset, collate(documents.c.path, "NOCASE"))
+Index(
+    "documents_dated",
+    documents.c.dataset,
+    documents.c.dated.desc(),
+    collate(documents.c.path, "NOCASE"),
 )
 
 revisions = Table(
@@ -90,9 +101,11 @@ document_fields = Table(
     Column("kind", String(1), nullable=False),  # s, n or b: see core.filters.kind_of
     Column("text_value", Text, nullable=True),
     Column("number_value", Float, nullable=True),
-    Index("document_fields_text", "field", "text_value"),
+    Column("folded", Text),  # text_value in folded case; NULL where that is text_value itself
+    # All that a condition on text asks, so that the rows themselves are not read.
+    Index("document_fields_texts", "field", "text_value", "folded", "kind", "document_id"),
     Index("document_fields_number", "field", "number_value"),
-    Index("document_fields_document", "document_id"),
+    Index("document_fields_of", "document_id", "field"),
 )
 
 document_cards = Table(

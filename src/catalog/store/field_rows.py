@@ -1,0 +1,66 @@
+"""A document's filterable values as rows, with what SQL cannot work out of them everywhere.
+
+Text in folded case and the document's date are stored when a document is published, so that a
+listing asks columns and indexes, on any database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from catalog.core.dates import instant
+from catalog.core.filters import kind_of, number
+from catalog.core.models import MetadataScalar, MetadataValue
+
+DATES = ("modified", "created")  # the fields that tell a document's date, the first one first
+
+
+def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
+    """The rows of ``document_fields`` for these values, each value once, without a document."""
+    return [
+        _field_row(field, value)
+        for field, values in fields.items()
+        for value in _distinct(values if isinstance(values, tuple) else (values,))
+    ]
+
+
+def folded_text(text: str | None) -> str | None:
+    """What ``document_fields.folded`` holds: the text in folded case, if that differs from it."""
+    folded = None if text is None else text.casefold()
+    return None if folded == text else folded
+
+
+def date_of(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:
+    """A document's date by its rows of :data:`DATES`: seconds from 1970 (UTC); ``None``: no date.
+
+    Of several values of a field the latest counts. ``has_own`` says that ``modified`` is the
+    document's own; that of its file counts after ``created``.
+    """
+    latest: dict[str, float] = {}
+    for row in rows:
+        if row["field"] not in DATES or row["kind"] not in ("s", "n"):
+            continue
+        value = row["number_value"] if row["text_value"] is None else row["text_value"]
+        if (at := instant(value)) is not None:
+            latest[row["field"]] = max(at, latest.get(row["field"], at))
+    order = DATES if has_own else reversed(DATES)
+    return next((latest[field] for field in order if field in latest), None)
+
+
+def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
+    """Without repetitions; 1 and True are two values."""
+    return {(kind_of(value), value): value for value in values}.values()
+
+
+def _field_row(field: str, value: MetadataScalar) -> dict[str, Any]:
+    kind = kind_of(value)
+    text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
+    numeric = number(value) if kind == "n" and not isinstance(value, str) else None
+    return {
+        "field": field,
+        "kind": kind,
+        "text_value": text,
+        "folded": folded_text(text),
+        "number_value": numeric,
+    }
