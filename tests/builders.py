@@ -8,7 +8,14 @@ from pathlib import Path
 from sqlalchemy import select
 
 from catalog.core import ids
-from catalog.core.models import ChunkSpan, Locator, MetadataValue, Modality, ParsedDocument
+from catalog.core.models import (
+    ChunkSpan,
+    Locator,
+    MetadataValue,
+    Modality,
+    ParsedDocument,
+    last_page,
+)
 from catalog.store.database import Database
 from catalog.store.documents import (
     NewChunk,
@@ -40,10 +47,12 @@ def put(
     embed_keys: Sequence[str | Sequence[str]] = (),
     modality: Modality = "text",
     page: int | None = None,
+    page_breaks: Sequence[int] = (),
 ) -> list[int]:
     """Publish a document with one chunk per given text; the chunks' row numbers, in order.
 
-    ``sections`` is the heading path of every chunk; ``embed_keys`` has one item per chunk: its
+    ``sections`` is the heading path of every chunk, ``page`` the page each begins on and
+    ``page_breaks`` where in each the next ones begin; ``embed_keys`` has one item per chunk: its
     key, or the keys of its windows.
     """
     pieces = [text] if isinstance(text, str) else list(text)
@@ -53,8 +62,14 @@ def put(
     cut: list[NewChunk] = []
     start = 0
     for index, piece in enumerate(pieces):
-        locator = Locator(page=page)
-        span = ChunkSpan(start, start + len(piece), tuple(sections), modality, locator)
+        span = ChunkSpan(
+            start,
+            start + len(piece),
+            tuple(sections),
+            modality,
+            Locator(page=page, page_end=last_page(page, page_breaks)),
+            page_breaks=tuple(page_breaks),
+        )
         keys: str | Sequence[str] = embed_keys[index] if index < len(embed_keys) else ()
         windows = (keys,) if isinstance(keys, str) else tuple(keys)
         cut.append(NewChunk(ids.chunk_id(revision, modality, start), span, windows))

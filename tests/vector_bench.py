@@ -114,6 +114,7 @@ class Bench:
         sections: Sequence[str] = (),
         modality: Modality = "text",
         page: int | None = None,
+        page_breaks: Sequence[int] = (),
         title: str = "",
     ) -> list[int]:
         """Publish a document: per chunk its vector, or those of its windows; the row numbers."""
@@ -135,6 +136,7 @@ class Bench:
             embed_keys=keys,
             modality=modality,
             page=page,
+            page_breaks=page_breaks,
         )
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from catalog.store.vectors.edge_index import EdgeDialect
 from catalog.store.vectors.qdrant_filter import FilterCompiler
 from catalog.store.vectors.server import ServerEngine
 from catalog.store.vectors.server_index import ServerDialect
-from vector_bench import DATASET, DIM, Bench, bench, vector
+from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
@@ -83,7 +84,10 @@ def fill(desk: Bench) -> list[Passage]:
             metadata["tags"] = ("z\0z", float("inf"), "a", 3)
         sections = tuple(luck.sample(SECTIONS, luck.randint(0, 2)))
         modality, title = luck.choice(MODALITIES), luck.choice(TEXTS[:-1])
-        page = luck.choice([None, 0, 1, 3, 7])
+        page, breaks = (
+            luck.choice([None, 0, 1, 3, 7]),
+            luck.choice([(), (), (5,), (5, 5), (1, 2, 9)]),
+        )
         (seq,) = desk.put(
             path,
             vector(1, luck.random()),
@@ -91,6 +95,7 @@ def fill(desk: Bench) -> list[Passage]:
             sections=sections,
             modality=modality,
             page=page,
+            page_breaks=breaks,
             title=title,
         )
         fields = {name: one if isinstance(one, tuple) else (one,) for name, one in metadata.items()}
@@ -101,7 +106,7 @@ def fill(desk: Bench) -> list[Passage]:
             "dataset": (DATASET,),
             "file_type": ("md",),
             "modality": (modality,),
-            "page": () if page is None else (page,),
+            "page": () if page is None else tuple(range(page, page + len(breaks) + 1)),
             "section": sections,
         }
         passages.append(Passage(seq, fields))
@@ -149,7 +154,6 @@ def by_points(desk: Bench) -> Answer:
     index = engine._current()
     dialect = EdgeDialect() if isinstance(engine, EdgeEngine) else ServerDialect()
     everything = index.nearest(np.ones(DIM, dtype=np.float32), 1000, None)
-    assert len(everything) == len(PATHS)
 
     def answer(tree: Filter, scope: Scope) -> set[int]:
         with desk.database.read() as connection:
@@ -166,6 +170,7 @@ def by_points(desk: Bench) -> Answer:
     with desk.database.read() as connection:
         rows = connection.execute(select(chunks.c.chunk_id, chunks.c.seq))
         seqs = {row.chunk_id: row.seq for row in rows}
+    assert len(everything) == len(seqs)
     return answer
 
 
@@ -196,7 +201,7 @@ def operand(field: str) -> st.SearchStrategy[MetadataScalar]:
         "dataset": [DATASET, "other"],
         "modality": MODALITIES,
         "section": [*SECTIONS, "of the document"],
-        "page": [0, 1, 3, 3.0, 2.5],
+        "page": [0, 1, 3, 3.0, 2.5, 4, 5, 9],
         "file_type": ["md"],
     }
     general = st.sampled_from(SCALARS)
@@ -310,6 +315,45 @@ def test_presence_and_every_value_that_occurs(reading, field: str):
     asked += [Condition(field, Op.EQ, value) for value in [*values.values(), "of the document"]]
     for tree in asked:
         assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
+
+
+@pytest.mark.parametrize("kind", ["exact", "qdrant-edge", "qdrant-memory"])
+def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_path: Path):
+    with bench(tmp_path, kind) as desk:
+        desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))  # page 6 has no text
+        desk.put("7.pdf", vector(1), page=7)
+        desk.put("none.md", vector(1))
+        readings = [by_sql(desk), by_search(desk) if kind == "exact" else by_points(desk)]
+
+        def found(asked: object) -> str:
+            tree = parse_filters(asked)
+            assert tree is not None
+            answers = [answer(tree, Scope.all()) for answer in readings]
+            assert all(answer == answers[0] for answer in answers)
+            return ", ".join(sorted(paths_of(desk.database, list(answers[0]))))
+
+        assert found("page=5") == found("page=6") == found("page<7") == "5 to 7.pdf"
+        assert found("page=7") == found("page>=7") == found("page>6") == "5 to 7.pdf, 7.pdf"
+        assert found("page=8") == found("page>7") == found("page<5") == found("page=5.5") == ""
+        assert found("page!=5") == "7.pdf, none.md"
+        assert found("page!=7") == "none.md"
+        assert found({"page": [4, 6]}) == "5 to 7.pdf"
+        assert found({"page": {"nin": [4, 6]}}) == "7.pdf, none.md"
+        assert found({"page": {"all": [5, 7]}}) == "5 to 7.pdf"
+        assert found(["page>=6", "page<=6"]) == "5 to 7.pdf"
+        assert found(["page>6", "page<6"]) == "5 to 7.pdf"  # one page for each condition
+        assert found(Not(Condition("page", Op.LT, 7))) == "7.pdf, none.md"
+        assert found({"page": {"is_empty": None}}) == "none.md"
+
+
+def test_the_pages_of_a_dataset_are_listed_once(tmp_path: Path):
+    with bench(tmp_path, "exact") as desk:
+        desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))
+        desk.put("7.pdf", vector(1), page=7)
+        desk.put("none.md", vector(1), page_breaks=(9,))
+        with desk.database.read() as connection:
+            pages = matching_values(connection, DATASET, Condition("page", Op.GT, 5))
+    assert sorted(pages) == [6, 7]
 
 
 def test_a_field_that_no_passage_has(reading):

@@ -406,6 +406,22 @@ def test_required_phrases_keep_other_passages_out(
     assert containing('" OR "') == set()
 
 
+def test_a_phrase_of_stop_words_is_found_where_it_is_required(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [walrus] = put(database, "notes", "a.md", "The walrus does not sing.")
+    put(database, "notes", "b.md", "It does sing, not badly.")
+    put(database, "other", "c.md", "It does not.")
+    required = Restriction("notes", containing=("does not",))
+    assert found(engine, "does not", required) == {walrus}
+    assert engine.search("does not", 0, required) == []
+
+
+def test_a_text_without_a_word_is_not_searchable(engine: LexicalEngine) -> None:
+    assert engine.is_searchable("the walrus")
+    assert not engine.is_searchable("?! --")
+
+
 # Following the truth
 
 

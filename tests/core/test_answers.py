@@ -109,6 +109,19 @@ def test_score_text_place_and_times_are_kept():
     )
 
 
+@pytest.mark.parametrize(
+    ("pages", "told"),
+    [
+        ({"page": 6, "page_end": 7}, "pages 6–7"),
+        ({"page": 6, "page_end": 6}, "page 6"),
+        ({"page": 6, "page_end": None}, "page 6"),
+        ({"page": None, "page_end": None}, ""),
+    ],
+)
+def test_pages_are_told_from_the_first_to_the_last(pages, told):
+    assert read([{"path": "a", "locator": pages}]).passages[0].place == told
+
+
 def test_a_moment_without_an_end_is_one_instant():
     (passage,) = read([{"path": "a", "locator": {"time_start": 3}}]).passages
     assert passage.times == (3.0, 3.0)

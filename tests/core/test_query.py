@@ -18,6 +18,24 @@ def test_a_quoted_phrase_is_searched_for_and_required():
     assert found.text == "how to rotate api keys safely"
 
 
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ('"IDX_SERVE__TOKEN"', ("IDX_SERVE__TOKEN",)),
+        ('where is "$GIT_DIR" set', ("$GIT_DIR",)),
+        ('what is "yield"?', ("yield",)),
+        ('"keys", "locks" and "doors".', ("keys", "locks", "doors")),
+        ('"c"', ("c",)),
+        ('keys "" "--" "+"', ()),
+        ('open("notes.txt", "r")', ()),
+        ('{"k": v}', ()),
+        ('a"b"', ()),
+    ],
+)
+def test_a_quoted_word_is_required_where_the_quotes_stand_alone(text, phrases):
+    assert parsed(text).phrases == phrases
+
+
 def test_a_minus_before_a_word_or_phrase_excludes_it():
     found = parsed('keys -legacy -"old console"')
     assert found.text == "keys"

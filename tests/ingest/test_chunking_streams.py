@@ -283,7 +283,7 @@ def test_a_chunk_knows_its_page_and_where_the_next_ones_begin() -> None:
         path="a.pdf", text=text, title="a", file_type="pdf", pages=(0, 0, 8, 8, 20)
     )
     (span,) = DocumentChunker(WordCounter(), min_size=0).chunk(doc)
-    assert span.locator.page == 2
+    assert (span.locator.page, span.locator.page_end) == (2, 5)
     assert span.page_breaks == (8, 8, 20)
 
 
@@ -297,7 +297,7 @@ def test_pages_follow_the_first_character_of_each_chunk() -> None:
     for span in spans:
         piece = text[span.start : span.end]
         numbers = [int(number) for number in re.findall(r"page (\d+)", piece)]
-        assert span.locator.page == numbers[0]
+        assert (span.locator.page, span.locator.page_end) == (numbers[0], numbers[-1])
         assert [piece[at:].split()[1] for at in span.page_breaks] == [str(n) for n in numbers[1:]]
 
 
@@ -305,7 +305,8 @@ def test_a_document_without_pages_or_times_has_neither() -> None:
     page = Page()
     page.write("Plain text.")
     (span,) = cut(page)
-    assert (span.locator.page, span.page_breaks, span.cues) == (None, (), ())
+    assert (span.locator.page, span.locator.page_end) == (None, None)
+    assert (span.page_breaks, span.cues) == ((), ())
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])

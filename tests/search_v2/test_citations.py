@@ -73,6 +73,8 @@ def result(passage, **more):
         (Locator(), "text", "[source: Keys]"),
         (Locator(page=3), "ocr", "[source: Keys, page 3]"),
         (Locator(page=3, line_start=7, line_end=9), "text", "[source: Keys, page 3]"),
+        (Locator(page=6, page_end=7), "text", "[source: Keys, pages 6-7]"),
+        (Locator(page=6, page_end=6), "text", "[source: Keys, page 6]"),
         (Locator(line_start=120, line_end=131), "text", "[source: Keys, lines 120-131]"),
         (Locator(line_start=120, line_end=120), "text", "[source: Keys, line 120]"),
         (Locator(line_start=120), "text", "[source: Keys, line 120]"),
@@ -193,25 +195,37 @@ def test_a_text_that_has_lines_and_a_time_is_shown_by_its_lines():
 
 
 @pytest.mark.parametrize(
-    ("query", "chars", "breaks", "page"),
+    ("query", "chars", "breaks", "told", "shown", "opened"),
     [
-        ("morning", 20, (18, 35), 3),
-        ("rotate", 20, (18, 35), 4),  # the page begins where the sentence does
-        ("console", 20, (18, 35), 5),
-        ("console", 40, (18, 35), 5),  # shown with a line of the page before
-        ("console", 20, (), 3),
-        ("goodbye", 20, (18, 18, 18), 6),  # two blank pages
-        ("console", 300, (18, 35), 5),
-        ("absent", 300, (18, 35), 3),
+        ("morning", 20, (18, 35), "pages 3-5", (3, 3), 3),
+        ("rotate", 20, (18, 35), "pages 3-5", (4, 4), 4),  # the page begins where the sentence does
+        ("rotate", 20, (24,), "pages 3-4", (3, 4), 3),  # "Rotate | the keys."
+        ("console", 20, (18, 35), "pages 3-5", (5, 5), 5),
+        ("console", 40, (18, 35), "pages 3-5", (4, 5), 5),  # shown with a line of the page before
+        ("console", 20, (), "page 3", (3, 3), 3),
+        ("goodbye", 20, (18, 18, 18), "pages 3-6", (6, 6), 6),  # two blank pages
+        ("absent", 300, (18, 18, 18), "pages 3-6", (3, 6), 3),
+        ("console", 300, (18, 35), "pages 3-5", (3, 5), 5),
     ],
 )
-def test_a_book_is_cited_at_the_page_of_the_best_sentence(query, chars, breaks, page):
-    passage = chunk(Locator(page=3), path="a b.pdf", text=SPOKEN, page_breaks=breaks)
+def test_a_book_is_cited_with_all_pages_and_opened_at_that_of_the_best_sentence(
+    query, chars, breaks, told, shown, opened
+):
+    where = Locator(page=3, page_end=3 + len(breaks))
+    passage = chunk(where, path="a b.pdf", text=SPOKEN, page_breaks=breaks)
     got = result(passage, query=query, snippet_chars=chars)
-    assert (got.locator.page, got.snippet_locator.page) == (3, page)
-    assert got.citation == f"[source: Keys, page {page}]"
-    assert header(got) == f"@@ a b.pdf page {page} @@"
-    assert got.link == f"a%20b.pdf#page={page}"
+    assert (got.locator.page, got.locator.page_end) == (3, 3 + len(breaks))
+    assert (got.snippet_locator.page, got.snippet_locator.page_end) == shown
+    assert got.citation == f"[source: Keys, {told}]" == citation(got) == citation(passage)
+    first, last = shown
+    pages = f"page {first}" if first == last else f"pages {first}-{last}"
+    assert header(got) == f"@@ a b.pdf {pages} @@"
+    assert got.link == f"a%20b.pdf#page={opened}"
+
+
+def test_one_page_ends_where_it_begins_and_no_page_nowhere():
+    assert result(chunk(Locator(page=3))).locator == ResultLocator(page=3, page_end=3)
+    assert result(chunk()).locator == ResultLocator()
 
 
 def test_the_lines_of_a_citation_are_the_whole_passages():

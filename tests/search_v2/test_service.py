@@ -261,7 +261,7 @@ def test_the_json_form_holds_what_the_contract_names(service):
         "relevance", "explain",
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
-        "page", "line_start", "line_end", "time_start", "time_end",
+        "page", "page_end", "line_start", "line_end", "time_start", "time_end",
     }  # fmt: skip
     assert set(found["stages"][0]) == {"name", "status", "ms", "note"}
 

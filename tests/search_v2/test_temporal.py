@@ -65,7 +65,12 @@ def put(database, path, *pieces, title="Lecture", **metadata):
             cues.append(Cue(at, at + len(words), start, end, speaker))
             text += "\n"
         line = text[:begin].count("\n") + 1
-        where = Locator(None, line, line + max(0, len(cues) - 1), piece.start, piece.end)
+        where = Locator(
+            line_start=line,
+            line_end=line + max(0, len(cues) - 1),
+            time_start=piece.start,
+            time_end=piece.end,
+        )
         spans.append(ChunkSpan(begin, len(text), (), piece.modality, where, cues=tuple(cues)))
         text += "\n"
     document = ParsedDocument(path, text, title, "video", metadata=metadata)

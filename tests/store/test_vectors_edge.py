@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +17,16 @@ import pytest
 from sqlalchemy import func, insert, select, update
 
 from builders import drop
-from catalog.core.errors import EmbeddingMismatchError, EngineError, EngineLockedError
+from catalog.core.errors import (
+    EmbeddingMismatchError,
+    EngineBlockedError,
+    EngineError,
+    EngineLockedError,
+)
 from catalog.core.ids import point_id
 from catalog.store.schema import embeddings, meta, outbox
 from catalog.store.vectors import edge as edge_module
+from catalog.store.vectors import edge_index as edge_index_module
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.outbox import Outbox
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
@@ -256,7 +264,8 @@ def test_a_process_that_forgets_to_close_leaves_a_sound_index(desk: Bench, build
 
 
 def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
-    desk.put("p.md", vector(1), texts=["secret words"], title="T", page=3, sections=["S"])
+    about = {"title": "T", "page": 3, "page_breaks": (4, 7), "sections": ["S"]}
+    desk.put("p.md", vector(1), texts=["secret words"], **about)
     engine = engine_of(desk)
     engine.refresh()
     shard = engine._opened()._shard
@@ -265,6 +274,7 @@ def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
     request = qdrant_edge.ScrollRequest(limit=100, with_payload=True)
     payloads = [record.payload or {} for record in shard.scroll(request)[0]]
     assert len(payloads) == 13
+    assert [payload["page"] for payload in payloads if "page" in payload] == [[3, 4, 5]]
     for payload in payloads:
         assert payload.keys() <= {"chunk", "doc_id", "page", "kv"}
         assert "secret" not in json.dumps(payload)
@@ -321,3 +331,73 @@ def test_a_folder_that_cannot_be_used_is_named(desk: Bench):
     (desk.folder / "index").write_text("a file, not a folder")
     with pytest.raises(EngineError, match="index"):
         engine_of(desk).refresh()
+
+
+def free(monkeypatch: pytest.MonkeyPatch, megabytes: int) -> None:
+    usage = shutil._ntuple_diskusage(10**12, 10**12 - megabytes * 2**20, megabytes * 2**20)  # type: ignore[attr-defined]
+    monkeypatch.setattr(edge_module.shutil, "disk_usage", lambda _folder: usage)
+
+
+def test_on_a_full_disk_nothing_is_opened_built_or_deleted(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch, builds: list[str]
+):
+    engine_of(desk).refresh()
+    desk.opened[-1].close()
+    free(monkeypatch, 63)
+    for call in ("refresh", "rebuild", "search"):
+        engine = engine_of(desk)
+        with pytest.raises(
+            EngineBlockedError, match=r"has 63 MB left, and .* need 64 MB: make room"
+        ):
+            answers(desk, engine) if call == "search" else getattr(engine, call)()
+    free(monkeypatch, 64)
+    assert answers(desk, engine_of(desk)) == ALL
+    assert builds == ["built"]
+
+
+def test_a_disk_that_fills_up_stops_changes_and_not_the_searches_of_an_open_index(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    engine = engine_of(desk)
+    engine.refresh()
+    free(monkeypatch, 63)
+    assert answers(desk, engine) == ALL
+    assert engine.refresh() == 0
+    desk.put("new.md", vector(1))
+    with pytest.raises(EngineBlockedError, match="make room"):
+        answers(desk, engine)
+    free(monkeypatch, 64)
+    assert sorted(answers(desk, engine)) == [*ALL, "new.md"]
+
+
+def test_an_index_needs_room_for_each_of_its_points(desk: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(edge_module, "_PAYLOAD", 2**20)
+    free(monkeypatch, 64 + 12 - 1)
+    with pytest.raises(EngineBlockedError, match=r"75 MB left, and .* 76 MB"):
+        engine_of(desk).refresh()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM, errno.EACCES])
+def test_an_index_that_cannot_be_opened_for_a_passing_reason_is_kept(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch, builds: list[str], number: int
+):
+    engine_of(desk).refresh()
+    desk.opened[-1].close()
+
+    class Refusing:
+        @staticmethod
+        def load(*_given):
+            raise RuntimeError(f"Service internal error: refused (os error {number})")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(edge_index_module.edge, "EdgeShard", Refusing)
+        with pytest.raises(EngineBlockedError, match=f"os error {number}"):
+            answers(desk, engine_of(desk))
+    assert answers(desk, engine_of(desk)) == ALL
+    assert builds == ["built"]
+
+
+def test_a_folder_that_may_not_be_used_blocks_the_index(desk: Bench):
+    (desk.folder / "index").write_text("a file in its place")
+    with pytest.raises(EngineBlockedError, match="cannot use the index folder"):
+        answers(desk, engine_of(desk))

@@ -218,11 +218,13 @@ def test_every_dataset_name_makes_a_collection_name_of_its_own():
 
 
 def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
-    desk.put("p.md", vector(1), texts=["secret words"], page=3, sections=["S"])
+    desk.put("p.md", vector(1), texts=["secret words"], page=3, page_breaks=(4,), sections=["S"])
     engine = engine_of(desk)
     engine.refresh()
     points, _ = desk.client.scroll(engine.collection, limit=100)
     assert len(points) == 6
+    told = [point.payload["page"] for point in points if "page" in (point.payload or {})]
+    assert told == [[3, 4]]
     for point in points:
         assert (point.payload or {}).keys() <= {"chunk", "doc_id", "page", "kv"}
         assert "secret" not in str(point.payload)

@@ -128,9 +128,15 @@ def _number(value: object) -> float | None:
 
 def _place(locator: object) -> str:
     first, last = _get(locator, "line_start"), _get(locator, "line_end")
-    page = _get(locator, "page")
     lines = f"lines {first}–{last}" if first is not None else ""
-    return ", ".join(filter(None, (f"page {page}" if page is not None else "", lines)))
+    return ", ".join(filter(None, (_pages(locator), lines)))
+
+
+def _pages(locator: object) -> str:
+    first, last = _get(locator, "page"), _get(locator, "page_end")
+    if first is None:
+        return ""
+    return f"page {first}" if last in (None, first) else f"pages {first}–{last}"
 
 
 def _explained(value: object) -> tuple[str, ...]:

@@ -21,9 +21,11 @@ class CatalogEntry(_Frozen):
 
     ``summary`` is some of its own sentences, ``""`` until they have been chosen. ``created`` and
     ``modified`` are as the document says, ``modified`` as its file does where the document is
-    silent. ``bytes`` is the size of a file that is one document (``None`` for a record of a
-    larger file), ``characters`` those of its text and ``chunks`` its passages. ``score`` is how
-    well it matches the query, ``None`` without one; it orders the entries of one page only.
+    silent. ``date`` is the one that sorting and bounds go by, in UTC: the document's own
+    ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file
+    that is one document (``None`` for a record of a larger file), ``characters`` those of its text
+    and ``chunks`` its passages. ``score`` is how well it matches the query, ``None`` without one;
+    it orders the entries of one page only.
     """
 
     source_doc_id: str
@@ -36,6 +38,7 @@ class CatalogEntry(_Frozen):
     tags: tuple[str, ...]
     created: str | None
     modified: str | None
+    date: str | None
     characters: int
     bytes: int | None
     chunks: int

@@ -55,6 +55,11 @@ def day_at(instant: float) -> date:
     return (_EPOCH + timedelta(seconds=instant)).date()
 
 
+def date_text(instant: float) -> str:
+    """A number of seconds from the beginning of 1970 as ISO 8601 in UTC, to the second."""
+    return (_EPOCH + timedelta(seconds=int(instant))).isoformat().replace("+00:00", "Z")
+
+
 def shown_date(text: str) -> str:
     """The day of a date that has a time as well; any other text as it is."""
     found = _DAY.match(text)

@@ -32,10 +32,12 @@ CatalogError
 │   ├── LLMTimeoutError          it did not answer in time: allow more, or take a smaller model
 │   └── LLMBusyError             earlier calls of it still hang: try again when one has ended
 ├── EngineError                  an index engine failed: the truth is intact, rebuild the index
-│   └── EngineLockedError        another process holds the index: use the exact engine meanwhile
+│   └── EngineBlockedError       no room, memory or right to use the index: see to what it says
+│       └── EngineLockedError    another process holds the index: use the exact engine meanwhile
 ├── ServingError                 a server cannot answer now: try again, or ask for less
 │   ├── OverloadedError          too many requests wait already
-│   └── OutOfTimeError           the request took longer than the server allows
+│   ├── OutOfTimeError           the request took longer than the server allows
+│   └── StoreReplacedError       the store it opened is there no more: start the server anew
 ├── StageFailedError             ``strict=True`` and a stage was skipped over or failed
 └── SyncError                    an indexing run stopped before it changed anything
     └── MassDeletionError        most files vanished: check the drive, or allow it explicitly
@@ -183,7 +185,14 @@ class EngineError(CatalogError):
     """An index engine failed; the SQL truth is intact, so the index can be rebuilt."""
 
 
-class EngineLockedError(EngineError):
+class EngineBlockedError(EngineError):
+    """An index that may be whole cannot be used now, for want of room, memory or rights.
+
+    The exact engine answers meanwhile. Nothing is rebuilt: that would want more of the same.
+    """
+
+
+class EngineLockedError(EngineBlockedError):
     """Another process holds the index folder: the exact engine answers meanwhile."""
 
 
@@ -197,6 +206,10 @@ class OverloadedError(ServingError):
 
 class OutOfTimeError(ServingError):
     """The request took longer than the server allows: ask for less, or try again."""
+
+
+class StoreReplacedError(ServingError):
+    """The store the server opened was deleted or replaced meanwhile: start the server anew."""
 
 
 class StageFailedError(CatalogError):

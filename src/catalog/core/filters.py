@@ -1,7 +1,7 @@
 """What a metadata filter means, once, for every engine.
 
-A field of a passage has a set of values: none, one, or several (``tags``). A condition asks
-about that set:
+A field of a passage has a set of values: none, one, or several (``tags``, ``page``). A condition
+asks about that set:
 
     EQ, CONTAINS  some value equals            NE    not EQ (true when the field is missing)
     IN, ANY       some value is in the list    NIN   not IN (true when the field is missing)

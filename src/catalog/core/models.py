@@ -6,7 +6,7 @@ count from 1; times are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,13 +20,24 @@ Modality = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """Where a passage stands: page, lines (inclusive, from 1) and seconds, whichever exist."""
+    """Where a passage stands: pages and lines (inclusive, from 1) and seconds, whichever exist.
+
+    ``page`` is the first page and ``page_end`` the last, the same where there is one.
+    """
 
     page: int | None = None
+    page_end: int | None = None
     line_start: int | None = None
     line_end: int | None = None
     time_start: float | None = None
     time_end: float | None = None
+
+
+def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
+    """The page on which what begins on ``page`` ends: a page without text counts, as two breaks
+    at one place; ``None`` without pages.
+    """
+    return None if page is None else page + len(page_breaks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ _PART = re.compile(
     re.VERBOSE,
 )
 _LETTER = re.compile(r"[^\W_]")
+_ALONE = re.compile(r'(?<!\S)"[^"]*"(?=[,.;:?!]*(?:\s|$))')
 _LETTERS = re.compile(r"\w{2,}")
 _LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
 _ZERO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
@@ -94,7 +95,8 @@ class ParsedQuery:
 def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
     """Trim, compose (NFC), take apart and cut to ``max_chars``.
 
-    ``"…"`` is a phrase when the quotes are balanced and it holds two words or more; ``-word``
+    ``"…"`` is a phrase when the quotes are balanced and it holds two words or more, or one word
+    with nothing before and but punctuation after the quotes, as ``open("x")`` has not; ``-word``
     excludes when the minus starts a word of two letters or more, ``-"a phrase"`` when there is
     any letter or digit in it, and it is left out otherwise. Every other character is plain text.
 
@@ -157,7 +159,8 @@ def _read(text: str) -> _Read:
             exclusions.extend([content] if _LETTER.search(content) else [])
             continue
         wanted.append(content)
-        if " " in content:
+        is_word = _LETTER.search(content) and _ALONE.match(text, part.start())
+        if " " in content or is_word:
             phrases.append(content)
     return _Read(_one_line(" ".join(wanted)), tuple(phrases), tuple(exclusions))
 

@@ -18,9 +18,13 @@ class _Frozen(BaseModel):
 
 
 class ResultLocator(_Frozen):
-    """Where the passage stands: page, lines (inclusive, from 1), seconds; ``None`` if unknown."""
+    """Where the passage stands: pages and lines (inclusive, from 1), seconds; ``None`` if unknown.
+
+    ``page`` is the first page and ``page_end`` the last, the same where there is one.
+    """
 
     page: int | None = None
+    page_end: int | None = None
     line_start: int | None = None
     line_end: int | None = None
     time_start: float | None = None
@@ -128,10 +132,10 @@ class SearchResult(FoundPassage):
     ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the document and
     ``matches`` the ``[start, end)`` of query words in it. ``snippet_locator`` is where the snippet
     itself stands; ``moment`` the second from which its best sentence is said. ``citation`` names
-    the source and that place. ``link`` opens a recording at that second or a PDF at its page,
-    ``None`` for anything else. ``evidence`` is what a recording holds around the passage; results
-    near one another share it, and ``evidence_at`` is the rank of the first that has it. In JSON it
-    stands there alone.
+    the source and that second, or the passage's pages or lines. ``link`` opens a recording at that
+    second or a PDF at the page on which the best sentence begins, ``None`` for anything else.
+    ``evidence`` is what a recording holds around the passage; results near one another share it,
+    and ``evidence_at`` is the rank of the first that has it. In JSON it stands there alone.
     """
 
     docid: str

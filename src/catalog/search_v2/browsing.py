@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from catalog.core.browsing import DEFAULT_LIMIT, CatalogEntry, CatalogPage
+from catalog.core.dates import date_text
 from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
 from catalog.search_v2.browse_hints import hints
@@ -157,6 +158,7 @@ def _entry(about: Described, dataset: str, score: float | None) -> CatalogEntry:
         tags=tuple(about.tags),
         created=about.dates.get("created"),
         modified=about.dates.get("modified"),
+        date=None if about.dated is None else date_text(about.dated),
         characters=about.characters,
         bytes=about.size,
         chunks=about.chunks,

@@ -13,10 +13,10 @@ _JOINERS = "\u200c\u200d"  # of emoji, and of scripts that need them
 
 
 def citation(passage: SearchResult | Chunk, at: Locator | None = None) -> str:
-    """``[source: Title, page 3]``, or ``t=12:34``, or ``lines 120-131``, or the title only.
+    """``[source: Title, page 3]``, or ``pages 3-4``, ``t=12:34``, ``lines 120-131``, or no place.
 
-    Page and time are those of the best sentence, ``at`` or a result's own, and the whole passage's
-    where it has none; the lines are the whole passage's. Of a recording the time comes before the
+    The time is that of the best sentence, ``at`` or a result's own, and the whole passage's where
+    it has none; pages and lines are the whole passage's. Of a recording the time comes before the
     page (of a slide), of anything else the page before the time. A title that is blank gives way
     to the path; square brackets in it become round ones, so that the citation is one line and
     closes once.
@@ -35,7 +35,7 @@ def header(result: SearchResult) -> str:
     """``@@ notes/keys.md:120-131 @@``: the path and the snippet's lines.
 
     Of a recording ``@@ talk.vtt 12:34-13:05 @@``, the snippet's seconds. Of what has no lines that
-    too, ``@@ book.pdf page 3 @@``, or the path.
+    too, ``@@ book.pdf page 3 @@`` or ``@@ book.pdf pages 3-4 @@``, or the path.
     """
     path, where = _one_line(result.path), _snippets(result)
     is_told_by_lines = result.snippet_lines is not None and result.modality not in TIMED
@@ -44,7 +44,7 @@ def header(result: SearchResult) -> str:
         return f"@@ {path} {_range(clock(where.time_start), clock(end))} @@"
     if result.snippet_lines is not None:
         return f"@@ {path}:{_range(*map(str, result.snippet_lines))} @@"
-    return f"@@ {path} page {where.page} @@" if where.page is not None else f"@@ {path} @@"
+    return f"@@ {' '.join(filter(None, (path, _pages(where))))} @@"
 
 
 def marked(
@@ -91,13 +91,21 @@ def _best(passage: SearchResult | Chunk) -> ResultLocator | Locator:
 def _place(passage: SearchResult | Chunk, where: ResultLocator | Locator) -> str:
     if where.time_start is not None and _times_first(passage):
         return f"t={clock(where.time_start)}"
-    if where.page is not None:
-        return f"page {where.page}"
+    if passage.locator.page is not None:
+        return _pages(passage.locator)
     first, last = passage.locator.line_start, passage.locator.line_end
     if first is None:
         return ""
     last = first if last is None else last
     return f"{'line' if last == first else 'lines'} {_range(str(first), str(last))}"
+
+
+def _pages(where: ResultLocator | Locator) -> str:
+    """``page 3``, ``pages 3-4``, or nothing."""
+    if where.page is None:
+        return ""
+    last = where.page if where.page_end is None else where.page_end
+    return f"{'page' if last == where.page else 'pages'} {_range(str(where.page), str(last))}"
 
 
 def _times_first(passage: SearchResult | Chunk) -> bool:

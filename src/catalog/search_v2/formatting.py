@@ -39,7 +39,7 @@ def to_result(
     final = fused.score if score is None else score
     snippet = snippet_of(chunk, query, snippet_chars)
     has_lines = snippet.line_start is not None
-    best = replace(snippet.locator, time_start=snippet.moment)
+    best = replace(snippet.locator, page=snippet.page, time_start=snippet.moment)
     fields = {
         "rank": rank,
         "score": final,
@@ -73,6 +73,7 @@ def to_result(
 def _told(where: Locator) -> ResultLocator:
     return ResultLocator(
         page=where.page,
+        page_end=where.page if where.page_end is None else where.page_end,
         line_start=where.line_start,
         line_end=where.line_end,
         time_start=where.time_start,

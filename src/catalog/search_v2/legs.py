@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.errors import CatalogError, EngineError, EngineLockedError
+from catalog.core.errors import CatalogError, EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.query import SubQuery
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.workspace import Workspace
@@ -19,6 +19,8 @@ from catalog.store.hits import Hit
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.passages import load_chunks
 from catalog.store.restriction import Restriction
+
+UNSEARCHABLE = "the query has no word that is not too common to look for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class LexicalRetriever(BaseRetriever):
     def leg(self, query: str) -> LegHits:
         """The engine's hits, best first."""
         hits = self._engine.search(query, self.top_k, self.restriction)
-        return LegHits(self._engine.name, hits)
+        is_blank = len(hits) == 0 and not self._engine.is_searchable(query)
+        return LegHits(self._engine.name, hits, UNSEARCHABLE if is_blank else "")
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return _joined(self._database, self.restriction.dataset, self.leg(query_bundle.query_str))
@@ -53,9 +56,10 @@ class LexicalRetriever(BaseRetriever):
 class VectorRetriever(BaseRetriever):
     """Nearest neighbours over one dataset, within a restriction.
 
-    When another process holds the index, ``exact`` searches the stored vectors instead: the
-    same answer, slower, and the note says so. A ``QueryBundle`` that brings an embedding is
-    searched with that. ``side="document"`` embeds the text as a passage: a hypothetical answer.
+    When another process holds the index, or it cannot be used for want of room or rights,
+    ``exact`` searches the stored vectors instead: the same answer, slower, and the note says so.
+    A ``QueryBundle`` that brings an embedding is searched with that. ``side="document"`` embeds
+    the text as a passage: a hypothetical answer.
     """
 
     def __init__(
@@ -83,10 +87,12 @@ class VectorRetriever(BaseRetriever):
         engine = self._workspace.vector(dataset)
         try:
             hits = engine.search(vector, self.top_k, self.restriction)
-        except EngineLockedError:
+        except EngineBlockedError as error:
             engine = self._workspace.exact(dataset)
             hits = engine.search(vector, self.top_k, self.restriction)
-            why = "the index is held by another process, searched exactly instead"
+            is_held = isinstance(error, EngineLockedError)
+            reason = "the index is held by another process" if is_held else str(error)
+            why = f"{reason}, searched exactly instead"
             return LegHits(engine.name, hits, "; ".join(filter(None, (why, note))), why)
         return LegHits(engine.name, hits, note)
 

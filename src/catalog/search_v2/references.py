@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pathspec import GitIgnoreSpec
-
 from catalog.core.errors import DocumentNotFoundError, InputError
+from catalog.core.globs import Glob
 from catalog.store import Database
 from catalog.store.passages import (
     StoredDocument,
@@ -27,16 +27,22 @@ _LINES = re.compile(r":(\d+)(?:-(\d+))?$")
 _DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _BREAK = re.compile(r"\r\n|\n|\r")
 _SUGGESTIONS = 5
+_ALIKE = 0.6  # share of the letters, as difflib counts
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document, or a range of its lines; lines count from 1, both ends included."""
+    """A document, or a range of its lines; lines count from 1, both ends included.
+
+    ``ending`` is the line end after the last line, where the range goes to the end of a document
+    that has one.
+    """
 
     document: StoredDocument
     lines: tuple[str, ...]
     line_start: int
     lines_total: int
+    ending: str = ""
 
     @property
     def line_end(self) -> int:
@@ -45,7 +51,12 @@ class FoundDocument:
 
     def first(self, count: int) -> FoundDocument:
         """Its first so many lines alone."""
-        return replace(self, lines=self.lines[:count])
+        return replace(self, lines=self.lines[:count], ending="")
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines) + self.ending
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -58,7 +69,7 @@ class FoundDocument:
             "line_start": self.line_start,
             "line_end": self.line_end,
             "lines_total": self.lines_total,
-            "text": "\n".join(self.lines),
+            "text": self.text,
         }
 
 
@@ -96,7 +107,8 @@ def find_document(
 def resolve_documents(database: Database, dataset: str, patterns: Iterable[str]) -> list[str]:
     """The source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
-    Raises :class:`DocumentNotFoundError` for a pattern that names none.
+    Raises :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError`
+    for one that cannot name any, such as ``!``.
     """
     found: dict[str, None] = {}
     with database.read() as connection:
@@ -116,16 +128,15 @@ def _match(connection: Connection, dataset: str, pattern: str, paths: list[str])
         return [f"{dataset}:{name}"]
     docid = _DOCID.fullmatch(pattern)
     if docid is not None:
-        with_hash = find_by_docid(connection, docid[1])
-        return [one.source_doc_id for one in with_hash if one.dataset == dataset]
-    spec = GitIgnoreSpec.from_lines([name])
-    return [f"{dataset}:{path}" for path in spec.match_files(paths)]
+        return [one.source_doc_id for one in find_by_docid(connection, docid[1], dataset)]
+    glob = Glob.compile(name)
+    return [f"{dataset}:{path}" for path in paths if glob.matches(path)]
 
 
 def _find(connection: Connection, reference: str, dataset: str | None) -> StoredDocument | None:
     docid = _DOCID.fullmatch(reference)
     if docid is not None:
-        return _only(find_by_docid(connection, docid[1]), reference)
+        return _only(find_by_docid(connection, docid[1], dataset), reference)
     names = [dataset] if dataset else [one.name for one in all_datasets(connection)]
     found = []
     for name in names:
@@ -145,17 +156,35 @@ def _only(found: list[StoredDocument], reference: str) -> StoredDocument | None:
 
 
 def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
-    names = [dataset] if dataset else [one.name for one in all_datasets(connection)]
-    known = [f"{one}:{path}" for one in names for path in all_paths(connection, one)]
+    """References that may have been meant: the same path elsewhere, then like ones."""
+    datasets = [one.name for one in all_datasets(connection)]
+    elsewhere = [
+        found.source_doc_id
+        for one in datasets
+        if one != dataset and (found := find_by_path(connection, one, name)) is not None
+    ]
     wanted = name.removeprefix("#").casefold()
-    inside = [one for one in known if wanted in one.casefold()]
-    close = difflib.get_close_matches(name, known, n=_SUGGESTIONS, cutoff=0.4)
-    return list(dict.fromkeys(inside + close))[:_SUGGESTIONS]
+    inside, by_name = [], defaultdict(list)
+    for one in [dataset] if dataset else datasets:
+        for path in all_paths(connection, one):
+            reference = f"{one}:{path}"
+            if wanted in reference.casefold():
+                inside.append(reference)
+            for form in {reference, path, path.rpartition("/")[2]}:
+                by_name[form.casefold()].append(reference)
+    close = difflib.get_close_matches(wanted, by_name, n=_SUGGESTIONS, cutoff=_ALIKE)
+    alike = [reference for form in close for reference in by_name[form]]
+    return list(dict.fromkeys((*elsewhere, *inside, *alike)))[:_SUGGESTIONS]
 
 
 def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> FoundDocument:
     lines = _BREAK.split(document.text)
+    ending = ""
+    if len(lines) > 1 and lines[-1] == "":  # a line end ends a line, and begins none
+        lines.pop()
+        ending = "\n"
     start, end = first or 1, last or len(lines)
     if not 1 <= start <= end or start > len(lines):
         raise InputError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
-    return FoundDocument(document, tuple(lines[start - 1 : end]), start, len(lines))
+    chosen = tuple(lines[start - 1 : end])
+    return FoundDocument(document, chosen, start, len(lines), ending if end >= len(lines) else "")

@@ -21,9 +21,10 @@ class Snippet:
 
     ``line_start`` and ``line_end`` are lines of the document, from 1, both included, and ``None``
     where the passage has none. ``matches`` are the ``[start, end)`` of query words in ``text``.
-    ``locator`` has these lines, the page on which the best sentence begins, and the seconds of the
-    cues that the snippet covers; of a passage without cues, the passage's. ``moment`` is the
-    second from which the best sentence is said, ``None`` where nothing is timed.
+    ``locator`` has these lines, the pages on which the snippet stands, and the seconds of the cues
+    that it covers; of a passage without cues, the passage's. ``moment`` is the second from which
+    the best sentence is said, and ``page`` the page on which it begins, ``None`` where nothing is
+    timed or has pages.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Snippet:
     matches: tuple[tuple[int, int], ...]
     locator: Locator
     moment: float | None = None
+    page: int | None = None
 
 
 def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
@@ -55,8 +57,10 @@ def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
         if match.start >= start and match.end <= end
     )
     times = _seconds(chunk, start, end)
-    where = Locator(_page(chunk, best[0]), first, last, *times)
-    return Snippet(text[start:end], first, last, marked, where, _moment(chunk, best, matches))
+    pages = _page(chunk, start), _page(chunk, max(start, end - 1))
+    where = Locator(*pages, first, last, *times)
+    moment, page = _moment(chunk, best, matches), _page(chunk, best[0])
+    return Snippet(text[start:end], first, last, marked, where, moment, page)
 
 
 def _page(chunk: Chunk, at: int) -> int | None:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, false, func, literal, not_, null, or_, select, true
+from sqlalchemy import and_, false, func, literal, not_, null, or_, select, true, union_all
 
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, kind_of, number
 from catalog.core.models import MetadataScalar
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select, TableValuedAlias
 
     Clause = ColumnElement[bool]
 
@@ -106,7 +106,7 @@ def _exists(field: str, test: _Test | None) -> Clause:
     if field == "modality":
         return _on_column(chunks.c.modality, "s", test)
     if field == "page":
-        return and_(chunks.c.page.is_not(None), _on_column(chunks.c.page, "n", test))
+        return and_(chunks.c.page.is_not(None), _on_pages(test))
     if field == "section":
         rows = select(chunk_sections.c.seq)
         return chunks.c.seq.in_(rows.where(_on_column(chunk_sections.c.heading, "s", test)))
@@ -122,6 +122,22 @@ def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Cla
     if test.kind != kind:
         return false()
     return test.holds(func.casefold(column) if test.folds else column)
+
+
+def _on_pages(test: _Test | None) -> Clause:
+    """On the page a passage begins on, or on one of those after it."""
+    first = _on_column(chunks.c.page, "n", test)
+    if test is None or test.kind != "n":
+        return first
+    breaks, page = _later_pages()
+    later = select(literal(1)).select_from(breaks).where(test.holds(page))
+    return or_(first, later.correlate(chunks).exists())
+
+
+def _later_pages() -> tuple[TableValuedAlias, ColumnElement[int]]:
+    """The page breaks of a row of ``chunks``, and the page that begins at each."""
+    breaks = func.json_each(chunks.c.page_breaks).table_valued("key")
+    return breaks, chunks.c.page + breaks.c.key + 1
 
 
 def _on_field(test: _Test) -> Clause:
@@ -169,9 +185,11 @@ def _values_query(dataset: str, field: str, test: _Test) -> Select[tuple[Any, An
         column = chunks.c.modality
         query = select(literal("s"), column, null()).where(here, _on_column(column, "s", test))
     elif field == "page":
-        column = chunks.c.page
-        present = and_(here, column.is_not(None))
-        query = select(literal("n"), null(), column).where(present, _on_column(column, "n", test))
+        breaks, page = _later_pages()
+        first = select(chunks.c.page.label("page")).where(here, chunks.c.page.is_not(None))
+        later = select(page.label("page")).select_from(chunks.join(breaks, true())).where(here)
+        pages = union_all(first, later).subquery().c.page
+        query = select(literal("n"), null(), pages).where(_on_column(pages, "n", test))
     elif field == "section":
         column = chunk_sections.c.heading
         joined = chunk_sections.join(chunks, chunks.c.seq == chunk_sections.c.seq)

@@ -49,6 +49,7 @@ class Described:
     characters: int
     summary: str
     size: int | None
+    dated: float | None
     chunks: int = 0
     tags: list[str] = field(default_factory=list)
     dates: dict[str, str] = field(default_factory=dict)
@@ -189,6 +190,7 @@ def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described
         documents.c.characters,
         func.coalesce(document_cards.c.summary, literal("", Text)),
         manifest.c.size,
+        documents.c.dated,
     )
     query = select(*columns).select_from(with_card).where(wanted)
     found = {row[0]: Described(*row[1:]) for row in connection.execute(query)}

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from catalog.core import ids
 from catalog.core.errors import UnknownDatasetError
-from catalog.core.models import Chunk, Cue, Locator, MetadataValue, Modality
+from catalog.core.models import Chunk, Cue, Locator, MetadataValue, Modality, last_page
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 
 _BATCH = 500
@@ -155,11 +155,15 @@ def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocum
     return next(_documents(connection, where), None)
 
 
-def find_by_docid(connection: Connection, prefix: str, limit: int = 10) -> list[StoredDocument]:
-    """Documents, of any dataset, whose content hash starts with the hex digits."""
+def find_by_docid(
+    connection: Connection, prefix: str, dataset: str | None = None, *, limit: int = 10
+) -> list[StoredDocument]:
+    """Documents, of any dataset without one, whose content hash starts with the hex digits."""
     short = prefix[: ids.DOCID_LENGTH]
     after = short + "g"  # sorts after every hex digit that can follow
-    where = (documents.c.docid >= short, documents.c.docid < after)
+    where = [documents.c.docid >= short, documents.c.docid < after]
+    if dataset is not None:
+        where.append(documents.c.dataset == dataset)
     found = (one for one in _documents(connection, where) if one.content_hash.startswith(prefix))
     return list(islice(found, limit))
 
@@ -188,6 +192,7 @@ def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredD
 
 def _chunk(row: Row[Any]) -> Chunk:
     modality: Modality = row.modality
+    page_breaks = tuple(json.loads(row.page_breaks or "[]"))
     return Chunk(
         seq=row.seq,
         chunk_id=row.chunk_id,
@@ -201,9 +206,16 @@ def _chunk(row: Row[Any]) -> Chunk:
         end_offset=row.end_offset,
         heading_path=tuple(json.loads(row.headings)),
         modality=modality,
-        locator=Locator(row.page, row.line_start, row.line_end, row.time_start, row.time_end),
+        locator=Locator(
+            page=row.page,
+            page_end=last_page(row.page, page_breaks),
+            line_start=row.line_start,
+            line_end=row.line_end,
+            time_start=row.time_start,
+            time_end=row.time_end,
+        ),
         text=row.text,
         metadata=json.loads(row.metadata),
         cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
-        page_breaks=tuple(json.loads(row.page_breaks or "[]")),
+        page_breaks=page_breaks,
     )

@@ -112,15 +112,16 @@ def test_what_is_missing_or_too_much_is_named(asked):
 
 
 def test_texts_are_one_or_a_list_or_with_commas(asked):
-    call(asked, "search", query="keys", docs="a.md, b/*.txt", filters="tag=ops")
+    call(asked, "search", query="keys", docs=["a.md", "b/*.txt"], filters="tag=ops")
     call(asked, "query_catalog", tags="ops, security")
     call(asked, "query_catalog", tags=["ops", ""])
-    searched, by_text, by_list = (
+    searched, as_one, in_parts, by_list = (
         one[1] for one in asked.asked if "limit" not in one[1] or one[1]["limit"] == 20
     )
     assert searched["docs"] == ["a.md", "b/*.txt"]
     assert searched["filters"] == ["tag=ops"]
-    assert by_text["tags"] == ["ops", "security"]
+    assert as_one["tags"] == ["ops, security"]
+    assert in_parts["tags"] == ["ops", "security"]
     assert by_list["tags"] == ["ops"]
 
 

@@ -100,6 +100,8 @@ def test_every_kind_of_place_is_told():
 
     assert head(line_start=7, line_end=7) == "[1] my_paper.pdf (line 7)"
     assert head(page=3) == "[1] my_paper.pdf (page 3)"
+    assert head(page=3, page_end=3) == "[1] my_paper.pdf (page 3)"
+    assert head(page=6, page_end=7) == "[1] my_paper.pdf (pages 6–7)"
     assert head(page=3, line_start=1, line_end=9) == "[1] my_paper.pdf (lines 1–9, page 3)"
     assert head(time_start=3601.9) == "[1] my_paper.pdf (01:00:01)"
     assert head() == "[1] my_paper.pdf (characters 4–60)"
@@ -119,6 +121,18 @@ def test_a_part_is_placed_where_the_part_stands_and_referred_to_as_a_whole():
     assert found.text == "a transformer backbone"
     assert found.locator.lines == (121, 121)
     assert found.reference == "vault:my_paper.pdf:120-170"
+
+
+def test_a_part_has_its_own_pages():
+    places = {
+        "locator": ResultLocator(page=6, page_end=8),
+        "snippet_locator": ResultLocator(page=7, page_end=8),
+    }
+    (whole,), _ = passages_of([result(**places)])
+    (part,), _ = passages_of([result(text="t" * 400, **places)], budget=50)
+    assert (whole.locator.page, whole.locator.page_end) == (6, 8)
+    assert (part.locator.page, part.locator.page_end) == (7, 8)
+    assert "(pages 7–8)" in passages_text([part])
 
 
 def test_evidence_that_does_not_fit_gives_way_to_the_snippet():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from catalog.core.models import ChunkSpan, Cue, Locator, Modality, ParsedDocument
+from catalog.core.models import ChunkSpan, Cue, Locator, Modality, ParsedDocument, last_page
 from catalog.ingest.chunking.lines import LineIndex
 from catalog.ingest.chunking.measure import Measure
 
@@ -31,15 +31,17 @@ class Placer:
         Its time runs from the start of the first cue to the latest end of any.
         """
         lines = self._lines.locator(start, end)
-        page = bisect_right(self._pages, start)
-        following = self._pages[page : bisect_left(self._pages, end)]
+        before = bisect_right(self._pages, start)
+        page = before or None
+        following = self._pages[before : bisect_left(self._pages, end)]
         return ChunkSpan(
             start,
             end,
             path,
             modality,
             Locator(
-                page=page or None,
+                page=page,
+                page_end=last_page(page, following),
                 line_start=lines.line_start,
                 line_end=lines.line_end,
                 time_start=cues[0].time_start if cues else None,

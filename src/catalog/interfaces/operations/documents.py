@@ -70,6 +70,9 @@ def within(found: FoundDocument, max_bytes: int) -> Given:
     """What of the document fits into so many bytes (UTF-8): whole lines, or part of the first."""
     if _bytes(found) <= max_bytes:
         return Given(found)
+    found = replace(found, ending="")
+    if _bytes(found) <= max_bytes:
+        return Given(found)
     kept, left = 0, max_bytes
     for line in found.lines:
         left -= len(line.encode()) + 1
@@ -114,4 +117,4 @@ def run_multi_get(engine: LocalEngine, call: MultiGetCall) -> GivenMany:
 
 
 def _bytes(found: FoundDocument) -> int:
-    return sum(len(line.encode()) + 1 for line in found.lines) - 1
+    return len(found.text.encode())

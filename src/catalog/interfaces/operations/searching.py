@@ -10,6 +10,7 @@ from catalog.core.filters import And, Filter, Op, condition, parse_filters
 from catalog.core.narrowing import named_like, of_type
 from catalog.core.results import SearchResults
 from catalog.interfaces.operations.calls import SearchCall
+from catalog.search_v2.legs import UNSEARCHABLE
 from catalog.search_v2.references import resolve_documents
 
 if TYPE_CHECKING:
@@ -46,12 +47,12 @@ def run_search(engine: LocalEngine, call: SearchCall) -> Searched:
         explain=call.explain,
         strict=call.strict,
     )
-    notes: tuple[str, ...] = ()
+    notes = tuple(_unsearchable(results))
     if len(results) == 0 and (call.file_type is not None or call.name is not None):
         seen = [] if given is None else [given]  # what these hide no note may tell
         if ids is not None:
             seen.append(condition("source_doc_id", Op.IN, ids))
-        notes = engine.catalog.query(
+        notes += engine.catalog.query(
             dataset=dataset,
             file_type=call.file_type,
             name=call.name,
@@ -59,6 +60,11 @@ def run_search(engine: LocalEngine, call: SearchCall) -> Searched:
             limit=1,
         ).notes
     return Searched(results, notes)
+
+
+def _unsearchable(results: SearchResults) -> Iterator[str]:
+    if len(results) == 0 and any(UNSEARCHABLE in stage.note for stage in results.stages):
+        yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
 
 
 def _narrowing(call: SearchCall) -> Iterator[Filter]:

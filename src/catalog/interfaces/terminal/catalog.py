@@ -40,7 +40,7 @@ def _documents(page: CatalogPage) -> str:
 
 
 def _about(entry: CatalogEntry) -> str:
-    date = one_line(shown_date(entry.modified or entry.created or ""))[:_LONGEST_DATE]
+    date = one_line(shown_date(entry.date or ""))[:_LONGEST_DATE]
     passages = "1 passage" if entry.chunks == 1 else f"{entry.chunks:,} passages"
     size = f"{_size(entry)} in {passages}"
     tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)

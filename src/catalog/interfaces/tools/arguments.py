@@ -77,10 +77,10 @@ class CatalogArguments(ToolArguments):
     file_type: FileType = None
     name: Name = None
     tags: Texts = Field(None, description="Only documents that carry all these tags.")
-    after: str | None = Field(None, description="Only documents dated on or after YYYY-MM-DD.")
-    before: str | None = Field(None, description="Only documents dated before YYYY-MM-DD.")
+    after: str | None = Field(None, description="Only documents whose date is YYYY-MM-DD or later.")
+    before: str | None = Field(None, description="Only documents whose date is before YYYY-MM-DD.")
     sort: Sort = Field(
-        "best", description="best: by the query; modified: newest first; size: largest first."
+        "best", description="best: by the query; modified: newest date first; size: largest first."
     )
     limit: int = Field(DEFAULT_LIMIT, description="How many documents, 1 to 100.")
     offset: int = Field(0, description="How many to pass over first.")
@@ -125,8 +125,9 @@ class StatusArguments(ToolArguments):
     """Nothing to say."""
 
 
-def listed(given: str | list[str] | None) -> list[str] | None:
-    """A list of texts from a list, or from one text with commas between them."""
+def readings(given: str | list[str] | None) -> list[list[str] | None]:
+    """What an argument may mean, the likeliest last: a text with commas is one name, or several."""
     if given is None or isinstance(given, list):
-        return given
-    return [part.strip() for part in given.split(",") if part.strip()]
+        return [given]
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    return [[given], parts] if "," in given else [parts]

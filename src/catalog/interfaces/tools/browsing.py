@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.core.dates import shown_date
-from catalog.interfaces.tools.arguments import CatalogArguments, listed
+from catalog.interfaces.tools.arguments import CatalogArguments, readings
 from catalog.interfaces.tools.base import ToolAnswer, ToolData
 from catalog.interfaces.tools.cleaning import one_line
 from catalog.interfaces.tools.wording import answer, echoed, noted, types_text, without_nones
@@ -23,7 +23,10 @@ _NARROWING = ("query", "file_type", "name", "tags", "after", "before")
 
 
 class Listed(BaseModel):
-    """One document. ``reference`` is what ``get`` takes; dates are ISO 8601."""
+    """One document. ``reference`` is what ``get`` takes; dates are ISO 8601.
+
+    ``date`` is the one that ``after``, ``before`` and ``sort`` go by.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,6 +40,7 @@ class Listed(BaseModel):
     tags: tuple[str, ...]
     created: str | None
     modified: str | None
+    date: str | None
     characters: int
     bytes: int | None
     passages: int
@@ -57,8 +61,11 @@ def run_query_catalog(
     engine: Engine, asked: CatalogArguments, notes: tuple[str, ...]
 ) -> ToolAnswer:
     """The documents that match, with what is known of each."""
-    arguments = without_nones(asked.model_dump() | {"tags": listed(asked.tags)})
-    page = engine.ask("browse", arguments)
+    for tags in readings(asked.tags):
+        arguments = without_nones(asked.model_dump() | {"tags": tags})
+        page = engine.ask("browse", arguments)
+        if page["total"] > 0:
+            break
     first = asked.offset + 1
     documents = tuple(_listed(one, first + at) for at, one in enumerate(page["entries"]))
     after = asked.offset + len(documents)
@@ -92,6 +99,7 @@ def _listed(entry: Mapping[str, Any], number: int) -> Listed:
         tags=tuple(one_line(tag, 100) for tag in entry["tags"]),
         created=_date(entry["created"]),
         modified=_date(entry["modified"]),
+        date=_date(entry["date"]),
         characters=entry["characters"],
         bytes=entry["bytes"],
         passages=entry["chunks"],
@@ -121,14 +129,23 @@ def _lines(one: Listed) -> Iterator[str]:
     yield head if told_by_path else f"{head} — {one.title}"
     count = "1 passage" if one.passages == 1 else f"{one.passages} passages"
     facts = [one.file_type, _size(one), count]
-    dates = {"modified": one.modified, "created": one.created}
-    facts += [f"{name} {shown_date(date)}" for name, date in dates.items() if date]
+    facts += _dates(one)
     yield _INDENT + ", ".join(filter(None, facts))
     if one.tags:
         yield f"{_INDENT}tags: {', '.join(one.tags)}"
     if one.summary:
         yield f'{_INDENT}summary: "{one.summary}"'
     yield f"{_INDENT}reference: {one.reference} (#{one.docid})"
+
+
+def _dates(one: Listed) -> Iterator[str]:
+    """The date that bounds and sorting go by, and the others where they are of another day."""
+    counts = None if one.date is None else shown_date(one.date)
+    if counts is not None:
+        yield f"dated {counts}"
+    for name, date in (("modified", one.modified), ("created", one.created)):
+        if date is not None and shown_date(date) != counts:
+            yield f"{name} {shown_date(date)}"
 
 
 def _size(one: Listed) -> str:

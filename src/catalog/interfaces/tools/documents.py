@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from catalog.core.errors import DocumentNotFoundError, InputError
-from catalog.interfaces.tools.arguments import GetArguments, MultiGetArguments, listed
+from catalog.interfaces.tools.arguments import GetArguments, MultiGetArguments, readings
 from catalog.interfaces.tools.base import ToolAnswer, ToolData
 from catalog.interfaces.tools.cleaning import clean, one_line
 from catalog.interfaces.tools.wording import answer, echoed, noted, without_nones
@@ -90,12 +90,12 @@ def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ..
 def _asked(engine: Engine, asked: MultiGetArguments) -> dict[str, Any]:
     """What the patterns name; a text with commas is one name if there is a document of it."""
     limits = {"dataset": asked.dataset, "limit": asked.limit, "max_bytes": asked.max_bytes}
-    patterns = listed(asked.pattern)
+    *others, patterns = readings(asked.pattern)
     if not patterns:
         raise InputError("the argument pattern names no document")
-    if isinstance(asked.pattern, str) and len(patterns) > 1:
+    for other in others:
         with suppress(DocumentNotFoundError):
-            return engine.ask("multi_get", without_nones({"patterns": [asked.pattern], **limits}))
+            return engine.ask("multi_get", without_nones({"patterns": other, **limits}))
     return engine.ask("multi_get", without_nones({"patterns": patterns, **limits}))
 
 

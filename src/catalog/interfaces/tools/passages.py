@@ -20,9 +20,13 @@ class _Frozen(BaseModel):
 
 
 class Place(_Frozen):
-    """Where the text stands: lines from 1 and seconds, both ends included; else characters."""
+    """Where the text stands: pages, lines from 1 and seconds, both ends included; else characters.
+
+    ``page`` is the first page and ``page_end`` the last, the same where there is one.
+    """
 
     page: int | None = None
+    page_end: int | None = None
     lines: tuple[int, int] | None = None
     times: tuple[float, float] | None = None
     characters: tuple[int, int] | None = None
@@ -136,7 +140,8 @@ def _place(result: SearchResult, is_whole: bool) -> Place:
     lines, times = _lines(where), _times(where)
     is_placed = where.page is not None or lines is not None or times is not None
     ends = None if is_placed else (result.start_offset, result.end_offset)
-    return Place(page=where.page, lines=lines, times=times, characters=ends)
+    last = where.page if where.page_end is None else where.page_end
+    return Place(page=where.page, page_end=last, lines=lines, times=times, characters=ends)
 
 
 def _lines(where: ResultLocator) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ def passages_text(passages: Sequence[Passage]) -> str:
 
 
 def place_text(place: Place, *, is_timed: bool = False) -> str:
-    """``lines 120–170, page 3``, ``00:01:05–00:01:18``, or ``characters 120–480``."""
+    """``lines 120–170, pages 3–4``, ``00:01:05–00:01:18``, or ``characters 120–480``."""
     parts = []
     if place.times is not None and (is_timed or (place.lines is None and place.page is None)):
         return _range(*map(timecode, place.times))
@@ -25,7 +25,9 @@ def place_text(place: Place, *, is_timed: bool = False) -> str:
         first, last = place.lines
         parts.append(f"{'line' if first == last else 'lines'} {_range(str(first), str(last))}")
     if place.page is not None:
-        parts.append(f"page {place.page}")
+        last = place.page if place.page_end is None else place.page_end
+        pages = _range(str(place.page), str(last))
+        parts.append(f"{'page' if last == place.page else 'pages'} {pages}")
     if not parts and place.characters is not None:
         parts.append(f"characters {_range(*map(str, place.characters))}")
     return ", ".join(parts)

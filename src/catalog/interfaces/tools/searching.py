@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import CatalogError, ConfigError
+from catalog.core.errors import CatalogError, ConfigError, DocumentNotFoundError
 from catalog.core.results import Mode, SearchResult
 from catalog.interfaces.tools.arguments import (
     QueryArguments,
     SearchArguments,
     SearchChunksArguments,
     Texts,
-    listed,
+    readings,
 )
 from catalog.interfaces.tools.base import ToolAnswer, ToolData
 from catalog.interfaces.tools.cleaning import one_line
@@ -83,7 +84,7 @@ def _arguments(asked: SearchArguments, mode: Mode) -> dict[str, Any]:
         "dataset": asked.dataset,
         "top_k": asked.top_k,
         "mode": mode,
-        "docs": listed(asked.docs),
+        "docs": asked.docs,
         "file_type": asked.file_type,
         "name": asked.name,
         "filters": _conditions(asked.filters),
@@ -97,7 +98,7 @@ def _conditions(given: Texts) -> list[str] | None:
 
 
 def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...]) -> ToolAnswer:
-    found = engine.ask("search", arguments)
+    found = _found(engine, arguments)
     told = noted((*found.get("notes", ()), *_trouble(found["stages"])))
     results = [SearchResult.model_validate(one) for one in found["results"]]
     passages, whole = passages_of(results)
@@ -116,6 +117,15 @@ def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...])
     )
     lines = [*_doubt(data), *(f"note: {note}" for note in ours)]
     return answer(data, ours=lines, quoted=passages_text(passages), notes=told)
+
+
+def _found(engine: Engine, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The answer; a text with commas in ``docs`` is one name if there is a document of it."""
+    *others, docs = readings(arguments.get("docs"))
+    for other in others:
+        with suppress(DocumentNotFoundError):
+            return engine.ask("search", arguments | {"docs": other})
+    return engine.ask("search", without_nones(arguments | {"docs": docs}))
 
 
 def _trouble(stages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -20,9 +20,14 @@ class LexicalEngine(Protocol):
         """The ``k`` best chunks holding at least one word of ``text``, best first.
 
         Any text is safe: no character acts as an operator. Every score is above zero; a text
-        with no indexable word, an empty corpus or a scope of nothing answer ``[]``.
-        The answer reflects the truth as committed when the call began.
+        with no indexable word, an empty corpus or a scope of nothing answer ``[]``. Stop words
+        count where there are no others and the restriction requires a phrase. The answer
+        reflects the truth as committed when the call began.
         """
+        ...
+
+    def is_searchable(self, text: str) -> bool:
+        """Whether the text has a word that is looked for without a phrase to require."""
         ...
 
     def refresh(self) -> None:

@@ -20,6 +20,7 @@ from catalog.store.hits import Hit
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.chunk_rows import read_rows, read_texts
 from catalog.store.lexical.compaction import compacted, with_fewer_parts
+from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Int64, Mask
 from catalog.store.lexical.segment_building import SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, Stored
@@ -69,6 +70,8 @@ class Bm25Engine:
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
         """See :class:`LexicalEngine`; a restriction to another dataset answers ``[]``."""
         tokens = self.analyzer.tokens(text)
+        if len(tokens) == 0 and restriction.containing:  # the full-text index has stop words
+            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
         if len(tokens) == 0 or k <= 0 or restriction.dataset != self.dataset:
             return []
         with self.database.read() as connection:
@@ -78,6 +81,10 @@ class Bm25Engine:
             snapshot = self._at(connection, stamp)
             masks = _masks(connection, snapshot, stamp, restriction)
         return snapshot.rank(tokens, k, masks)
+
+    def is_searchable(self, text: str) -> bool:
+        """See :class:`LexicalEngine`."""
+        return len(self.analyzer.tokens(text)) > 0
 
     def refresh(self) -> None:
         """Take in what changed and save it; does nothing while another process is saving.

@@ -59,6 +59,10 @@ class FtsEngine:
             )
             return [Hit(seq, max(score, _LEAST)) for seq, score in connection.execute(query)]
 
+    def is_searchable(self, text: str) -> bool:
+        """See :class:`LexicalEngine`."""
+        return len(self._terms(text)) > 0
+
     def refresh(self) -> None:
         """Nothing to do: triggers keep the index in the transaction that changes the chunks."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import threading
 import weakref
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from catalog.core.errors import EngineError, EngineLockedError
+from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.store.database import Database
 from catalog.store.hits import Hit
 from catalog.store.restriction import Restriction
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FORMAT = 1  # of the folder: its payload, tokens and state file
+FORMAT = 2  # of the folder: its payload, tokens and state file
 HNSW_FROM = 100_000
+ROOM = 64 * 2**20  # bytes that must be free before anything is written
+_COPIES = 3  # of the vectors: one segment is rewritten into another, and the graph
+_PAYLOAD = 1_000  # bytes a point
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +46,11 @@ class EdgeEngine:
     """Qdrant in this process, over ``folder``.
 
     The folder is opened, or built from the truth, at the first search or refresh; it is
-    rebuilt when it belongs to another store, model or format, or cannot be opened. While
-    another process, or another engine in this one, has it open, every call raises
-    :class:`EngineLockedError`. Safe to share between threads; usable again after ``close``.
+    rebuilt when it belongs to another store, model or format, or is damaged. While another
+    process, or another engine in this one, has it open, every call raises
+    :class:`EngineLockedError`; one that needs more room than its disk has, or may not use the
+    folder, :class:`EngineBlockedError`. Safe to share between threads; usable again after
+    ``close``.
     """
 
     name = "qdrant-edge"
@@ -89,6 +95,8 @@ class EdgeEngine:
         """
         with self._guard:
             index = self._opened()
+            if not self._outbox.is_empty():
+                self._check_room()
             changed = self._outbox.apply(index, wait=True)
         if changed > 0:
             with self._unless_replaced(index):
@@ -119,7 +127,9 @@ class EdgeEngine:
             return index
         with self._guard:
             index = self._opened()
-            self._outbox.apply(index, wait=False)
+            if not self._outbox.is_empty():
+                self._check_room()
+                self._outbox.apply(index, wait=False)
             return index
 
     def _opened(self) -> EdgeIndex:
@@ -131,6 +141,7 @@ class EdgeEngine:
     def _hold(self, lock: FileLock, *, rebuild: bool) -> None:
         """Open or build the shard under the lock, and see to it that both are let go."""
         try:
+            self._check_room()
             index = (None if rebuild else self._loaded()) or self._built()
         except BaseException:
             lock.release()
@@ -148,7 +159,8 @@ class EdgeEngine:
             message = f"another process holds the vector index of {self._dataset!r}"
             raise EngineLockedError(message) from error
         except OSError as error:
-            raise EngineError(f"cannot use the index folder {self._folder}: {error}") from error
+            message = f"cannot use the index folder {self._folder}: {error}"
+            raise EngineBlockedError(message) from error
         return lock
 
     def _loaded(self) -> EdgeIndex | None:
@@ -157,6 +169,8 @@ class EdgeEngine:
             return None
         try:
             index = EdgeIndex.load(self._shard_folder, self._dim, self._hnsw_from)
+        except EngineBlockedError:
+            raise
         except EngineError as error:
             _log.warning("rebuilding the vector index of %r: %s", self._dataset, error)
             return None
@@ -175,6 +189,8 @@ class EdgeEngine:
 
     def _built(self) -> EdgeIndex:
         """A new shard with every point; its state is written last, so half a shard has none."""
+        with self._database.read() as connection:
+            self._check_room(count_points(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)
         index = EdgeIndex.create(self._shard_folder, self._dim, self._hnsw_from)
         try:
@@ -184,6 +200,23 @@ class EdgeEngine:
             raise
         _write_state(self._state_file, self._state())
         return index
+
+    def _check_room(self, points: int = 0) -> None:
+        """Raise :class:`EngineBlockedError` unless the disk has room for so many points more.
+
+        The engine maps files with holes: a write into one for which there is no block ends the
+        process, with no error that could be told.
+        """
+        wanted = ROOM + points * (_COPIES * 4 * self._dim + _PAYLOAD)
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError as error:
+            raise EngineBlockedError(f"cannot look at {self._folder}: {error}") from error
+        if free < wanted:
+            raise EngineBlockedError(
+                f"the disk of {self._folder} has {free // 2**20} MB left, and the vector index may "
+                f"need {wanted // 2**20} MB: make room"
+            )
 
     def _state(self) -> dict[str, object]:
         """What the folder must have been built for."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import qdrant_edge as edge
 
-from catalog.core.errors import EngineError
+from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.core.filters import Op
 from catalog.store.vectors.nearest import Found
 from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 
 EdgeCondition: TypeAlias = edge.FieldCondition | edge.HasIdCondition | edge.Filter
 
+_OS_ERROR = re.compile(r"os error (\d+)")
+_PASSING = frozenset(
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
+    if hasattr(errno, name)
+)
 _INDEXES = (
     (TOKENS, edge.PayloadSchemaType.Keyword),
     (DOC, edge.PayloadSchemaType.Keyword),
@@ -69,7 +77,7 @@ class EdgeIndex:
 
     ``hnsw_from`` is the number of points from which a graph is built and searched; below it
     every search is exact. The owner sees to it that no other process has the folder open.
-    Raises :class:`EngineError`.
+    Raises :class:`EngineError`, and :class:`EngineBlockedError` for want of room, memory or rights.
     """
 
     def __init__(self, shard: edge.EdgeShard, hnsw_from: int) -> None:
@@ -181,4 +189,10 @@ def _translated(doing: str) -> Iterator[None]:
             raise
         if isinstance(error, EngineError):
             raise
-        raise EngineError(f"the vector index cannot {doing}: {error}") from error
+        kind = EngineBlockedError if _is_passing(str(error)) else EngineError
+        raise kind(f"the vector index cannot {doing}: {error}") from error
+
+
+def _is_passing(message: str) -> bool:
+    """Whether the system refused something that it may grant another time."""
+    return any(int(number) in _PASSING for number in _OS_ERROR.findall(message))

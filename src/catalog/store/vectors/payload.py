@@ -2,7 +2,7 @@
 
     chunk    the chunk id: every hit is joined to the truth by it
     doc_id   the source document id (LlamaIndex's own key for it)
-    page     the page number, where there is one
+    page     the numbers of the pages it stands on, where there are any
     kv       one token per value of every other field, and one per field that has a value
 
 Any field name and any value thus filter by one keyword index: dots, quotes, booleans and

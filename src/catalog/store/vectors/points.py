@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
 from catalog.core.ids import point_id
-from catalog.core.models import MetadataScalar
+from catalog.core.models import MetadataScalar, last_page
 from catalog.store.embedding_cache import decode
 from catalog.store.filter_sql import among, decoded_value
 from catalog.store.schema import (
@@ -69,6 +70,7 @@ def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[I
         chunks.c.document_id,
         documents.c.source_doc_id,
         chunks.c.page,
+        chunks.c.page_breaks,
         chunks.c.modality,
         chunk_windows.c.window,
         embeddings.c.vector,
@@ -133,8 +135,9 @@ def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
             "rebuild the dataset with one embedding model"
         )
     payload: dict[str, Any] = {CHUNK: row.chunk_id, DOC: row.source_doc_id, TOKENS: kv}
-    if row.page is not None:
-        payload[PAGE] = row.page
+    last = last_page(row.page, json.loads(row.page_breaks or "[]"))
+    if last is not None:
+        payload[PAGE] = list(range(row.page, last + 1))
     return IndexPoint(point_id(row.chunk_id, row.window), unit(vector), payload)
 
 

@@ -34,7 +34,7 @@ class Dialect(Protocol[C]):
         ...
 
     def within(self, key: str, op: Op, bound: float) -> C:
-        """The number under ``key`` compares so with ``bound``: EQ, GT, GTE, LT or LTE."""
+        """A number under ``key`` compares so with ``bound``: EQ, GT, GTE, LT or LTE."""
         ...
 
     def has_id(self, point_ids: Sequence[str]) -> C:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from qdrant_client import QdrantClient
 
-FORMAT = 1  # of the collection: its payload, tokens and note
+FORMAT = 2  # of the collection: its payload, tokens and note
 PREFIX = "catalog_"
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0

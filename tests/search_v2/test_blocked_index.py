@@ -1,0 +1,50 @@
+"""An index that cannot be used now: the exact engine answers, and the stage says why."""
+
+import pytest
+
+from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
+from catalog.search_v2.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.vectors.edge import EdgeEngine
+from fakes import open_workspace, write
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    write(tmp_path / "notes", a_dot_md="A walrus sings.", b_dot_md="An otter swims.")
+    with open_workspace(tmp_path / "home") as opened:
+        Indexer(opened).build(tmp_path / "notes", "notes")
+        yield opened
+
+
+def failing_with(monkeypatch, error):
+    def fails(*_given):
+        raise error
+
+    monkeypatch.setattr(EdgeEngine, "search", fails)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (EngineLockedError("held"), "the index is held by another process"),
+        (EngineBlockedError("the disk is full"), "the disk is full"),
+    ],
+)
+def test_the_stored_vectors_are_searched_instead(workspace, monkeypatch, error, why):
+    service = SearchServiceV2(workspace)
+    plain = service.search("walrus", dataset="notes", mode="vector")
+    failing_with(monkeypatch, error)
+    answer = service.search("walrus", dataset="notes", mode="vector")
+    assert [one.chunk_id for one in answer] == [one.chunk_id for one in plain]
+    (stage,) = (one for one in answer.stages if one.name == "vector")
+    assert (stage.status, f"exact: 2 hits; {why}, searched exactly instead" in stage.note) == (
+        "ran", True,
+    )  # fmt: skip
+
+
+def test_a_broken_index_is_a_failed_leg(workspace, monkeypatch):
+    failing_with(monkeypatch, EngineError("it is broken"))
+    answer = SearchServiceV2(workspace).search("walrus", dataset="notes")
+    (stage,) = (one for one in answer.stages if one.name == "vector")
+    assert (stage.status, stage.note) == ("failed", "EngineError: it is broken")
