@@ -221,6 +221,16 @@ def test_a_failure_is_told_in_one_shape(engine, asked, method, path, request_, s
     assert set(answer.json()["error"]) == {"kind", "message"}
 
 
+@pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}])
+def test_a_body_that_is_not_said_to_be_json_is_refused_with_what_to_say(engine, asked, kind):
+    answer = asked(engine, "POST", "/v1/search", headers=kind, content='{"query": "keys"}')
+    assert answer.status_code == 422
+    assert answer.json()["error"] == {
+        "kind": "InputError",
+        "message": "the body was not read: send JSON, with Content-Type: application/json",
+    }
+
+
 def test_the_methods_of_an_address_are_told_together(engine, asked):
     assert asked(engine, "DELETE", "/v1/search").headers["allow"] == "GET, POST"
 

@@ -96,9 +96,12 @@ async def _ours(request: Asked, error: Exception) -> Response:
 
 
 async def _invalid(request: Asked, error: Exception) -> Response:
-    del request
     assert isinstance(error, RequestValidationError)
-    said = "; ".join(dict.fromkeys(map(_wrong, error.errors())))
+    wrong = error.errors()
+    said = "; ".join(dict.fromkeys(map(_wrong, wrong)))
+    is_json = "json" in request.headers.get("Content-Type", "")
+    if not is_json and any(tuple(one["loc"]) == ("body",) for one in wrong):
+        said = "the body was not read: send JSON, with Content-Type: application/json"
     return answer(422, refusal("InputError", said))
 
 
