@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog.core.errors import ConfigError
 from catalog.core.places import default_home, home_folder, settings_file, settings_key
 
 
@@ -30,6 +31,14 @@ def test_the_settings_file_is_the_one_named_or_the_one_in_the_home(monkeypatch, 
     assert settings_file(tmp_path) == tmp_path / "catalog.toml"
     monkeypatch.setenv("IDX_CONFIG", "/elsewhere.toml")
     assert settings_file(tmp_path) == Path("/elsewhere.toml")
+
+
+def test_a_home_that_cannot_be_looked_into_is_told(tmp_path):
+    home = tmp_path / ("x" * 300)  # no folder can have so long a name
+    with pytest.raises(ConfigError, match=r"cannot look for settings in .*: File name too long"):
+        settings_file(home)
+    with pytest.raises(ConfigError):
+        key(home)
 
 
 def test_keys_are_equal_when_nothing_that_shapes_an_answer_differs(tmp_path):

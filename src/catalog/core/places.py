@@ -10,6 +10,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from catalog.core.errors import ConfigError
+from catalog.core.unusable import unusable
+
 _NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
 
@@ -27,12 +30,18 @@ def home_folder(chosen: Path | None = None) -> Path:
 
 
 def settings_file(home: Path) -> Path | None:
-    """``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it is there."""
+    """``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it is there.
+
+    Raises :class:`ConfigError` for a home folder that cannot be looked into.
+    """
     named = os.environ.get("IDX_CONFIG")
     if named:
         return Path(named)
     path = home / "catalog.toml"
-    return path if path.is_file() else None
+    try:
+        return path if path.is_file() else None
+    except OSError as error:
+        raise ConfigError(f"cannot look for settings in {unusable(path, error)}") from error
 
 
 def settings_key(

@@ -17,16 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from llama_index.core.ingestion import IngestionPipeline
 
-from catalog.core.errors import (
-    EmptyDocumentError,
-    InputError,
-    ReadError,
-    StoreBusyError,
-    TransientReadError,
-)
+from catalog.core.errors import EmptyDocumentError, InputError, ReadError, TransientReadError
 from catalog.core.models import ParsedDocument
 from catalog.ingest.comparing import Comparison, Fingerprints, Stored
 from catalog.ingest.discovery import discover
@@ -39,6 +32,7 @@ from catalog.ingest.report import Progress, Silent, SyncReport
 from catalog.ingest.stages import Stages
 from catalog.store import Database, manifest
 from catalog.store.documents import ensure_dataset, note_source
+from catalog.store.locks import locked
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -80,16 +74,14 @@ def sync(
     """Index what changed under ``root`` (a folder or one file) and forget what vanished.
 
     Raises :class:`SourceError` for a root that is not there, :class:`MassDeletionError` when
-    most files vanished, :class:`StoreBusyError` when another run on the dataset does not end;
-    nothing has changed then. A failing file or document is named in the report instead.
+    most files vanished, :class:`StoreBusyError` when another run on the dataset does not end,
+    :class:`StoreError` for a lock that cannot be opened; nothing has changed then. A failing file
+    or document is named in the report instead.
     """
     check_dataset_name(dataset)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(lock, timeout=options.lock_seconds):
-            return _sync(database, root, dataset, pipeline, options, progress or Silent(), clock)
-    except Timeout as error:
-        raise StoreBusyError(f"another process is indexing {dataset!r}; try again later") from error
+    busy = f"another process is indexing {dataset!r}; try again later"
+    with locked(lock, seconds=options.lock_seconds, busy=busy):
+        return _sync(database, root, dataset, pipeline, options, progress or Silent(), clock)
 
 
 def _sync(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from catalog.core.errors import CatalogError
+from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedError
+from catalog.core.unusable import cause_of, helps
 from catalog.search_v2.counting import dataset_stats
 from catalog.search_v2.workspace import Workspace
 from catalog.store.checks import integrity_problem, orphan_counts
@@ -16,7 +18,7 @@ from catalog.store.model import require_model, stored_model
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing examined; ``fix`` is the command to run when it is not ``ok``."""
+    """One thing examined; ``fix`` is the command to run, or what else to do, when not ``ok``."""
 
     name: str
     ok: bool
@@ -45,8 +47,18 @@ def describe(workspace: Workspace) -> dict[str, Any]:
 def diagnose(workspace: Workspace) -> list[Check]:
     """Run every check; none changes the truth."""
     return [
-        _check("database", lambda: _database(workspace), "restore a copy of the home folder"),
-        _check("model", lambda: _model(workspace), "pip install 'catalog[offline]'"),
+        _check(
+            "database",
+            lambda: _database(workspace),
+            "restore a copy of the home folder",
+            workspace.database.file,
+        ),
+        _check(
+            "model",
+            lambda: _model(workspace),
+            "pip install 'catalog[offline]'",
+            workspace.settings.home,
+        ),
         *(check for name in workspace.datasets() for check in _dataset_checks(workspace, name)),
     ]
 
@@ -60,15 +72,29 @@ def _dataset_checks(workspace: Workspace, name: str) -> Iterator[Check]:
         f"{stats.vectors} of {stats.windows} windows have a vector",
         "" if stats.vectors == stats.windows else update,
     )
-    yield _check(f"{name}: lexical index", lambda: _engine(workspace.lexical(name).refresh), update)
-    yield _check(f"{name}: vector index", lambda: _engine(workspace.vector(name).refresh), update)
+    rag, folder = workspace.settings.rag_v2, workspace.folder(name)
+    yield _check(
+        f"{name}: lexical index",
+        lambda: _engine(workspace.lexical(name).refresh),
+        update,
+        folder / rag.lexical_engine,
+    )
+    yield _check(
+        f"{name}: vector index",
+        lambda: _engine(workspace.vector(name).refresh),
+        update,
+        folder / rag.vector_engine,
+    )
 
 
-def _check(name: str, examine: Callable[[], str], fix: str) -> Check:
+def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
+    """``fix`` is for a defect; for want of rights or room at the ``place`` it would fail again."""
     try:
         return Check(name, ok=True, detail=examine())
     except CatalogError as error:
-        return Check(name, ok=False, detail=str(error), fix=fix)
+        if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
+            fix = f"see to what it says, then {fix}"
+        return Check(name, ok=False, detail=str(error), fix=helps(cause_of(error), place) or fix)
 
 
 def _database(workspace: Workspace) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from sqlalchemy import Engine, inspect, text
 
-from catalog.core.errors import StoreBusyError, StoreVersionError
+from catalog.core.errors import StoreVersionError
+from catalog.store.locks import locked
 
 HEAD = "0006"
 KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
@@ -18,16 +18,15 @@ def migrate(engine: Engine, *, lock: Path) -> None:
     """Upgrade the schema to :data:`HEAD`; a store already there costs one query.
 
     Raises :class:`StoreVersionError` for a schema this release does not know, and
-    :class:`StoreBusyError` when another process keeps migrating for too long.
+    :class:`StoreBusyError` when another process keeps migrating for too long, or what
+    :func:`locked` raises.
     """
     if _version(engine) == HEAD:
         return
-    try:
-        with FileLock(lock, timeout=LOCK_SECONDS):
-            if _version(engine) != HEAD:
-                _upgrade(engine)
-    except Timeout as error:
-        raise StoreBusyError("another process is still preparing the store; try again") from error
+    busy = "another process is still preparing the store; try again"
+    with locked(lock, seconds=LOCK_SECONDS, busy=busy):
+        if _version(engine) != HEAD:
+            _upgrade(engine)
 
 
 def _version(engine: Engine) -> str | None:

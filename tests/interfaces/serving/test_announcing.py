@@ -3,15 +3,18 @@
 import json
 import os
 import stat
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
-from catalog.core.errors import ConfigError
+from catalog.core.errors import ConfigError, StoreError
 from catalog.interfaces.serving.announcing import FILE, Announcement, announce, announced
 
 SAID = Announcement(
     pid=4711, host="127.0.0.1", port=8180, secret="s" * 64, key="k" * 64, version="0.1.0"
 )
+OTHER = replace(SAID, pid=4712, secret="t" * 64)
 
 
 def test_what_was_announced_is_read_until_the_end(tmp_path):
@@ -56,6 +59,36 @@ def test_what_a_killed_server_left_is_replaced(tmp_path):
     with announce(tmp_path) as publish:
         publish(SAID)
         assert announced(tmp_path) == SAID
+
+
+def test_the_file_of_a_server_that_followed_in_a_home_put_back_stays(tmp_path):
+    home = tmp_path / "home"
+    with ExitStack() as following:
+        with announce(home) as publish:
+            publish(SAID)
+            home.rename(tmp_path / "deleted")
+            following.enter_context(announce(home))(OTHER)
+        assert announced(home) == OTHER
+    assert announced(home) is None
+
+
+def test_what_keeps_the_file_from_being_written_is_told(tmp_path):
+    file = tmp_path / FILE
+    file.mkdir()
+    with pytest.raises(ConfigError) as raised, announce(tmp_path):
+        pass
+    assert str(raised.value) == f"cannot announce the server in {file}: Is a directory"
+    file.rmdir()
+    with announce(tmp_path) as publish:
+        (tmp_path / f"{FILE}.new").mkdir()
+        with pytest.raises(ConfigError, match="cannot announce the server in"):
+            publish(SAID)
+
+
+def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
+    (tmp_path / "locks" / "serve.lock").mkdir(parents=True)
+    with pytest.raises(StoreError, match="cannot open the lock"), announce(tmp_path):
+        pass
 
 
 def test_the_file_goes_when_the_server_fails(tmp_path):

@@ -13,16 +13,22 @@ from catalog.core.errors import (
     DocumentNotFoundError,
     MissingExtraError,
     OutOfTimeError,
+    StoreReplacedError,
 )
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.serving import remote as remote_module
 from catalog.interfaces.serving.announcing import Announcement
+from catalog.interfaces.serving.answers import refusal
 from catalog.interfaces.serving.client import Remote, ServerGoneError
 from catalog.interfaces.terminal import Form, render
 from interfaces.serving.strangers import prove, read_request, reply, stranger
 
 SECRET = "5" * 64
-KINDS = [one for one in vars(errors).values() if isclass(one) and issubclass(one, CatalogError)]
+KINDS = [
+    one
+    for one in vars(errors).values()
+    if isclass(one) and issubclass(one, CatalogError) and one is not StoreReplacedError
+]
 QUERY = {"query": "my diagnosis"}
 
 
@@ -248,6 +254,29 @@ def test_a_server_that_dies_in_mid_call_is_gone():
     with stranger(dies) as other, pytest.raises(ServerGoneError):
         Remote(said(other.port)).ask("search", QUERY)
     assert b"diagnosis" in other.received
+
+
+def test_a_server_whose_store_was_replaced_is_gone(stub, served, home):
+    def refuse(operation, arguments):
+        raise StoreReplacedError("start the server anew")
+
+    with served(stub(refuse), home) as server:
+        remote = Remote(server.announcement)
+        with pytest.raises(ServerGoneError, match="start the server anew"):
+            remote.ask("get", {"reference": "a"})
+        remote.close()
+
+
+def test_a_server_that_is_stopping_is_gone():
+    def stops(connection, received):
+        prove(connection, received, SECRET)
+        answers(json.dumps(refusal("Stopping", "ask again")).encode(), 503)(connection, received)
+
+    with stranger(stops) as other:
+        remote = Remote(said(other.port))
+        with pytest.raises(ServerGoneError, match="status 503"):
+            remote.ask("search", QUERY)
+        remote.close()
 
 
 def test_a_server_that_froze_is_gone_after_the_time_allowed():

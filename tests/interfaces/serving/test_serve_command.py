@@ -226,8 +226,70 @@ def test_a_request_that_does_not_end_holds_it_up_no_longer_than_its_grace(serve,
     assert ended(server)[0] == 0
     assert not gate.exists()
     thread.join(20)
-    assert answers != [200]
+    assert answers == [503]
     assert not (built / "serve.json").exists()
+
+
+def test_a_store_put_in_the_place_of_the_one_it_opened_is_not_answered_from(serve, built):
+    serve()
+    url = f"http://127.0.0.1:{announced(built).port}/v1/search"
+    assert httpx.get(url, params={"q": "yeast"}).status_code == 200
+    copy = built / "copy.db"
+    copy.write_bytes((built / "catalog.db").read_bytes())
+    copy.replace(built / "catalog.db")
+    refused = httpx.get(url, params={"q": "yeast"})
+    assert refused.status_code == 503
+    assert refused.json()["error"]["kind"] == "StoreReplacedError"
+
+
+def test_what_keeps_it_from_being_announced_is_one_sentence(built):
+    (built / "serve.json.new").mkdir()
+    code, err = ended(start(built, "--http", "127.0.0.1:0"))
+    assert code == 1
+    assert err == f"catalog: cannot announce the server in {built / 'serve.json'}: Is a directory\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
+    command = f"exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0 >/dev/full"
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", command], env=environment(built), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while announced(built) is None:
+            assert server.poll() is None
+            threading.Event().wait(0.05)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        code, err = ended(server)
+    assert (code, err) == (0, "")
+
+
+def test_connections_it_has_no_room_for_are_told_in_one_line(built):
+    command = f"ulimit -n 48; exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0"
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        env=environment(built),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    kept = []
+    try:
+        assert server.stdout.readline()
+        where = ("127.0.0.1", announced(built).port)
+        httpx.get(f"http://127.0.0.1:{where[1]}/v1/search", params={"q": "yeast"})  # all is loaded
+        kept = [socket.create_connection(where, 20) for _ in range(60)]
+        line = server.stderr.readline()
+    finally:
+        for one in kept:
+            one.close()
+        server.send_signal(signal.SIGTERM)
+        code, err = ended(server)
+    assert "new connections wait: Too many open files; raise the limit on open files" in line
+    assert code == 0
+    assert "Traceback" not in err
+    assert "new connections wait" not in err
 
 
 def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from catalog.core.errors import OutOfTimeError, OverloadedError
+from catalog.core.errors import OutOfTimeError, OverloadedError, StoreReplacedError
 from catalog.interfaces.serving.workers import Workers
 
 
@@ -18,6 +18,22 @@ def test_what_the_work_returns_and_raises_comes_out():
         assert workers.pending == 0
 
     asyncio.run(go())
+
+
+def test_a_check_that_fails_is_the_answer_and_the_work_is_not_begun():
+    begun = []
+
+    def refuse():
+        raise StoreReplacedError("another store")
+
+    async def go():
+        workers = Workers(1, 20, refuse)
+        with pytest.raises(StoreReplacedError):
+            await workers.run(lambda: begun.append(1))
+        assert workers.pending == 0
+
+    asyncio.run(go())
+    assert begun == []
 
 
 def test_a_time_out_of_the_work_itself_is_not_taken_for_ours():

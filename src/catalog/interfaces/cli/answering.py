@@ -15,7 +15,7 @@ import typer
 
 from catalog.core.places import home_folder, settings_key
 from catalog.interfaces.cli.options import chosen, open_workspace
-from catalog.interfaces.cli.output import complain, styles
+from catalog.interfaces.cli.output import complain, note, styles
 
 if TYPE_CHECKING:
     from catalog.interfaces.terminal import Printed
@@ -42,7 +42,7 @@ def tell(
     out, err, code = printed
     sys.stdout.write(out)
     sys.stdout.flush()
-    sys.stderr.write(err)
+    note(err)
     if code:
         raise typer.Exit(code)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.interfaces.cli.options import HomeOption, PresetOption, chosen, settings_for
+from catalog.interfaces.cli.output import note
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -55,5 +56,5 @@ def mcp(
 
         serve_http(make(engine), engine, address, settings.serve)
     if sys.stdin.isatty():
-        print("MCP on standard input: an agent starts this; Ctrl-C ends it", file=sys.stderr)
+        note("MCP on standard input: an agent starts this; Ctrl-C ends it\n")
     serve_stdio(engine, make)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 from catalog.interfaces.terminal.plain import complaint, json_text, safe
@@ -11,7 +12,14 @@ from catalog.interfaces.terminal.plain import complaint, json_text, safe
 
 def complain(message: str) -> None:
     """A message on standard error."""
-    print(complaint(message), file=sys.stderr)
+    note(f"{complaint(message)}\n")
+
+
+def note(text: str) -> None:
+    """Text on standard error, as it is; lost where that is full, which is no failure."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def say(line: str = "") -> None:

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from catalog.interfaces.cli.output import note
 from catalog.interfaces.terminal.plain import safe
 
 _LINE_EVERY_SECONDS = 5.0
@@ -36,7 +37,7 @@ class TerminalProgress:
         elif time.monotonic() - self._printed > _LINE_EVERY_SECONDS:
             self._printed = time.monotonic()
             share = self._done / max(1, self._total)
-            print(f"{share:4.0%}  {safe(label)}", file=sys.stderr, flush=True)
+            note(f"{share:4.0%}  {safe(label)}\n")
 
     def _open_bar(self, total: int) -> None:
         from rich.console import Console

@@ -9,11 +9,12 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from catalog.core.errors import ConfigError
+from catalog.core.errors import ConfigError, StoreBusyError
+from catalog.core.unusable import unusable
 
 FILE = "serve.json"
 _LARGEST = 65_536
@@ -60,23 +61,47 @@ def announced(home: Path) -> Announcement | None:
 def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
     """Be the one server of the store; call what it yields once the server listens.
 
-    The file goes at the end. Raises :class:`ConfigError` when the store has a server already.
+    The file goes at the end, unless another server wrote one since: the home may have been deleted
+    and put back. Raises :class:`ConfigError` when the store has a server already or the file
+    cannot be written, and :class:`StoreError` for a lock that cannot be opened.
     """
-    from filelock import FileLock, Timeout
+    from catalog.store.locks import locked
 
-    lock = FileLock(home / "locks" / "serve.lock", timeout=0)
-    (home / "locks").mkdir(parents=True, exist_ok=True)
+    written: list[Announcement] = []
+
+    def publish(announcement: Announcement) -> None:
+        with _told(home):
+            _write(home, announcement)
+        written.append(announcement)
+
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(home / "locks" / "serve.lock", seconds=0, busy="served"))
+        except StoreBusyError:
+            raise ConfigError(f"{_other(home)}: use it, or stop it first") from None
+        with _told(home):
+            (home / FILE).unlink(missing_ok=True)  # of a server that was killed
+        try:
+            yield publish
+        finally:
+            if announced(home) in written:
+                with suppress(OSError):  # one left behind leads nobody astray
+                    (home / FILE).unlink()
+
+
+def _other(home: Path) -> str:
+    other = announced(home)
+    which = f"process {other.pid} on port {other.port}" if other else "another process"
+    return f"{which} serves {home} already"
+
+
+@contextmanager
+def _told(home: Path) -> Iterator[None]:
     try:
-        lock.acquire()
-    except Timeout:
-        other = announced(home)
-        which = f"process {other.pid} on port {other.port}" if other else "another process"
-        raise ConfigError(f"{which} serves {home} already: use it, or stop it first") from None
-    try:
-        yield lambda announcement: _write(home, announcement)
-    finally:
-        (home / FILE).unlink(missing_ok=True)
-        lock.release()
+        yield
+    except OSError as error:
+        told = unusable(home / FILE, error)
+        raise ConfigError(f"cannot announce the server in {told}") from error
 
 
 def _write(home: Path, announcement: Announcement) -> None:

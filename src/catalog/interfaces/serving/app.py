@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from catalog.interfaces.mcp import catalog_server, mcp_asgi
+from catalog.interfaces.serving.answers import send_refusal
 from catalog.interfaces.serving.api import HEALTH, Asking, build_api
 from catalog.interfaces.serving.calling import Calls
 from catalog.interfaces.serving.defects import log_bug
@@ -26,15 +28,23 @@ if TYPE_CHECKING:
 
 CALL, MCP = "/call", "/mcp"
 _NAMED = (CALL, MCP, HEALTH, "/v1/search", "/v1/documents", "/v1/status", "/openapi.json")
+_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
 _LOG = logging.getLogger(__name__)
 
 
-def build_app(engine: LocalEngine, address: Address, serve: ServeSettings, secret: str) -> ASGIApp:
+def build_app(
+    engine: LocalEngine,
+    address: Address,
+    serve: ServeSettings,
+    secret: str,
+    check: Callable[[], None] = lambda: None,
+) -> ASGIApp:
     """``/v1`` and ``/mcp``, guarded; ``/call`` for who has the secret.
 
-    Raises :class:`ConfigError` as ``guarded`` does.
+    ``check`` is called before each request's work and may refuse it with an error. Raises
+    :class:`ConfigError` as ``guarded`` does.
     """
-    workers = Workers(serve.max_concurrent, serve.timeout_seconds)
+    workers = Workers(serve.max_concurrent, serve.timeout_seconds, check)
     api = build_api(
         Asking(engine, workers, secret, serve.timeout_seconds), needs_token=serve.token is not None
     )
@@ -78,6 +88,10 @@ class Logged:
         what = f"{scope['method']} {_named(scope['path'])}"
         try:
             await self._app(scope, receive, noted)
+        except asyncio.CancelledError:  # the grace at the end is over
+            if not status:
+                await send_refusal(noted, 503, "Stopping", _STOPPING, {"retry-after": "1"})
+            raise
         except Exception as error:  # noqa: BLE001 - answered with 500 already, or cut off
             log_bug(what, error)
         ms = (time.perf_counter() - started) * 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -9,11 +10,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import uvicorn
 
 from catalog.core.errors import CatalogError, ConfigError
+from catalog.interfaces.serving.defects import OneLine
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -53,8 +56,8 @@ def bound(address: Address) -> socket.socket:
 def answer(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Answer until SIGINT or SIGTERM; ``ready`` is called once it does.
 
-    Requests that run at the end have five seconds. Raises :class:`CatalogError` when it could not
-    start.
+    Requests that run at the end have five seconds. Raises what ``ready`` raised, once nothing
+    listens any more, and :class:`CatalogError` when it could not start.
     """
     config = uvicorn.Config(
         app,
@@ -64,6 +67,7 @@ def answer(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) ->
         proxy_headers=False,
         ws="none",
         lifespan="on",
+        backlog=_MAX_CONNECTIONS,
         limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -72,6 +76,8 @@ def answer(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) ->
     for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
         signal.signal(one, server.handle_exit)
     server.run([listening])
+    if server.failure is not None:
+        raise server.failure
     if not server.started:
         raise CatalogError("the server did not start; its log says why")
 
@@ -81,8 +87,9 @@ def end(engine: Engine) -> NoReturn:
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
     closing.join(_CLOSING_SECONDS)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # full or closed: nobody reads what is left
+            stream.flush()
     os._exit(0)
 
 
@@ -92,11 +99,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(OneLine())
         await super().startup(sockets)
-        if self.started:
+        if not self.started:
+            return
+        try:
             self._ready()
+        except Exception as error:  # noqa: BLE001 - raised again when all has ended in order
+            self.failure = error
+            self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut streams are meant

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catalog import __version__
+from catalog.core.errors import StoreReplacedError
 from catalog.interfaces.serving.connection import Connection
 from catalog.interfaces.serving.failures import is_known, rebuilt
 from catalog.interfaces.serving.proof import is_proof
@@ -28,7 +29,7 @@ _MORE_THAN_THE_SERVER = 2.0
 _LONGEST_PROOF = 4096
 _OK = 200
 _TOO_LARGE = 413
-_REFUSALS = frozenset([401, 403, 404, 405, 421])
+_REFUSALS = frozenset([401, 403, 404, 405, 421, 503])
 
 
 class ServerGoneError(Exception):
@@ -99,7 +100,10 @@ class Remote:
             raise TooLargeError("the server does not read so large a call")
         if status in _REFUSALS and not is_known(answer):
             raise ServerGoneError(f"the server refused the call with status {status}")
-        raise rebuilt(answer)
+        failed = rebuilt(answer)
+        if isinstance(failed, StoreReplacedError):
+            raise ServerGoneError(str(failed))
+        raise failed
 
     def _exchange(self, body: bytes, timeout: float | None) -> tuple[int, dict[str, Any]]:
         """Once more on a new connection if the kept one turns out to be closed."""

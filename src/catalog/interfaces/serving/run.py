@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from catalog.interfaces.serving.announcing import Announcement, announce
 from catalog.interfaces.serving.app import build_app
 from catalog.interfaces.serving.defects import quiet_libraries
 from catalog.interfaces.serving.listening import answer, bound
+from catalog.interfaces.serving.replaced import same_file
 from catalog.interfaces.serving.security import Address
 from catalog.interfaces.serving.warming import warm_beside
 
@@ -29,13 +31,15 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
     with announce(home) as publish, bound(address) as listening:
         host, port = listening.getsockname()[:2]
         secret, named = secrets.token_hex(32), Address(address.host, port)
-        app = build_app(engine, named, engine.workspace.settings.serve, secret)
+        check = same_file(engine.workspace.database.file)
+        app = build_app(engine, named, engine.workspace.settings.serve, secret, check)
 
         def ready() -> None:
             reachable = Address(host, port).reachable_host
             publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
             offered = "search, documents, status, /mcp"
-            print(f"serving {home} on {named.url} ({offered}); stop with Ctrl-C", flush=True)
+            with suppress(OSError):  # a full or closed standard output is no reason not to serve
+                print(f"serving {home} on {named.url} ({offered}); stop with Ctrl-C", flush=True)
 
         quiet_libraries()
         warm_beside(engine)

@@ -19,12 +19,14 @@ class Workers:
     """At most ``most`` threads; four times as many calls may wait for one.
 
     A thread cannot be stopped: one whose call took longer than ``seconds`` is busy until it ends.
-    Threads start when first needed and hold up no exit.
+    Threads start when first needed and hold up no exit. ``check`` is called before each call's
+    work; what it raises is the call's answer.
     """
 
-    def __init__(self, most: int, seconds: float) -> None:
+    def __init__(self, most: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
         self._most = most
         self._seconds = seconds
+        self._check = check
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._lock = Lock()
         self._threads = 0
@@ -66,6 +68,7 @@ class Workers:
             future, work = self._calls.get()
             if future.set_running_or_notify_cancel():
                 try:
+                    self._check()
                     result = work()
                 except BaseException as error:  # noqa: BLE001 - told to whoever waits
                     self._left()
