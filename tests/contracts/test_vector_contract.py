@@ -360,6 +360,18 @@ def test_rows_applied_while_another_wrote_are_not_applied_again(
     assert loaded == [(a,), (b,)]
 
 
+def test_a_snapshot_that_still_shows_removed_rows_is_searched_as_any(desk: Bench):
+    engine = desk.engine()
+    engine.refresh()
+    desk.put("a.md", vector(1))
+    with desk.database.snapshot():
+        for _ in range(2):
+            assert found(desk, engine) == ["a.md"]
+    desk.put("a.md", vector(0, 1), texts=["edited"])
+    desk.put("b.md", vector(1))
+    assert found(desk, engine) == ["b.md", "a.md"]
+
+
 def test_other_datasets_never_answer(desk: Bench):
     desk.put("mine.md", vector(1, 1))
     desk.embed({"k": vector(1)})

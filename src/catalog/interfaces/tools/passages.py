@@ -140,8 +140,9 @@ def _place(result: SearchResult, is_whole: bool) -> Place:
     lines, times = _lines(where), _times(where)
     is_placed = where.page is not None or lines is not None or times is not None
     ends = None if is_placed else (result.start_offset, result.end_offset)
-    last = where.page if where.page_end is None else where.page_end
-    return Place(page=where.page, page_end=last, lines=lines, times=times, characters=ends)
+    return Place(
+        page=where.page, page_end=where.page_end, lines=lines, times=times, characters=ends
+    )
 
 
 def _lines(where: ResultLocator) -> tuple[int, int] | None:

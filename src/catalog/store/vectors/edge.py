@@ -95,9 +95,7 @@ class EdgeEngine:
         """
         with self._guard:
             index = self._opened()
-            if not self._outbox.is_empty():
-                self._check_room()
-            changed = self._outbox.apply(index, wait=True)
+            changed = self._applied(index, wait=True)
         if changed > 0:
             with self._unless_replaced(index):
                 index.optimize()
@@ -109,7 +107,7 @@ class EdgeEngine:
             self.close()
             self._hold(self._locked(), rebuild=True)
             index = self._opened()
-            self._outbox.apply(index, wait=True)
+            self._applied(index, wait=True)
             return index.count
 
     def close(self) -> None:
@@ -127,10 +125,15 @@ class EdgeEngine:
             return index
         with self._guard:
             index = self._opened()
-            if not self._outbox.is_empty():
-                self._check_room()
-                self._outbox.apply(index, wait=False)
+            self._applied(index, wait=False)
             return index
+
+    def _applied(self, index: EdgeIndex, *, wait: bool) -> int:
+        """Apply the outbox if there is anything in it, and room; the number of points changed."""
+        if self._outbox.is_empty():
+            return 0
+        self._check_room()
+        return self._outbox.apply(index, wait=wait)
 
     def _opened(self) -> EdgeIndex:
         if self._index is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import qdrant_edge as edge
 
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.core.filters import Op
+from catalog.core.unusable import cause_of
 from catalog.store.vectors.nearest import Found
 from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS
 from catalog.store.vectors.points import IndexPoint
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 EdgeCondition: TypeAlias = edge.FieldCondition | edge.HasIdCondition | edge.Filter
 
-_OS_ERROR = re.compile(r"os error (\d+)")
-_PASSING = frozenset(
+_PASSING = frozenset(  # what the system refuses now and may grant another time
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
     if hasattr(errno, name)
@@ -189,10 +188,5 @@ def _translated(doing: str) -> Iterator[None]:
             raise
         if isinstance(error, EngineError):
             raise
-        kind = EngineBlockedError if _is_passing(str(error)) else EngineError
+        kind = EngineBlockedError if cause_of(error) in _PASSING else EngineError
         raise kind(f"the vector index cannot {doing}: {error}") from error
-
-
-def _is_passing(message: str) -> bool:
-    """Whether the system refused something that it may grant another time."""
-    return any(int(number) in _PASSING for number in _OS_ERROR.findall(message))
