@@ -38,9 +38,9 @@ from catalog.evaluation.golden import GoldenSet, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.report import Silent
 from catalog.search_v2.adaptive import DEPTH, FITTED, Balance, Scale, adaptive, confidence
-from catalog.search_v2.fusion import Fused, RankedList, relative_score, rrf, single
+from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.passages import all_documents, load_chunks
 from catalog.store.restriction import Restriction
 
@@ -49,14 +49,14 @@ MADE = {"exact": 0.5, "weak": 0.5}  # weight in the fit beside 1 for a set of re
 CAP = 800  # queries of one set
 SHARES = np.linspace(0, 1, 21)
 Lists = tuple[RankedList, RankedList]
-Fusion = Callable[[Lists], list[Fused]]
+Fusion = Callable[[Lists], list[FusedHit]]
 
 
-def _bare(lists: Lists, k: int) -> list[Fused]:
+def _bare(lists: Lists, k: int) -> list[FusedHit]:
     return rrf(lists, k=k, bonus_first=0, bonus_second=0)
 
 
-def _vectors_twice(lists: Lists, k: int) -> list[Fused]:
+def _vectors_twice(lists: Lists, k: int) -> list[FusedHit]:
     lexical, vector = lists
     heavier = RankedList(**{**_fields(vector), "weight": 2 * vector.weight})
     return _bare((lexical, heavier), k)
@@ -116,7 +116,7 @@ def main() -> None:
     options = _arguments()
     settings = load_settings(overrides={"home": options.home}).settings
     sets: list[QuerySet] = []
-    with Workspace(settings) as workspace:
+    with Library(settings) as workspace:
         for folder in options.folders:
             of_folder = list(_of_collection(workspace, folder.resolve()))
             sets += [*of_folder, _mixed(of_folder)]
@@ -129,7 +129,7 @@ def main() -> None:
         _fit(sets)
 
 
-def _of_collection(workspace: Workspace, folder: Path) -> Iterator[QuerySet]:
+def _of_collection(workspace: Library, folder: Path) -> Iterator[QuerySet]:
     Indexer(workspace).build(folder / CORPUS, folder.name, progress=Silent())
     splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
     for split in splits:
@@ -203,7 +203,7 @@ def _weakened(golden: GoldenSet, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _asked(
-    workspace: Workspace,
+    workspace: Library,
     dataset: str,
     kind: str,
     fitted: bool,

@@ -18,7 +18,7 @@ from pathlib import Path
 from catalog.core.settings import load_settings
 from catalog.embedding import get_embed_model
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def _build(lines: list[str]) -> float:
         corpus = Path(scratch) / "corpus.jsonl"
         corpus.write_text("\n".join(lines), encoding="utf-8")
         settings = load_settings(overrides={"home": Path(scratch) / "home"}).settings
-        with Workspace(settings) as workspace:
+        with Library(settings) as workspace:
             workspace.model.embed(["warm up"])
             started = time.perf_counter()
             Indexer(workspace).build(corpus, "bench")

@@ -36,9 +36,9 @@ from catalog.ingest.report import Silent
 from catalog.search_v2 import relevance
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.relevance import Calibration, Signals
-from catalog.search_v2.rerank.blending import BlendName, Judged, blend, order
+from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, order
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.passages import all_documents
 from fusion import exact_queries
 
@@ -79,7 +79,7 @@ class QuerySet:
 def main() -> None:
     options = _arguments()
     settings = load_settings(overrides={"home": options.home}).settings
-    with Workspace(settings) as workspace:
+    with Library(settings) as workspace:
         service = SearchServiceV2(workspace)
         sets = list(_sets(workspace, options))
         seen = {
@@ -96,7 +96,7 @@ def main() -> None:
         print(f"written: {target}")
 
 
-def _sets(workspace: Workspace, options: argparse.Namespace) -> Iterator[QuerySet]:
+def _sets(workspace: Library, options: argparse.Namespace) -> Iterator[QuerySet]:
     real: dict[str, GoldenSet] = {}
     for folder in options.folders:
         name = folder.resolve().name
@@ -183,7 +183,7 @@ def _ndcg(
     places: Sequence[int] = range(len(listed))
     if how is not None:
         raw = [one.features.rerank for one in listed]
-        judged = [Judged(one, 1 / (1 + math.exp(-one))) for one in raw]
+        judged = [RerankScore(one, 1 / (1 + math.exp(-one))) for one in raw]
         parts = blend(how[0], [one.fused for one in listed], judged, weight=how[1])
         places = order(parts, len(listed))
     documents = list(dict.fromkeys(listed[place].path for place in places))[:10]

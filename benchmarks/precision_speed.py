@@ -29,7 +29,7 @@ from catalog.search_v2.expansion.text import ExpansionLine
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.model_cache import ModelCache
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store import llm_cache
 
 GOLDEN = Path(__file__).parents[1] / "golden_queries" / "python-docs.jsonl"
@@ -60,7 +60,7 @@ def main() -> None:
     sizes = {"chunk_size": 200, "chunk_overlap": 30, "chunk_min_size": 32}
     home = options.home or Path(tempfile.mkdtemp(prefix="catalog-bench-"))
     settings = load_settings(overrides={"home": home, "rag_v2": sizes}).settings
-    with Workspace(settings) as workspace:
+    with Library(settings) as workspace:
         _index(workspace, home)
         cache = ModelCache(workspace.database, kind="expansion", lifetime=3600)
         workspace.__dict__["expander"] = Expander(MadeUp(), cache, settings.rag_v2)
@@ -69,7 +69,7 @@ def main() -> None:
         _measure(service, workspace, queries)
 
 
-def _measure(service: SearchServiceV2, workspace: Workspace, queries: Sequence[str]) -> None:
+def _measure(service: SearchServiceV2, workspace: Library, queries: Sequence[str]) -> None:
     def plain(query: str) -> None:
         service.search(query, dataset=DATASET, rerank=False, expand=False)
 
@@ -148,7 +148,7 @@ def _print(
     print(told, flush=True)
 
 
-def _index(workspace: Workspace, home: Path) -> None:
+def _index(workspace: Library, home: Path) -> None:
     folder = home / "topics"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in topics.items():

@@ -70,10 +70,10 @@ def _workspace(home: Path) -> Any:
     from catalog.core.settings import EmbeddingSettings, load_settings
     from catalog.embedding import get_embed_model
     from catalog.embedding.resilient import ResilientEmbedding
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
-    workspace = Workspace(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
+    workspace = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
     real = get_embed_model(EmbeddingSettings())
     encoder = SyntheticEncoder(real)
     workspace.__dict__["model"] = ResilientEmbedding(encoder, query_prefix=real.query_prefix)

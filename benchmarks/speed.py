@@ -197,10 +197,10 @@ def _latency(name: str, ask: Callable[[str], Any], count: int) -> dict[str, floa
 
 def _workspace(home: Path) -> Any:
     from catalog.core.settings import load_settings
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
-    workspace = Workspace(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
+    workspace = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
     workspace.__dict__["model"] = _model()
     return workspace
 

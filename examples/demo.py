@@ -27,7 +27,7 @@ from catalog.interfaces.operations import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.interfaces.tools import AgentTools
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "demo-home"
@@ -45,7 +45,7 @@ def main() -> None:
     started = time.perf_counter()
     folder = write_documents(HOME / "documents")
     settings = load_settings(overrides={"home": HOME / "store"}).settings
-    with Workspace(settings) as workspace:
+    with Library(settings) as workspace:
         with TerminalProgress() as progress:
             report = Indexer(workspace).build(folder, "python", progress=progress)
         say(
@@ -95,7 +95,7 @@ def write_documents(folder: Path) -> Path:
     return folder
 
 
-def measure(workspace: Workspace) -> None:
+def measure(workspace: Library) -> None:
     """The table of ``catalog eval``, and the queries on which hybrid gained and lost most."""
     golden = read_golden(GOLDEN)
     say(f"\n{len(golden)} labelled queries, {len(golden.unanswerable)} of them unanswerable:\n")

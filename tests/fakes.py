@@ -13,7 +13,7 @@ import numpy as np
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 
 DIM = 64
 _WORD = re.compile(r"\w+")
@@ -51,11 +51,11 @@ def _vector(text: str) -> Any:
     return vector / np.linalg.norm(vector)
 
 
-def open_workspace(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Workspace:
+def open_workspace(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:
     """A workspace whose model is a :class:`WordEncoder`; small chunks unless told otherwise."""
     sizes = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8}
     settings = Settings(home=home, rag_v2=RAGv2Settings(**{**sizes, **rag}))
-    workspace = Workspace(settings)
+    workspace = Library(settings)
     workspace.__dict__["model"] = ResilientEmbedding(encoder or WordEncoder())
     return workspace
 

@@ -16,7 +16,7 @@ from catalog.core.settings import load_settings
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.readers import ReadFailure, read_file
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store import manifest
 
 POISON = "xpoisonx"
@@ -140,7 +140,7 @@ def failure_row(folder: Path, model: ResilientEmbedding, texts: Sequence[str]) -
         word = POISON if number == 0 else ""
         (vault / f"{number:02}.md").write_text(f"# Note {number}\n\n{text} {word}\n")
     settings = load_settings(preset=PRESET, overrides={"home": folder / "failing-home"}).settings
-    with Workspace(settings) as workspace:
+    with Library(settings) as workspace:
         encoder = _Failing(model.encoder)
         workspace.__dict__["model"] = ResilientEmbedding(encoder)
         report = Indexer(workspace).build(vault, DATASET)

@@ -14,7 +14,7 @@ from typing import Any
 
 from catalog.core.models import Chunk
 from catalog.core.settings import load_settings
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.embedding_cache import decode
 from catalog.store.passages import load_chunks
 
@@ -54,9 +54,9 @@ def build(home: Path, folder: Path, env: Mapping[str, str] | None = None) -> Tol
     return run(home, "build", str(folder), "--dataset", DATASET, env=env)
 
 
-def open_home(home: Path) -> Workspace:
+def open_home(home: Path) -> Library:
     """The store with the settings that it was built with."""
-    return Workspace(load_settings(preset=PRESET, overrides={"home": home}).settings)
+    return Library(load_settings(preset=PRESET, overrides={"home": home}).settings)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Held:
         return [decode(blob) for _, blob in self.windows if blob is not None]
 
 
-def held(workspace: Workspace) -> Held:
+def held(workspace: Library) -> Held:
     """Read from the tables themselves."""
     with workspace.database.read() as connection:
         ask = connection.exec_driver_sql

@@ -19,7 +19,7 @@ from catalog.evaluation.metrics import PRIMARY, RunScores, score_run
 from catalog.evaluation.running import run_backends
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.temporal import is_timed, window
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.restriction import Restriction
 
@@ -29,7 +29,7 @@ AT_50K = "at 50,000 chunks: python benchmarks/speed.py --chunks 50000"
 _DEPTH = 30
 
 
-def scored(workspace: Workspace, golden: GoldenSet) -> dict[str, RunScores]:
+def scored(workspace: Library, golden: GoldenSet) -> dict[str, RunScores]:
     """Every query put to each leg and to hybrid; the clock runs at ten passages."""
     with Backends(workspace) as backends:
         loaded = [backends.load(name) for name in LEGS]
@@ -126,7 +126,7 @@ def filter_row(service: SearchServiceV2, golden: GoldenSet, corpus: Corpus) -> R
     )  # fmt: skip
 
 
-def scope_row(workspace: Workspace, service: SearchServiceV2) -> Row:
+def scope_row(workspace: Library, service: SearchServiceV2) -> Row:
     """11.4: ``None`` is everything and ``[]`` is nothing, in every engine and every mode."""
     vector = workspace.query_vectors.embed("a layer mask")[0]
     folder = workspace.folder(DATASET) / "fts"

@@ -14,7 +14,7 @@ from rows import Row, share
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.routing import read_prompts, routing_report
 from catalog.interfaces.operations import LocalEngine
-from catalog.interfaces.tools import AGENT_TOOLS, ToolAnswer, agent_guidance
+from catalog.interfaces.tools import AGENT_TOOLS, ToolResult, agent_guidance
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))
@@ -87,6 +87,6 @@ def guidance_rows() -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _says_nothing_found(answer: ToolAnswer) -> bool:
+def _says_nothing_found(answer: ToolResult) -> bool:
     data = answer.data
     return data["status"] == "no_results" and not data["results"] and bool(data["message"])

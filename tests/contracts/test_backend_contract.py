@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catalog.core.answers import Answer
+from catalog.core.answers import Ranking
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
@@ -102,7 +102,7 @@ def ask(backend, number=0, top_k=10):
 def test_an_answer_is_a_ranked_list_of_the_datasets_documents(backend):
     for number, right in enumerate(("keys.md", "bread.txt", "guides/backup.md")):
         answer = ask(backend, number)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Ranking)
         assert answer.documents
         assert set(answer.documents) <= PATHS
         assert right in answer.documents

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from catalog.core.answers import Answer, Passage, as_answer
+from catalog.core.answers import RankedHit, Ranking, to_ranking
 from catalog.core.errors import BackendError
 from catalog.core.results import Contribution, Explanation
 
 
 def read(value, top_k=10):
-    return as_answer(value, "books", top_k)
+    return to_ranking(value, "books", top_k)
 
 
 def paths(value, top_k=10):
@@ -40,12 +40,12 @@ def explanation(bonus=0.0):
 
 def test_a_document_stands_where_its_first_passage_stands():
     hits = ("b.md", "a.md", "b.md", "c.md", "a.md")
-    assert Answer(tuple(map(Passage, hits))).documents == ("b.md", "a.md", "c.md")
+    assert Ranking(tuple(map(RankedHit, hits))).documents == ("b.md", "a.md", "c.md")
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
 def test_documents_are_each_path_once_in_the_order_of_first_appearance(names):
-    documents = Answer(tuple(map(Passage, names))).documents
+    documents = Ranking(tuple(map(RankedHit, names))).documents
     assert set(documents) == set(names)
     positions = [names.index(one) for one in documents]
     assert positions == sorted(set(positions))
@@ -105,7 +105,7 @@ def test_score_text_place_and_times_are_kept():
     locator = {"page": 4, "line_start": 10, "line_end": 12, "time_start": 1.5, "time_end": 9}
     hit = {"path": "a.md", "score": "0.5", "content": "words", "locator": locator}
     assert read([hit]).passages == (
-        Passage("a.md", 0.5, "words", "page 4, lines 10–12", (1.5, 9.0)),
+        RankedHit("a.md", 0.5, "words", "page 4, lines 10–12", (1.5, 9.0)),
     )
 
 
@@ -130,20 +130,20 @@ def test_a_moment_without_an_end_is_one_instant():
 @pytest.mark.parametrize("score", [None, True, "high", [1]])
 def test_what_is_no_number_is_no_score(score):
     assert read([{"path": "a", "score": score}, ("b", score)]).passages == (
-        Passage("a"),
-        Passage("b"),
+        RankedHit("a"),
+        RankedHit("b"),
     )
 
 
 def test_only_as_many_passages_as_asked_for_are_taken_of_any_form():
-    many = tuple(Passage(f"{n}.md") for n in range(9))
+    many = tuple(RankedHit(f"{n}.md") for n in range(9))
     assert paths([one.path for one in many], top_k=2) == ["0.md", "1.md"]
-    assert paths(Answer(many), top_k=2) == ["0.md", "1.md"]
+    assert paths(Ranking(many), top_k=2) == ["0.md", "1.md"]
     assert paths((f"{n}.md" for n in itertools.count()), top_k=2) == ["0.md", "1.md"]
 
 
 def test_an_answer_of_ours_stays_as_it_is():
-    answer = Answer((Passage("a.md", 1.0, "text"),), {"lexical": 2.0}, low_confidence=True)
+    answer = Ranking((RankedHit("a.md", 1.0, "text"),), {"lexical": 2.0}, low_confidence=True)
     assert read(answer) == answer
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from catalog.core.dates import day_at, instant, moment, shown_date
+from catalog.core.dates import day_at, display_date, parse_date, to_timestamp
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from catalog.core.dates import day_at, instant, moment, shown_date
     ],
 )
 def test_a_date_in_any_usual_form_is_read_as_utc(written, expected):
-    assert moment(written) == expected.replace(tzinfo=UTC)
+    assert parse_date(written) == expected.replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_a_date_in_any_usual_form_is_read_as_utc(written, expected):
     ],
 )  # fmt: skip
 def test_all_else_is_no_date(written):
-    assert moment(written) is None
-    assert instant(written) is None
+    assert parse_date(written) is None
+    assert to_timestamp(written) is None
 
 
 def test_an_instant_counts_seconds_and_a_whole_number_is_its_digits():
-    assert instant("1970-01-02T00:00:01.5") == 86_401.5
-    assert instant(1970) == instant(1970.0) == instant("1970") == 0
-    assert instant(19700103.0) == 2 * 86_400
-    assert instant(1970.5) is instant(float("inf")) is instant(None) is None
+    assert to_timestamp("1970-01-02T00:00:01.5") == 86_401.5
+    assert to_timestamp(1970) == to_timestamp(1970.0) == to_timestamp("1970") == 0
+    assert to_timestamp(19700103.0) == 2 * 86_400
+    assert to_timestamp(1970.5) is to_timestamp(float("inf")) is to_timestamp(None) is None
     assert day_at(2 * 86_400 - 1) == date(1970, 1, 2)
 
 
@@ -64,4 +64,4 @@ def test_an_instant_counts_seconds_and_a_whole_number_is_its_digits():
     ],
 )
 def test_only_a_date_is_shown_without_its_time(written, shown):
-    assert shown_date(written) == shown
+    assert display_date(written) == shown

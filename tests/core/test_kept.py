@@ -2,7 +2,7 @@
 
 import threading
 
-from catalog.core.kept import KeptOpen
+from catalog.core.kept import OpenServices
 
 
 class Service:
@@ -14,7 +14,7 @@ class Service:
 
 
 def test_one_service_serves_every_call_of_its_key_until_it_is_closed():
-    kept = KeptOpen()
+    kept = OpenServices()
     first, other = kept.get("a", Service), kept.get("b", Service)
     assert kept.get("a", Service) is first is not other
     kept.close()
@@ -24,7 +24,7 @@ def test_one_service_serves_every_call_of_its_key_until_it_is_closed():
 
 
 def test_threads_that_ask_at_once_get_the_same_service():
-    kept, made, barrier = KeptOpen(), [], threading.Barrier(8)
+    kept, made, barrier = OpenServices(), [], threading.Barrier(8)
 
     def ask():
         barrier.wait()

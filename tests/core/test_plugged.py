@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from catalog.core.errors import BackendError
-from catalog.core.plugged import DEPTH_NAMES, PluggedSearch
+from catalog.core.plugged import DEPTH_NAMES, UserSearch
 
 
 @pytest.fixture
@@ -29,19 +29,19 @@ def module(tmp_path, monkeypatch):
 
 def asked(function, **offered):
     """The path that the function answers with."""
-    found = PluggedSearch("stub", function).ask("key", dataset="books", top_k=3, **offered)
+    found = UserSearch("stub", function).ask("key", dataset="books", top_k=3, **offered)
     return found.passages[0].path
 
 
 def test_a_function_of_a_module_in_the_working_directory_is_found(module):
     module("theirs", "def find(query):\n    return [query + '.md']\n")
-    answer = PluggedSearch("theirs:find").ask("key", dataset="books", top_k=3)
+    answer = UserSearch("theirs:find").ask("key", dataset="books", top_k=3)
     assert answer.documents == ("key.md",)
 
 
 def test_a_module_alone_means_its_search_function(module):
     module("pack.theirs", "def search(query):\n    return ['searched.md']\n")
-    found = PluggedSearch("pack.theirs").ask("key", dataset="books", top_k=3)
+    found = UserSearch("pack.theirs").ask("key", dataset="books", top_k=3)
     assert found.documents == ("searched.md",)
 
 
@@ -69,7 +69,7 @@ def test_attributes_are_followed_and_classes_made(module):
         ("theirs:Rooms.engine", "made"),
         ("theirs:Rooms.engine.search", "made"),
     ]:
-        assert PluggedSearch(spec).ask("x", dataset="d", top_k=1).documents == (path,), spec
+        assert UserSearch(spec).ask("x", dataset="d", top_k=1).documents == (path,), spec
 
 
 @pytest.mark.parametrize("name", DEPTH_NAMES)
@@ -112,7 +112,7 @@ def test_positional_only_parameters_are_not_given_by_keyword():
 
 
 def test_a_search_that_ignores_the_depth_is_cut_to_it():
-    found = PluggedSearch("stub", lambda query: list("abcdef"))
+    found = UserSearch("stub", lambda query: list("abcdef"))
     assert found.ask("x", dataset="d", top_k=3).documents == ("a", "b", "c")
 
 
@@ -156,7 +156,7 @@ def test_a_search_that_cannot_be_loaded_is_one_clear_error_whatever_went_wrong(
     module("misspelt", "def search(:\n")
     module("failing", "raise RuntimeError('no licence')\n")
     with pytest.raises(BackendError) as raised:
-        PluggedSearch(spec)
+        UserSearch(spec)
     assert reason in str(raised.value)
     assert repr(spec) in str(raised.value)
 
@@ -175,7 +175,7 @@ def test_a_search_may_change_the_filters_it_is_given_without_harm():
         return []
 
     filters = ["path~guides"]
-    PluggedSearch("careless", careless).ask("q", dataset="d", top_k=3, filters=filters)
+    UserSearch("careless", careless).ask("q", dataset="d", top_k=3, filters=filters)
     assert filters == ["path~guides"]
 
 
@@ -183,4 +183,4 @@ def test_an_asynchronous_search_is_refused_when_it_is_loaded(tmp_path, monkeypat
     (tmp_path / "later_search.py").write_text("async def search(query):\n    return []\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BackendError, match="asynchronous"):
-        PluggedSearch("later_search")
+        UserSearch("later_search")

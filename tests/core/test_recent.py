@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from catalog.core.recent import Recent
+from catalog.core.recent import LRUCache
 
 
 def kept(recent, keys):
@@ -14,20 +14,20 @@ def kept(recent, keys):
 
 
 def test_what_was_put_is_got_and_what_was_not_is_none():
-    recent = Recent(2)
+    recent = LRUCache(2)
     recent.put("a", 1)
     assert (recent.get("a"), recent.get("b")) == (1, None)
 
 
 def test_the_one_unused_for_longest_is_forgotten():
-    recent = Recent(2)
+    recent = LRUCache(2)
     for key in "abc":
         recent.put(key, key)
     assert kept(recent, "abc") == ["b", "c"]
 
 
 def test_getting_a_value_counts_as_using_it():
-    recent = Recent(2)
+    recent = LRUCache(2)
     recent.put("a", 1)
     recent.put("b", 2)
     recent.get("a")
@@ -36,7 +36,7 @@ def test_getting_a_value_counts_as_using_it():
 
 
 def test_putting_a_key_again_replaces_its_value_counts_as_use_and_takes_no_room():
-    recent = Recent(2)
+    recent = LRUCache(2)
     recent.put("a", 1)
     recent.put("b", 2)
     recent.put("a", 10)
@@ -47,7 +47,7 @@ def test_putting_a_key_again_replaces_its_value_counts_as_use_and_takes_no_room(
 
 
 def test_asking_for_what_is_not_there_forgets_nothing():
-    recent = Recent(1)
+    recent = LRUCache(1)
     recent.put("a", 1)
     assert recent.get("b") is None
     assert recent.get("a") == 1
@@ -55,7 +55,7 @@ def test_asking_for_what_is_not_there_forgets_nothing():
 
 @pytest.mark.parametrize("size", [0, -3, 1])
 def test_at_least_one_value_is_kept(size):
-    recent = Recent(size)
+    recent = LRUCache(size)
     recent.put("a", 1)
     assert recent.get("a") == 1
     recent.put("b", 2)
@@ -63,7 +63,7 @@ def test_at_least_one_value_is_kept(size):
 
 
 def test_clearing_forgets_everything_and_leaves_it_usable():
-    recent = Recent(3)
+    recent = LRUCache(3)
     for key in "abc":
         recent.put(key, key)
     recent.clear()
@@ -83,7 +83,7 @@ def hurried():
 
 @pytest.mark.usefixtures("hurried")
 def test_threads_never_see_another_keys_value_and_the_size_holds():
-    recent, start, errors = Recent(8), threading.Barrier(6), []
+    recent, start, errors = LRUCache(8), threading.Barrier(6), []
 
     def work(seed):
         start.wait()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.core.errors import EngineError
-from catalog.core.unusable import cause_of, helps, unusable
+from catalog.core.unusable import describe_os_error, errno_of, remedy
 
 
 def failed(code):
@@ -27,7 +27,7 @@ def others(tmp_path, monkeypatch):
 
 def test_the_folder_that_keeps_us_out_is_named_with_its_owner(others, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: others.stat().st_uid + 1)
-    told = unusable(others / "locks" / "d.lock", failed(errno.EACCES))
+    told = describe_os_error(others / "locks" / "d.lock", failed(errno.EACCES))
     assert told == (
         f"{others}/locks/d.lock: Permission denied; get access to {others} "
         f"from its owner, {others.owner()} (its mode is 700)"
@@ -35,7 +35,7 @@ def test_the_folder_that_keeps_us_out_is_named_with_its_owner(others, monkeypatc
 
 
 def test_what_is_our_own_needs_nobody_else(others):
-    told = helps(errno.EPERM, others / "d.lock")
+    told = remedy(errno.EPERM, others / "d.lock")
     assert told == f"give yourself access to {others} (its mode is 700)"
 
 
@@ -45,11 +45,11 @@ def test_an_owner_without_a_name_is_told_by_number(others, monkeypatch):
 
     monkeypatch.setattr(os, "getuid", lambda: others.stat().st_uid + 1)
     monkeypatch.setattr(Path, "owner", nameless)
-    assert f"from its owner, user {others.stat().st_uid} (" in helps(errno.EACCES, others / "x")
+    assert f"from its owner, user {others.stat().st_uid} (" in remedy(errno.EACCES, others / "x")
 
 
 def test_for_a_file_that_is_not_there_yet_the_folder_is_named(tmp_path):
-    assert helps(errno.EACCES, tmp_path / "new" / "file").startswith(
+    assert remedy(errno.EACCES, tmp_path / "new" / "file").startswith(
         f"give yourself access to {tmp_path} ("
     )
 
@@ -64,19 +64,19 @@ def test_for_a_file_that_is_not_there_yet_the_folder_is_named(tmp_path):
     ],
 )
 def test_room_and_handles_have_a_remedy_of_their_own(tmp_path, code, words):
-    assert words in helps(code, tmp_path / "file")
+    assert words in remedy(code, tmp_path / "file")
 
 
 def test_for_other_reasons_the_reason_stands_alone(tmp_path):
     file = tmp_path / "serve.json"
-    assert unusable(file, failed(errno.EISDIR)) == f"{file}: Is a directory"
-    assert unusable(file, OSError("odd")) == f"{file}: odd"
-    assert helps(None, file) == ""
+    assert describe_os_error(file, failed(errno.EISDIR)) == f"{file}: Is a directory"
+    assert describe_os_error(file, OSError("odd")) == f"{file}: odd"
+    assert remedy(None, file) == ""
 
 
 def test_the_cause_is_found_behind_an_error_and_in_a_librarys_words():
     error = EngineError("cannot write")
     error.__cause__ = failed(errno.ENOSPC)
-    assert cause_of(error) == errno.ENOSPC
-    assert cause_of(EngineError("it says: Permission denied (os error 13)")) == errno.EACCES
-    assert cause_of(EngineError("the shard is damaged")) is None
+    assert errno_of(error) == errno.ENOSPC
+    assert errno_of(EngineError("it says: Permission denied (os error 13)")) == errno.EACCES
+    assert errno_of(EngineError("the shard is damaged")) is None

@@ -16,9 +16,9 @@ def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
     if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     from catalog.search_v2.indexing import Indexer
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
-    with Workspace.open() as workspace:
+    with Library.open() as workspace:
         Indexer(workspace).build(notes, "notes")
     try:
         for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):

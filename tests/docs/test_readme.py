@@ -34,9 +34,9 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
     from catalog import search_v2
     from catalog.interfaces import tools
     from catalog.search_v2.indexing import Indexer
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
-    with Workspace.open() as workspace:
+    with Library.open() as workspace:
         Indexer(workspace).build(notes, "notes")
     search, agents = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     try:

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from catalog.core.answers import Answer, Passage
+from catalog.core.answers import RankedHit, Ranking
 from catalog.evaluation.comparison import PipelineComparison, compare_runs
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.running import run_backends
 
-Found = Sequence[str | Passage] | Exception
+Found = Sequence[str | RankedHit] | Exception
 
 
 class TableBackend:
@@ -31,12 +31,12 @@ class TableBackend:
     def prepare(self, dataset: str, progress: object = None) -> None:
         pass
 
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         found = self._table.get(query.id, ())
         if isinstance(found, Exception):
             raise found
-        hits = [Passage(one) if isinstance(one, str) else one for one in found]
-        return Answer(tuple(hits[:top_k]), self.stages, self.doubt)
+        hits = [RankedHit(one) if isinstance(one, str) else one for one in found]
+        return Ranking(tuple(hits[:top_k]), self.stages, self.doubt)
 
     def close(self) -> None:
         pass

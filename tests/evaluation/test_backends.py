@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from catalog.core.answers import Answer
+from catalog.core.answers import Ranking
 from catalog.core.errors import (
     BackendError,
     ConfigError,
@@ -347,7 +347,7 @@ def test_an_answer_may_have_any_of_the_known_shapes(load, module, returned):
         f"def search(query):\n    return {returned}\n"
     )
     answer = asked(load("own_search"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Ranking)
     assert answer.documents == ("a.md", "b.md")
 
 

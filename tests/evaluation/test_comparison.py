@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from catalog.core.answers import Passage
+from catalog.core.answers import RankedHit
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import GoldenSet
@@ -310,7 +310,7 @@ def test_equal_runs_give_equal_comparisons_as_text_and_as_json():
 def test_the_text_begins_with_the_verdict_and_ends_with_wins_and_losses():
     queries = [question(n) for n in range(1, 31)]
     old = {one.id: RIGHT for one in queries} | {"q7": []}
-    new = {one.id: RIGHT for one in queries} | {"q9": [Passage("wrong.md")]}
+    new = {one.id: RIGHT for one in queries} | {"q9": [RankedHit("wrong.md")]}
     lines = list(comparison_lines(compared(queries, old, new)))
     assert lines[0].startswith("No difference")
     assert "Largest wins:" in lines

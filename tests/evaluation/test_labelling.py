@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.core.answers import Answer, Passage
+from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import Expected, GoldenQuery, read_golden
 from catalog.evaluation.labelling import (
@@ -20,7 +20,7 @@ from catalog.evaluation.labelling import (
 
 
 def answer(*paths):
-    return Answer(tuple(Passage(path) for path in paths))
+    return Ranking(tuple(RankedHit(path) for path in paths))
 
 
 def names(pool):
@@ -53,8 +53,8 @@ def test_the_pipelines_lists_are_taken_in_turn():
 
 
 def test_a_document_stands_where_its_best_passage_stands_and_shows_it():
-    found = Answer(
-        (Passage("a", text="first"), Passage("b"), Passage("a", text="last"), Passage("b"))
+    found = Ranking(
+        (RankedHit("a", text="first"), RankedHit("b"), RankedHit("a", text="last"), RankedHit("b"))
     )
     pool = pooled([found], judged=())
     assert names(pool) == ["a", "b"]
@@ -90,14 +90,14 @@ def test_a_pool_holds_each_unjudged_document_once_and_every_lists_own_first(list
 
 def test_grades_are_asked_one_by_one_with_how_many_there_are():
     ask, asked = typed("3", " 0 ", "1")
-    grades = ask_grades([Passage("a"), Passage("b"), Passage("c")], ask)
+    grades = ask_grades([RankedHit("a"), RankedHit("b"), RankedHit("c")], ask)
     assert [(one.path, grade) for one, grade in grades] == [("a", 3), ("b", 0), ("c", 1)]
     assert asked == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
 
 
 def test_an_empty_answer_passes_over_and_q_ends_the_query_keeping_what_was_graded():
     ask, asked = typed("", "2", "Q")
-    grades = ask_grades([Passage("a"), Passage("b"), Passage("c"), Passage("d")], ask)
+    grades = ask_grades([RankedHit("a"), RankedHit("b"), RankedHit("c"), RankedHit("d")], ask)
     assert [(one.path, grade) for one, grade in grades] == [("b", 2)]
     assert [path for path, _, _ in asked] == ["a", "b", "c"]
 
@@ -105,7 +105,7 @@ def test_an_empty_answer_passes_over_and_q_ends_the_query_keeping_what_was_grade
 @pytest.mark.parametrize("nonsense", ["4", "-1", "yes", "1.5", "33"])
 def test_what_is_no_grade_is_asked_again(nonsense):
     ask, asked = typed(nonsense, nonsense, "2")
-    assert [grade for _, grade in ask_grades([Passage("a")], ask)] == [2]
+    assert [grade for _, grade in ask_grades([RankedHit("a")], ask)] == [2]
     assert asked == [("a", 1, 1)] * 3
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_grade_is_asked_again(nonsense):
 
 def test_grades_are_added_to_those_there_are():
     before = query(("a", 2), difficulty="hard", kind="exact", filters=["tag=ops"], note="mine")
-    after = with_grades(before, [(Passage("b"), 0), (Passage("c"), 3)])
+    after = with_grades(before, [(RankedHit("b"), 0), (RankedHit("c"), 3)])
     assert after == query(
         ("a", 2),
         ("b", 0),
@@ -130,13 +130,13 @@ def test_the_span_of_an_older_label_is_kept():
     before = GoldenQuery.model_validate(
         {"id": "q1", "query": "why", "expected": [{"path": "a", "span": "words"}]}
     )
-    assert with_grades(before, [(Passage("b"), 1)]).expected[0] == before.expected[0]
+    assert with_grades(before, [(RankedHit("b"), 1)]).expected[0] == before.expected[0]
 
 
 def test_a_query_whose_documents_all_graded_zero_is_unanswerable_until_one_answers():
-    unanswerable = with_grades(query(), [(Passage("a"), 0)])
+    unanswerable = with_grades(query(), [(RankedHit("a"), 0)])
     assert unanswerable.kind == "unanswerable"
-    answered = with_grades(unanswerable, [(Passage("b"), 1)])
+    answered = with_grades(unanswerable, [(RankedHit("b"), 1)])
     assert (answered.kind, answered.relevant) == (None, {"b": 1})
 
 
@@ -145,8 +145,8 @@ def test_a_query_of_which_nothing_was_judged_is_not_called_unanswerable():
 
 
 def test_a_query_of_no_kind_that_is_answered_gets_none():
-    assert with_grades(query(), [(Passage("a"), 1)]).kind is None
-    assert with_grades(query(("a", 1)), [(Passage("b"), 0)]).kind is None
+    assert with_grades(query(), [(RankedHit("a"), 1)]).kind is None
+    assert with_grades(query(("a", 1)), [(RankedHit("b"), 0)]).kind is None
 
 
 # the file

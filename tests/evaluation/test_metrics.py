@@ -5,9 +5,9 @@ import math
 import ir_measures
 import pytest
 
-from catalog.core.answers import Answer, Passage
+from catalog.core.answers import RankedHit, Ranking
 from catalog.evaluation.metrics import MEASURES, Timing, Unanswerable, score_run, timing
-from catalog.evaluation.running import Asked, BackendRun
+from catalog.evaluation.running import BackendRun, QueryOutcome
 from evaluation.stubs import golden, question
 
 
@@ -17,10 +17,10 @@ def a_run(asked, top_k=100):
 
 
 def record(one):
-    if isinstance(one, Asked):
+    if isinstance(one, QueryOutcome):
         return one
-    hits = [Passage(hit) if isinstance(hit, str) else hit for hit in one]
-    return Asked(Answer(tuple(hits)))
+    hits = [RankedHit(hit) if isinstance(hit, str) else hit for hit in one]
+    return QueryOutcome(Ranking(tuple(hits)))
 
 
 def labels(**grades):
@@ -117,7 +117,9 @@ def test_a_mean_is_over_answerable_queries_and_a_failure_or_nothing_found_is_zer
     queries = golden(
         question(1), question(2), question(3), question(4, kind="unanswerable", expected=[])
     )
-    run = a_run({"q1": ["right.md"], "q2": [], "q3": Asked(None, error="boom"), "q4": ["right.md"]})
+    run = a_run(
+        {"q1": ["right.md"], "q2": [], "q3": QueryOutcome(None, error="boom"), "q4": ["right.md"]}
+    )
     scores = score_run(run, queries)
     for name in ("nDCG@10", "RR@10", "R@5", "Success@1", "P@1", "Judged@10"):
         assert scores.per_query[name] == {"q1": 1.0, "q2": 0.0, "q3": 0.0}, name
@@ -141,10 +143,10 @@ def test_queries_without_an_answer_are_told_apart_and_have_no_metric():
     )
     run = a_run(
         {
-            "q1": Asked(Answer((Passage("a"),), {}, True)),
-            "q2": Asked(Answer((Passage("a"),), {}, False)),
+            "q1": QueryOutcome(Ranking((RankedHit("a"),), {}, True)),
+            "q2": QueryOutcome(Ranking((RankedHit("a"),), {}, False)),
             "q3": [],
-            "q4": Asked(Answer((Passage("seen"),), {}, True)),
+            "q4": QueryOutcome(Ranking((RankedHit("seen"),), {}, True)),
         }
     )
     scores = score_run(run, queries)
@@ -162,7 +164,9 @@ def test_doubt_is_unknown_of_a_backend_that_never_says():
 
 def test_the_rate_of_doubt_is_over_the_answers_that_tell():
     doubts = {"q1": True, "q2": False, "q3": None, "q4": False}
-    run = a_run({id_: Asked(Answer((Passage("a"),), {}, one)) for id_, one in doubts.items()})
+    run = a_run(
+        {id_: QueryOutcome(Ranking((RankedHit("a"),), {}, one)) for id_, one in doubts.items()}
+    )
     scores = score_run(run, golden(*(question(n) for n in range(1, 5))))
     assert scores.low_confidence_rate == pytest.approx(1 / 3)
 
@@ -219,7 +223,7 @@ def test_a_labelled_moment_is_met_by_a_passage_that_overlaps_it():
         None: False,  # the passage tells no time
     }
     for times, met in cases.items():
-        hit = Passage("talk.vtt", times=times)
+        hit = RankedHit("talk.vtt", times=times)
         scores = score_run(a_run({"q1": [hit]}), golden(question(1, expected=[moment(60, 70)])))
         assert scores.temporal_recall == met, times
 
@@ -234,10 +238,10 @@ def test_temporal_recall_counts_moments_of_the_right_document_among_the_first_fi
     )
     run = a_run(
         {
-            "q1": [Passage("talk.vtt", times=at)],  # meets its own, not other.vtt's moment
-            "q2": [*["x"] * 4, Passage("talk.vtt", times=at)],  # fifth
-            "q3": [*["x"] * 5, Passage("talk.vtt", times=at)],  # sixth: too late
-            "q4": [Passage("talk.vtt", times=at)],  # grade 0 is no answer
+            "q1": [RankedHit("talk.vtt", times=at)],  # meets its own, not other.vtt's moment
+            "q2": [*["x"] * 4, RankedHit("talk.vtt", times=at)],  # fifth
+            "q3": [*["x"] * 5, RankedHit("talk.vtt", times=at)],  # sixth: too late
+            "q4": [RankedHit("talk.vtt", times=at)],  # grade 0 is no answer
         }
     )
     assert score_run(run, queries).temporal_recall == pytest.approx(2 / 4)
@@ -246,17 +250,17 @@ def test_temporal_recall_counts_moments_of_the_right_document_among_the_first_fi
 
 def test_a_failed_query_has_missed_its_moment():
     queries = golden(question(1, expected=[moment(60, 70)]))
-    assert score_run(a_run({"q1": Asked(None, error="x")}), queries).temporal_recall == 0
+    assert score_run(a_run({"q1": QueryOutcome(None, error="x")}), queries).temporal_recall == 0
 
 
 def test_stability_is_the_share_of_repeated_queries_that_ranked_alike():
-    answer = Answer((Passage("right.md"),))
+    answer = Ranking((RankedHit("right.md"),))
     stable = {"q1": True, "q2": True, "q3": False, "q4": None}
-    run = a_run({id_: Asked(answer, stable=one) for id_, one in stable.items()})
+    run = a_run({id_: QueryOutcome(answer, stable=one) for id_, one in stable.items()})
     assert score_run(run, golden(*(question(n) for n in range(1, 5)))).stability == pytest.approx(
         2 / 3
     )
-    once = a_run({"q1": Asked(answer)})
+    once = a_run({"q1": QueryOutcome(answer)})
     assert score_run(once, golden(question(1))).stability is None
 
 
@@ -266,11 +270,11 @@ def test_timings_are_over_all_queries_and_repetitions():
     # .95 × 1 step from 10 to 20
     assert timing([20.0, 10.0]) == Timing(15.0, pytest.approx(19.5))
     assert timing([]) is None
-    answer = Answer((Passage("right.md"),))
+    answer = Ranking((RankedHit("right.md"),))
     run = a_run(
         {
-            "q1": Asked(answer, (1.0, 3.0), ({"fuse": 0.5}, {"fuse": 0.7, "shape": 9.0})),
-            "q2": Asked(answer, (2.0,), ({"fuse": 0.6},)),
+            "q1": QueryOutcome(answer, (1.0, 3.0), ({"fuse": 0.5}, {"fuse": 0.7, "shape": 9.0})),
+            "q2": QueryOutcome(answer, (2.0,), ({"fuse": 0.6},)),
         }
     )
     scores = score_run(run, golden(question(1), question(2)))

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, insert
 
 import catalog.store
 from builders import drop, make_database, put
-from catalog.core.answers import Answer, Passage
+from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import InputError, RunNotFoundError
 from catalog.evaluation import backends
 from catalog.evaluation.backends import Backends
@@ -24,7 +24,7 @@ from catalog.evaluation.records import (
     run_key,
     summary_of,
 )
-from catalog.evaluation.running import Asked, BackendRun, run_backends
+from catalog.evaluation.running import BackendRun, QueryOutcome, run_backends
 from catalog.evaluation.summary import diff_dict, diff_lines, run_lines, shown_run_lines
 from catalog.search_v2.indexing import Indexer
 from catalog.store import Database
@@ -56,7 +56,9 @@ def database(template, tmp_path):
 
 
 def a_run(found=("right.md", "wrong.md"), identity=None, queries=QUERIES, name="stub"):
-    asked = {one.id: Asked(Answer(tuple(map(Passage, found))), (1.0, 3.0)) for one in queries}
+    asked = {
+        one.id: QueryOutcome(Ranking(tuple(map(RankedHit, found))), (1.0, 3.0)) for one in queries
+    }
     return BackendRun(name, identity or {"pipeline": "x"}, "books", 10, asked)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.core.answers import Passage
+from catalog.core.answers import RankedHit
 from catalog.core.errors import InputError
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.report import page_of, render_report, settings_of, write_report
@@ -180,8 +180,8 @@ def test_no_text_from_outside_becomes_markup(hostile):
     name = "".join(re.findall(r"[!-~]+", bad))
     table = {
         "a": [
-            Passage(plain, 1.0, f"{bad} question {bad}", place=bad, explain=(bad,)),
-            Passage("right.md", 0.5, bad),
+            RankedHit(plain, 1.0, f"{bad} question {bad}", place=bad, explain=(bad,)),
+            RankedHit("right.md", 0.5, bad),
         ],
         "b": ValueError(bad),
         "c": [plain],
@@ -224,7 +224,7 @@ def test_the_querys_words_are_marked_in_the_passages():
     comparison = compared(
         [question(1, query="how does the keeper find bees?")],
         {"q1": ["wrong.md", "right.md"]},
-        {"q1": [Passage("right.md", 1.0, text)]},
+        {"q1": [RankedHit("right.md", 1.0, text)]},
     )
     assert parsed(comparison).marked == ["Bees", "Keeper", "bees", "keepers", "Beeswax"]
 
@@ -356,9 +356,9 @@ def test_few_queries_are_too_few_to_tell_in_every_stratum():
 
 
 def test_five_hundred_queries_stay_under_three_megabytes():
-    filler = [Passage(f"docs/part/{n}.md", 1 / n, "words " * 400) for n in range(1, 40)]
+    filler = [RankedHit(f"docs/part/{n}.md", 1 / n, "words " * 400) for n in range(1, 40)]
     queries = [question(n) for n in range(500)]
-    found = {query.id: [Passage("right.md", 1.0, "x" * 9000), *filler] for query in queries}
+    found = {query.id: [RankedHit("right.md", 1.0, "x" * 9000), *filler] for query in queries}
     moved = {query.id: [*filler[:5], "right.md", *filler[5:]] for query in queries}
     page = render_report(compared(queries, found, moved, repeats=0), created=CREATED)
     assert len(page.encode()) < 3_000_000
@@ -491,7 +491,7 @@ def test_a_browser_shows_the_page_without_scrolling_sideways(tmp_path):
     long = "unbreakable" * 30
     queries = [question(1, query=long, note=long), *(question(n) for n in range(2, 30))]
     right = {query.id: ["right.md", long] for query in queries}
-    backend = TableBackend(long, right | {"q1": [Passage(long, 1.0, long, explain=(long,))]})
+    backend = TableBackend(long, right | {"q1": [RankedHit(long, 1.0, long, explain=(long,))]})
     write_report(compared(queries, right, backend), tmp_path / "report.html", created=CREATED)
     (tmp_path / "frame.html").write_text(
         "<!doctype html><iframe id=f src=report.html style='width:420px;height:600px'></iframe>"

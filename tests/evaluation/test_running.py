@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.core.answers import Answer, Passage
+from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import InputError
 from catalog.evaluation.backends import RecordedBackend
 from catalog.evaluation.golden import GoldenSet
@@ -28,7 +28,7 @@ class Listening:
         found = next(self.answers) if self.answers is not None else ["right.md"]
         if isinstance(found, BaseException):
             raise found
-        return Answer(tuple(map(Passage, found)))
+        return Ranking(tuple(map(RankedHit, found)))
 
     def close(self):
         self.log.append((self.name, "close"))

@@ -6,11 +6,11 @@ import pytest
 
 from catalog.core.errors import MassDeletionError
 from catalog.core.models import ParsedDocument
-from catalog.ingest.comparing import Comparison, Fingerprints, Stored
-from catalog.ingest.discovery import Listing, Skipped, SourceFile
+from catalog.ingest.comparing import Fingerprints, FolderChanges, StoredFiles
+from catalog.ingest.discovery import Listing, SkippedFile, SourceFile
 from catalog.ingest.readers import ReadLimits
 from catalog.store.documents import content_hash
-from catalog.store.manifest import Entry
+from catalog.store.manifest import ManifestEntry
 
 ROOT = Path("/notes")
 READ_AT = 1_000_000.0  # seconds
@@ -22,7 +22,7 @@ def listed(path, *, size=5, age=3.0):
 
 
 def entry(file, *, state="done", reason=None, pipeline="cut-1"):
-    return Entry(file.path, file.size, file.mtime_ns, pipeline, state, reason, READ_AT)
+    return ManifestEntry(file.path, file.size, file.mtime_ns, pipeline, state, reason, READ_AT)
 
 
 def parsed(path, text="A walrus."):
@@ -35,12 +35,12 @@ def stored(*entries, documents=(), incomplete=None):
         one.path: {"content_hash": content_hash(one), "pipeline": "cut-1", "file": file}
         for one, file in documents
     }
-    return Stored("notes", {one.file: one for one in entries}, known, incomplete or {}, {})
+    return StoredFiles("notes", {one.file: one for one in entries}, known, incomplete or {}, {})
 
 
 def compare(before, *files, skipped=(), reread=False, fingerprints=FINGERPRINTS):
-    listing = Listing(ROOT, files, tuple(Skipped(path, "too large") for path in skipped))
-    return Comparison(listing, before, fingerprints, reread=reread)
+    listing = Listing(ROOT, files, tuple(SkippedFile(path, "too large") for path in skipped))
+    return FolderChanges(listing, before, fingerprints, reread=reread)
 
 
 def vanishing(gone, left):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from catalog.store import Database, embedding_cache, llm_cache
-from catalog.store.llm_cache import Entry
+from catalog.store.llm_cache import CacheEntry
 
 DAY = 86_400.0  # 1970-01-02
 
@@ -17,11 +17,13 @@ def home(tmp_path):
     database = Database.at(tmp_path / "home")
     with database.write() as connection:
         llm_cache.save(
-            connection, {"e": Entry('"' + "x" * 1498 + '"')}, kind="expansion", model="qwen v1",
+            connection, {"e": CacheEntry('"' + "x" * 1498 + '"')}, kind="expansion", model="qwen v1",
             now=DAY,
         )  # fmt: skip
-        llm_cache.save(connection, {"r": Entry("0.5")}, kind="rerank", model="judge", now=DAY)
-        llm_cache.save(connection, {"s": Entry("0.5")}, kind="rerank", model="judge", now=3 * DAY)
+        llm_cache.save(connection, {"r": CacheEntry("0.5")}, kind="rerank", model="judge", now=DAY)
+        llm_cache.save(
+            connection, {"s": CacheEntry("0.5")}, kind="rerank", model="judge", now=3 * DAY
+        )
         llm_cache.count_hits(connection, ["r"])
         for side, keys in (("query", ("q1", "q2")), ("document", ("d",))):
             vectors = {key: np.zeros(2, dtype=np.float32) for key in keys}

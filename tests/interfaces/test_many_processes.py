@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.interfaces.serving.announcing import announced
+from catalog.interfaces.serving.announcing import read_announcement
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
@@ -53,7 +53,7 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
         Indexer(workspace).build(folder, "notes")
     server = start(home, stop, "serve") if served else None
     if server is not None:
-        until(lambda: announced(home) is not None, server)
+        until(lambda: read_announcement(home) is not None, server)
     searchers = [start(home, stop) for _ in range(SEARCHERS)]
     number = 0
     try:

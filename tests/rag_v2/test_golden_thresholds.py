@@ -17,7 +17,7 @@ from catalog.evaluation.golden import DIFFICULTIES, GoldenSet, read_golden
 from catalog.evaluation.metrics import score_run
 from catalog.evaluation.running import run_backends
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 
 pytestmark = pytest.mark.model
 GOLDEN = Path(__file__).parents[2] / "golden_queries" / "python-docs.jsonl"
@@ -37,7 +37,7 @@ def runs(tmp_path_factory, golden):
     for name, text in topics.items():
         (folder / f"{name}.rst").write_text(text, encoding="utf-8")
     home = tmp_path_factory.mktemp("home")
-    with Workspace(load_settings(overrides={"home": home}).settings) as workspace:
+    with Library(load_settings(overrides={"home": home}).settings) as workspace:
         Indexer(workspace).build(folder, "python")
         with Backends(workspace) as backends:
             asked = run_backends(

@@ -107,10 +107,10 @@ def test_without_asking_nothing_is_compared(service):
 @pytest.mark.model
 def test_by_default_v1_is_asked_on_the_same_store(tmp_path, notes):
     from catalog.core.settings import load_settings
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
     settings = load_settings(overrides={"home": tmp_path / "home"}).settings
-    with Workspace(settings) as workspace:
+    with Library(settings) as workspace:
         Indexer(workspace).build(notes, "notes")
         answer = SearchServiceV2(workspace).search(
             "revoke a leaked key", dataset="notes", compare_with_v1=True

@@ -10,7 +10,7 @@ from catalog.core.ids import sha1_hex
 from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.model_cache import ModelCache
 from catalog.store import Database, llm_cache
-from catalog.store.llm_cache import Entry
+from catalog.store.llm_cache import CacheEntry
 from fakes import open_workspace
 
 
@@ -43,7 +43,7 @@ def make(database, clock):
 
 
 def entries(**values):
-    return {key: Entry(value) for key, value in values.items()}
+    return {key: CacheEntry(value) for key, value in values.items()}
 
 
 def stored(database):
@@ -60,8 +60,8 @@ def test_what_one_cache_puts_another_over_the_same_store_gets(make):
 
 
 def test_kind_model_and_text_of_the_passage_reach_the_store(make, database):
-    make("expansion").put({"a": Entry("1")}, model="words")
-    make("rerank").put({"b": Entry("22", sha1_hex("text"))}, model="judge")
+    make("expansion").put({"a": CacheEntry("1")}, model="words")
+    make("rerank").put({"b": CacheEntry("22", sha1_hex("text"))}, model="judge")
     with database.read() as connection:
         told = [(one.kind, one.model, one.newest) for one in llm_cache.stats(connection)]
         hashes = connection.exec_driver_sql("SELECT text_hash FROM llm_cache ORDER BY key")
@@ -169,7 +169,7 @@ def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database
         own = cache if number % 2 else make()
         for turn in range(25):
             names = [f"k{(number + turn + n) % 30}" for n in range(10)]
-            own.put({name: Entry(f'"{name}"') for name in names}, model="m")
+            own.put({name: CacheEntry(f'"{name}"') for name in names}, model="m")
             found = own.get(names)
             wrong.extend(one for one in found.items() if one[1] != f'"{one[0]}"')
             if set(found) != set(names):
@@ -193,7 +193,9 @@ def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
         indexer.build(notes, "notes")
         hashes = texts_of(database)
         scores = {
-            f"{path}{n}": Entry("0.5", one) for path in hashes for n, one in enumerate(hashes[path])
+            f"{path}{n}": CacheEntry("0.5", one)
+            for path in hashes
+            for n, one in enumerate(hashes[path])
         }
         assert hashes["bread.txt"] == hashes["copy.md"]
         ModelCache(database, kind="rerank", lifetime=600).put(scores, model="m")
@@ -216,7 +218,7 @@ def test_an_edit_keeps_the_scores_of_the_passages_it_left_alone(tmp_path):
         indexer, database = Indexer(workspace), workspace.database
         indexer.build(folder, "notes")
         before = texts_of(database)["long.md"]
-        scores = {one: Entry("0.5", one) for one in before}
+        scores = {one: CacheEntry("0.5", one) for one in before}
         ModelCache(database, kind="rerank", lifetime=600).put(scores, model="m")
         parts[2] += "omega."
         (folder / "long.md").write_text("\n\n".join(parts))

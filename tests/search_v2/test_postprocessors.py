@@ -17,7 +17,7 @@ from llama_index.core.schema import (
 from pydantic import ValidationError
 
 from catalog.core.models import Chunk, Locator
-from catalog.search_v2.fusion import Fused, RankedList, Share
+from catalog.search_v2.fusion import Contributed, FusedHit, RankedList
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.postprocessors import (
     DistinctText,
@@ -51,10 +51,10 @@ def passage(text, *shares):
         0, text, "d", "set", "d.md", "d0", "", 0, 0, len(text), (), "text", Locator(), text
     )
     stood = tuple(
-        Share(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
+        Contributed(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
         for leg, origin, rank in shares
     )
-    return ScoredPassage.of(PassageNode.of(chunk), Fused(text, 0.5, stood, 0.0))
+    return ScoredPassage.of(PassageNode.of(chunk), FusedHit(text, 0.5, stood, 0.0))
 
 
 def test_a_document_gives_no_more_passages_than_its_cap():

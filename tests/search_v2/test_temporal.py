@@ -12,7 +12,7 @@ from catalog.core.models import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.core.scope import Scope
 from catalog.search_v2.engine import QueryEngineBuilderV2
 from catalog.search_v2.evidence import (
-    Window,
+    TimeWindow,
     evidence_lines,
     evidence_text,
     line_text,
@@ -183,11 +183,17 @@ def test_a_window_is_the_passage_and_some_seconds_within_the_recording(
 
 
 def test_windows_that_overlap_or_touch_become_one_and_others_do_not():
-    given = [Window(50, 105), Window(0, 20), Window(105, 130), Window(20.5, 30), Window(60, 70)]
+    given = [
+        TimeWindow(50, 105),
+        TimeWindow(0, 20),
+        TimeWindow(105, 130),
+        TimeWindow(20.5, 30),
+        TimeWindow(60, 70),
+    ]
     assert merged(given) == [
-        (Window(0, 20), [1]),
-        (Window(20.5, 30), [3]),
-        (Window(50, 130), [0, 4, 2]),
+        (TimeWindow(0, 20), [1]),
+        (TimeWindow(20.5, 30), [3]),
+        (TimeWindow(50, 130), [0, 4, 2]),
     ]
     assert merged([]) == []
 
@@ -410,7 +416,7 @@ def test_a_recording_is_called_as_told_else_as_listed_else_as_its_document(opene
     listed = ("talks/lecture.mp3", "talks/lecture.MP4", "talks/lecture.srt", "talks/lecture/a.mov")
     with database.write() as connection:
         for file in listed:
-            entry = manifest.Entry(file, 1, 1, "p", "failed", "binary", NOW)
+            entry = manifest.ManifestEntry(file, 1, 1, "p", "failed", "binary", NOW)
             manifest.record(connection, "vault", entry)
     with database.read() as connection:
         assert media_name(connection, anchor) == "lecture.MP4"
@@ -479,7 +485,7 @@ def test_cues_of_one_speaker_are_one_line_until_another_speaks_or_something_is_s
     spoken = chunk(0.0, 6.0, text=text, cues=cues(text, *times))
     shown = chunk(4.0, 4.5, text="shown", modality="video_frame", seq=2)
     after = chunk(6.0, 7.0, text="g", seq=3, cues=(Cue(0, 1, 6, 7, "A"),))
-    told = evidence_lines([spoken], [shown, after], Window(0, 7), max_chars=100)
+    told = evidence_lines([spoken], [shown, after], TimeWindow(0, 7), max_chars=100)
     assert [(one.time_start, one.time_end, one.speaker, one.text) for one in told] == [
         (0, 2, "A", "a b"),
         (2, 3, None, "c"),
@@ -492,7 +498,7 @@ def test_cues_of_one_speaker_are_one_line_until_another_speaks_or_something_is_s
 
 def test_a_speaker_forges_no_line():
     named = chunk(0.0, 1.0, text="hello", cues=(Cue(0, 5, 0, 1, "A\n00:09:09 B"),))
-    (line,) = evidence_lines([named], [], Window(0, 1), max_chars=100)
+    (line,) = evidence_lines([named], [], TimeWindow(0, 1), max_chars=100)
     assert line_text(line) == '00:00:00–00:00:01 (Audio, A 00:09:09 B): "hello"'
 
 
@@ -504,7 +510,9 @@ def test_further_lines_are_taken_from_the_nearest_on_and_the_anchor_is_always_wh
     )
 
     def told(max_chars):
-        lines = evidence_lines([anchor], [far, near, after], Window(0, 200), max_chars=max_chars)
+        lines = evidence_lines(
+            [anchor], [far, near, after], TimeWindow(0, 200), max_chars=max_chars
+        )
         return "".join(line.text[0] for line in lines)
 
     # seconds to the anchor: after 2, near 5, far 15
@@ -578,7 +586,7 @@ def test_a_slide_that_stays_is_one_line_until_another_is_shown():
     ]
 
     def told(anchors):
-        found = evidence_lines(anchors, shown, Window(0, 100), max_chars=100)
+        found = evidence_lines(anchors, shown, TimeWindow(0, 100), max_chars=100)
         return [(one.time_start, one.time_end, one.text) for one in found if one.kind == "Screen"]
 
     assert told([anchor]) == [(10, 40, "A"), (70, 70, "B"), (80, 90, "A")]

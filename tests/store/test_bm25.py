@@ -24,10 +24,10 @@ from catalog.store.lexical import bm25, compaction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.chunk_rows import indexed_text, read_texts
-from catalog.store.lexical.postings import MAX_COUNT, Segment
+from catalog.store.lexical.postings import MAX_COUNT, PostingsSegment
 from catalog.store.lexical.scoring import best
 from catalog.store.lexical.segment_building import SegmentBuilder, merge
-from catalog.store.lexical.snapshot import Part, Snapshot
+from catalog.store.lexical.snapshot import LexicalSnapshot, Part
 from catalog.store.restriction import Restriction
 from catalog.store.stamp import Stamp, read_stamp
 
@@ -153,7 +153,7 @@ def test_scores_after_any_history_are_bit_for_bit_those_of_a_fresh_index(
 def test_parts_merge_into_what_a_fresh_build_gives_in_whatever_order_they_come() -> None:
     texts = {1: "flour salt", 2: "salt salt", 3: "oil", 4: "flour", 5: "water salt oil"}
 
-    def built(*seqs: int) -> Segment:
+    def built(*seqs: int) -> PostingsSegment:
         builder = SegmentBuilder()
         for seq in seqs:
             builder.add(seq, seq * 7, texts[seq].split())
@@ -411,7 +411,7 @@ def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None
         builder.add(seq, seq, ["flour"])
     stamp = Stamp(0.0, 2, 0.0)
     part = Part(builder.build(), np.ones(2, dtype=np.bool_))
-    snapshot = Snapshot(stamp, (part,), 1.2, 0.75)
+    snapshot = LexicalSnapshot(stamp, (part,), 1.2, 0.75)
     asked = Restriction("notes", filter=condition("tags", Op.EQ, "x"))
     older = stamp._replace(generation=1)
     [mask] = snapshot.masks(asked, older, lambda: np.array([1], dtype=np.int64))

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import event, select, text
 
 from builders import NOW, make_database, put
-from catalog.core.dates import instant, moment
+from catalog.core.dates import parse_date, to_timestamp
 from catalog.core.filters import Op, condition
 from catalog.core.models import ParsedDocument
-from catalog.core.narrowing import named_like
+from catalog.core.narrowing import name_filter
 from catalog.store.documents import NewRevision, content_hash, ensure_dataset, publish
 from catalog.store.listing import (
     dated_between,
@@ -109,7 +109,7 @@ def odd(tmp_path_factory):
 
 def test_the_dates_stored_are_those_worked_out_from_every_field(odd):
     with odd.read() as connection:
-        connection.connection.dbapi_connection.create_function("instant", 1, instant)
+        connection.connection.dbapi_connection.create_function("instant", 1, to_timestamp)
         expected = dict(connection.execute(WITHOUT_COLUMN).all())
         found = dict(connection.execute(select(documents.c.id, documents.c.dated)).all())
     assert found == expected
@@ -143,8 +143,8 @@ def test_documents_of_odd_dates_come_newest_first_and_those_without_one_last(odd
     ],
 )
 def test_of_odd_dates_the_first_bound_is_included_and_the_second_is_not(odd, after, before):
-    first, last = (None if one is None else moment(one) for one in (after, before))
-    low, high = instant(after), instant(before)
+    first, last = (None if one is None else parse_date(one) for one in (after, before))
+    low, high = to_timestamp(after), to_timestamp(before)
     with odd.read() as connection:
         found = paths_within(connection, dated_between(first, last))
         dates = dates_of(connection)
@@ -196,7 +196,7 @@ def test_a_name_is_found_in_any_case_sign_for_sign(named, asked):
     expected = [NAMES[number] for number in holding]
     expected += [f"{number}.{kind}" for number in holding for kind in "tm"]
     with named.read() as connection:
-        within = documents_within(Restriction("d", filter=named_like(asked)))
+        within = documents_within(Restriction("d", filter=name_filter(asked)))
         assert paths_within(connection, within) == sorted(expected)
 
 

@@ -11,7 +11,7 @@ import catalog.store
 from builders import drop, make_database, put
 from catalog.core.ids import sha1_hex
 from catalog.store import Database, llm_cache
-from catalog.store.llm_cache import CacheStats, Entry, cache_key
+from catalog.store.llm_cache import CacheEntry, CacheStats, cache_key
 from catalog.store.migrate import HEAD
 
 WRITE = """
@@ -39,7 +39,7 @@ def database(tmp_path):
 
 def save(database, now=100.0, kind="rerank", model="m", **values):
     entries = {
-        key: Entry(*value) if isinstance(value, tuple) else Entry(value)
+        key: CacheEntry(*value) if isinstance(value, tuple) else CacheEntry(value)
         for key, value in values.items()
     }
     with database.write() as connection:

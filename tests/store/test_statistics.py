@@ -7,7 +7,7 @@ import pytest
 from catalog.core.models import ChunkSpan, ParsedDocument
 from catalog.store import Database, manifest
 from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
-from catalog.store.manifest import Entry
+from catalog.store.manifest import ManifestEntry
 from catalog.store.statistics import (
     SizeBin,
     chunk_sizes,
@@ -37,7 +37,7 @@ def add(connection, path, sizes, modality="text", file=None):
 
 
 def note(connection, file, reason=None):
-    entry = Entry(file, 1, 1, "", "done" if reason is None else "failed", reason, 0.0)
+    entry = ManifestEntry(file, 1, 1, "", "done" if reason is None else "failed", reason, 0.0)
     manifest.record(connection, "notes", entry)
 
 

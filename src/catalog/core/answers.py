@@ -19,7 +19,7 @@ _TEXT_KEYS = ("text", "snippet", "content", "body")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class RankedHit:
     """One hit: the document's path, and what else the backend told of it.
 
     ``times`` are the seconds it covers. ``explain`` are lines for a person to read.
@@ -34,10 +34,10 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Ranking:
     """A ranked list, best first; milliseconds by stage, and doubt, if the backend tells."""
 
-    passages: tuple[Passage, ...]
+    passages: tuple[RankedHit, ...]
     stages_ms: Mapping[str, float] = field(default_factory=dict)
     low_confidence: bool | None = None
 
@@ -47,14 +47,14 @@ class Answer:
         return tuple(dict.fromkeys(one.path for one in self.passages))
 
 
-def as_answer(value: object, dataset: str, top_k: int) -> Answer:
-    """Whatever a search returned, as an :class:`Answer`; raises :class:`BackendError`.
+def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
+    """Whatever a search returned, as an :class:`Ranking`; raises :class:`BackendError`.
 
     Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of
     ``(path, score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``,
     ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata.
     """
-    if isinstance(value, Answer):
+    if isinstance(value, Ranking):
         return replace(value, passages=value.passages[:top_k])
     listed: object = value
     for name in ("results", "source_nodes", "hits"):
@@ -65,24 +65,24 @@ def as_answer(value: object, dataset: str, top_k: int) -> Answer:
     if not isinstance(listed, Iterable) or isinstance(listed, _NO_RANKING):
         raise BackendError(f"a search must return a sequence of hits, not {_named(value)}")
     passages = tuple(_passage(one, dataset) for one in islice(listed, top_k))
-    return Answer(passages, _stages(value), _doubt(value))
+    return Ranking(passages, _stages(value), _doubt(value))
 
 
-def _passage(hit: object, dataset: str) -> Passage:
+def _passage(hit: object, dataset: str) -> RankedHit:
     if isinstance(hit, str | PurePath):
-        return Passage(_path(str(hit), dataset))
+        return RankedHit(_path(str(hit), dataset))
     if isinstance(hit, tuple) and len(hit) == 2 and isinstance(hit[0], str):
-        return Passage(_path(hit[0], dataset), _number(hit[1]))
+        return RankedHit(_path(hit[0], dataset), _number(hit[1]))
     if isinstance(hit, list):  # what JSON makes of such a pair
         match hit:
             case [str(path), int() | float() as score]:
-                return Passage(_path(path, dataset), float(score))
+                return RankedHit(_path(path, dataset), float(score))
     path = _first(hit, _PATH_KEYS)
     if path is None:
         raise BackendError(f"a hit has no path: {_named(hit)}; expected one of {_PATH_KEYS}")
     locator = _get(hit, "locator")
     start, end = _number(_get(locator, "time_start")), _number(_get(locator, "time_end"))
-    return Passage(
+    return RankedHit(
         path=_path(str(path), dataset),
         score=_number(_get(hit, "score")),
         text=str(_first(hit, _TEXT_KEYS) or ""),

@@ -13,7 +13,7 @@ _LONGEST = 64  # characters
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def moment(text: str) -> datetime | None:
+def parse_date(text: str) -> datetime | None:
     """The beginning of what an ISO 8601 text names, in UTC, which is also meant without a zone.
 
     Besides whole dates and times, in the extended and the basic form, a year (``2022``), a month
@@ -34,14 +34,14 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-def instant(value: str | float | None) -> float | None:
+def to_timestamp(value: str | float | None) -> float | None:
     """The seconds from the beginning of 1970 (UTC) to a date; ``None`` for what is none.
 
     A whole number is read as its digits are: 2022 is a year, 20220501 a day.
     """
     if isinstance(value, float):
         value = str(int(value)) if value.is_integer() else None
-    read = moment(str(value)) if value is not None else None
+    read = parse_date(str(value)) if value is not None else None
     return seconds(read) if read else None
 
 
@@ -50,17 +50,17 @@ def seconds(when: datetime) -> float:
     return (when - _EPOCH).total_seconds()
 
 
-def day_at(instant: float) -> date:
+def day_at(to_timestamp: float) -> date:
     """The day (UTC) of a number of seconds from the beginning of 1970."""
-    return (_EPOCH + timedelta(seconds=instant)).date()
+    return (_EPOCH + timedelta(seconds=to_timestamp)).date()
 
 
-def date_text(instant: float) -> str:
+def date_text(to_timestamp: float) -> str:
     """A number of seconds from the beginning of 1970 as ISO 8601 in UTC, to the second."""
-    return (_EPOCH + timedelta(seconds=int(instant))).isoformat().replace("+00:00", "Z")
+    return (_EPOCH + timedelta(seconds=int(to_timestamp))).isoformat().replace("+00:00", "Z")
 
 
-def shown_date(text: str) -> str:
+def display_date(text: str) -> str:
     """The day of a date that has a time as well; any other text as it is."""
     found = _DAY.match(text)
-    return found[1] if found and moment(text) else text
+    return found[1] if found and parse_date(text) else text

@@ -19,7 +19,7 @@ class Closable(Protocol):
 ServiceT = TypeVar("ServiceT", bound=Closable)
 
 
-class KeptOpen(Generic[ServiceT]):
+class OpenServices(Generic[ServiceT]):
     """Opens a service at the first call for a key; closes all on :meth:`close` and at exit."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ _FILES = re.compile(r"\s+(?:files?|documents?)\Z")
 _NAMES = ("path", "title", "media")
 
 
-def of_type(name: str) -> Filter:
+def file_type_filter(name: str) -> Filter:
     """Documents of a file type: ``pdf``, ``.PDF``, ``word``, ``slides``, ``web page``, ``video``.
 
     A kind stands for all its extensions, in any case and with or without a leading dot; what is
@@ -58,7 +58,7 @@ def of_type(name: str) -> Filter:
     return Or((by_type, And((timed, Or(tuple(named))))))
 
 
-def named_like(part: str) -> Filter:
+def name_filter(part: str) -> Filter:
     """Documents whose path, title or recording holds the text, in any case, sign for sign.
 
     Raises :class:`FilterError` for blank text.

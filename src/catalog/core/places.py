@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from catalog.core.errors import ConfigError
-from catalog.core.unusable import unusable
+from catalog.core.unusable import describe_os_error
 
 _NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
@@ -41,7 +41,9 @@ def settings_file(home: Path) -> Path | None:
     try:
         return path if path.is_file() else None
     except OSError as error:
-        raise ConfigError(f"cannot look for settings in {unusable(path, error)}") from error
+        raise ConfigError(
+            f"cannot look for settings in {describe_os_error(path, error)}"
+        ) from error
 
 
 def settings_key(

@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 
-from catalog.core.answers import Answer, as_answer
+from catalog.core.answers import Ranking, to_ranking
 from catalog.core.dotted import named_object
 from catalog.core.errors import BackendError
 
 DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
 
 
-class PluggedSearch:
+class UserSearch:
     """Any callable whose first argument is the query text; raises :class:`BackendError` on loading.
 
     ``spec`` is ``package.module:attribute.attribute``, or a module, whose ``search`` is meant. A
@@ -30,7 +30,7 @@ class PluggedSearch:
         """Those of the names that the callable would not be given."""
         return [name for name in names if not {name, "**"} & self._takes]
 
-    def ask(self, query: str, *, dataset: str, top_k: int, **offered: object) -> Answer:
+    def ask(self, query: str, *, dataset: str, top_k: int, **offered: object) -> Ranking:
         """Its answer, in our form; it gets what it takes by keyword of what is offered.
 
         ``top_k`` goes by the first of :data:`DEPTH_NAMES` it knows; an offer of ``None`` is not
@@ -43,7 +43,7 @@ class PluggedSearch:
             for name, value in offers.items()
             if value is not None and (name in self._takes or "**" in self._takes)
         }
-        return as_answer(self.function(query, **given), dataset, top_k)
+        return to_ranking(self.function(query, **given), dataset, top_k)
 
 
 def _loaded(spec: str) -> Callable[..., object]:

@@ -11,7 +11,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 
-class Recent(Generic[KeyT, ValueT]):
+class LRUCache(Generic[KeyT, ValueT]):
     """Keeps the ``size`` values last put or got, at least one; safe between threads."""
 
     def __init__(self, size: int) -> None:

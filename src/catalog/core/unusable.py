@@ -14,13 +14,13 @@ _HANDLES = (errno.EMFILE, errno.ENFILE)
 _TOLD = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust tell it
 
 
-def unusable(path: Path, error: OSError) -> str:
+def describe_os_error(path: Path, error: OSError) -> str:
     """``FILE: REASON; WHAT HELPS``; the last part only where something is known to help."""
     reason = os.strerror(error.errno) if error.errno else str(error)
-    return "; ".join(filter(None, (f"{path}: {reason}", helps(error.errno, path))))
+    return "; ".join(filter(None, (f"{path}: {reason}", remedy(error.errno, path))))
 
 
-def helps(code: int | None, path: Path) -> str:
+def remedy(code: int | None, path: Path) -> str:
     """What mends an ``errno`` met at a path: rights, space or handles; empty for any other."""
     if code in _RIGHTS:
         return _closed(path)
@@ -33,7 +33,7 @@ def helps(code: int | None, path: Path) -> str:
     return ""
 
 
-def cause_of(error: BaseException) -> int | None:
+def errno_of(error: BaseException) -> int | None:
     """The ``errno`` that is behind an error, told by it or one it came from."""
     for one in _with_causes(error):
         if isinstance(one, OSError) and one.errno:

@@ -14,7 +14,7 @@ from catalog.evaluation.running import BackendRun
 from catalog.evaluation.significance import PairedTest, judge
 
 if TYPE_CHECKING:
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 _PLAIN = {
     "rerank_enabled": "false",
@@ -71,7 +71,7 @@ def variants(settings: Settings) -> list[Variant]:
 
 
 def possible(
-    workspace: Workspace, variants: Sequence[Variant]
+    workspace: Library, variants: Sequence[Variant]
 ) -> tuple[list[Variant], dict[str, str]]:
     """Those whose models can be had here, and by name why the others cannot be asked."""
     missing = {

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from catalog.core.answers import Answer, as_answer
+from catalog.core.answers import Ranking, to_ranking
 from catalog.core.errors import BackendError, InputError, StageFailedError
-from catalog.core.plugged import PluggedSearch
+from catalog.core.plugged import UserSearch
 from catalog.core.results import Mode
 from catalog.core.settings import Settings
 from catalog.core.text import without_userinfo
@@ -36,7 +36,7 @@ from catalog.ingest.report import Progress
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
     from catalog.store.eval_runs import EvalRun
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
@@ -61,7 +61,7 @@ class SearchBackend(Protocol):
         """Build or open whatever answering needs; not timed."""
         ...
 
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """The answer to one query; any exception counts as a failed query."""
         ...
 
@@ -73,7 +73,7 @@ class SearchBackend(Protocol):
 class V2Backend:
     """``catalog.search_v2`` in one mode over a workspace that somebody else closes."""
 
-    def __init__(self, name: str, workspace: Workspace, mode: Mode) -> None:
+    def __init__(self, name: str, workspace: Library, mode: Mode) -> None:
         from catalog.search_v2.service import SearchServiceV2
 
         self.name, self._mode = name, mode
@@ -99,7 +99,7 @@ class V2Backend:
         self._service.search("warm up", dataset=dataset, mode=self._mode)
         progress.advance(1, f"loading {self.name}")
 
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """One search with its filters and explanations; a leg that failed fails the query."""
         found = self._service.search(
             query.query,
@@ -112,7 +112,7 @@ class V2Backend:
         for stage in found.stages:
             if stage.status == "failed":  # the other leg's answer would hide it in the scores
                 raise StageFailedError(f"stage {stage.name} failed: {stage.note}")
-        return as_answer(found, dataset, top_k)
+        return to_ranking(found, dataset, top_k)
 
     def close(self) -> None:
         """The workspace is its owner's to close."""
@@ -139,9 +139,9 @@ class V1Backend:
         self._service.index(dataset, progress)
         self._service.search("warm up", dataset=dataset)
 
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """One hybrid search."""
-        return as_answer(
+        return to_ranking(
             self._service.search(query.query, dataset=dataset, top_k=top_k), dataset, top_k
         )
 
@@ -154,7 +154,7 @@ class PluggedBackend:
     """Any callable; it is given what it can take of ``dataset``, a depth, and ``filters``."""
 
     def __init__(self, spec: str) -> None:
-        self.name, self._search = spec, PluggedSearch(spec)
+        self.name, self._search = spec, UserSearch(spec)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class PluggedBackend:
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Nothing: the first query, which is not timed, warms it up."""
 
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Call it."""
         return self._search.ask(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
 
@@ -235,11 +235,11 @@ class RecordedBackend:
     def _absent(self, golden: GoldenSet) -> list[str]:
         return [query.id for query in golden.answerable if query.id not in self._lists]
 
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Answer:
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """The recorded list, or the recorded failure."""
         if query.id in self._errors:
             raise BackendError(f"failed when it was recorded: {self._errors[query.id]}")
-        return as_answer(self._lists.get(query.id, ()), dataset, top_k)
+        return to_ranking(self._lists.get(query.id, ()), dataset, top_k)
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -251,7 +251,7 @@ class Backends:
     v2's caches are off: a query asked again would seem faster than it is.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         self._workspace = workspace
         self._loaded: list[SearchBackend] = []
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
-from catalog.core.answers import Answer, Passage
+from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import Expected, GoldenQuery, Kind, parse_golden, read_lines
 
@@ -16,14 +16,14 @@ GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}
 POOL = 10
 
 
-def pooled(answers: Iterable[Answer], judged: Iterable[str], limit: int = POOL) -> list[Passage]:
+def pooled(answers: Iterable[Ranking], judged: Iterable[str], limit: int = POOL) -> list[RankedHit]:
     """Each document's best passage, the pipelines' lists in turn, without the judged documents.
 
     Pooling several pipelines keeps the labels from favouring one of them.
     """
     lists = [_best_passages(answer) for answer in answers]
     seen = set(judged)
-    pool: list[Passage] = []
+    pool: list[RankedHit] = []
     for row in zip_longest(*lists):
         for passage in row:
             if passage is not None and passage.path not in seen:
@@ -32,15 +32,15 @@ def pooled(answers: Iterable[Answer], judged: Iterable[str], limit: int = POOL) 
     return pool[:limit]
 
 
-def _best_passages(answer: Answer) -> list[Passage]:
-    best: dict[str, Passage] = {}
+def _best_passages(answer: Ranking) -> list[RankedHit]:
+    best: dict[str, RankedHit] = {}
     for passage in answer.passages:
         best.setdefault(passage.path, passage)
     return list(best.values())
 
 
 def with_grades(
-    query: GoldenQuery, grades: Sequence[tuple[Passage, int]], kind: Kind | None = None
+    query: GoldenQuery, grades: Sequence[tuple[RankedHit, int]], kind: Kind | None = None
 ) -> GoldenQuery:
     """The query with these documents judged as well; its kind follows when it had none.
 
@@ -58,10 +58,10 @@ def with_grades(
 
 
 def ask_grades(
-    passages: Sequence[Passage], ask: Callable[[Passage, int, int], str]
-) -> list[tuple[Passage, int]]:
+    passages: Sequence[RankedHit], ask: Callable[[RankedHit, int, int], str]
+) -> list[tuple[RankedHit, int]]:
     """Ask for a grade 0 to 3 of each; an empty answer passes one over, ``q`` ends the query."""
-    grades: list[tuple[Passage, int]] = []
+    grades: list[tuple[RankedHit, int]] = []
     for number, passage in enumerate(passages, start=1):
         while (said := ask(passage, number, len(passages)).strip().casefold()) not in GRADES:
             if said in ("", "q"):

@@ -24,7 +24,7 @@ from catalog.evaluation.report_charts import (
 from catalog.evaluation.report_queries import Badge, QueryView, badge, query_view
 from catalog.evaluation.report_tables import (
     OUTCOME_MARKS,
-    Failure,
+    FailureRow,
     Figure,
     Rate,
     ScoreLine,
@@ -55,7 +55,7 @@ LARGEST = 10  # wins and losses shown in full
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ReportPage:
     """All that the template shows, in the order it does."""
 
     baseline: str
@@ -82,7 +82,7 @@ class Page:
     wins: tuple[QueryView, ...]
     others: tuple[QueryView, ...]
     unanswerable: tuple[QueryView, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[FailureRow, ...]
     rates: tuple[Rate, ...]
 
 
@@ -121,7 +121,7 @@ def write_report(comparison: PipelineComparison, path: Path, *, created: datetim
         raise InputError(f"cannot write the report {path}: {error}") from error
 
 
-def page_of(comparison: PipelineComparison, created: datetime) -> Page:
+def page_of(comparison: PipelineComparison, created: datetime) -> ReportPage:
     """What the template shows of a comparison."""
     numbered = enumerate(comparison.golden, start=1)
     anchors = {query.id: anchor(query.id, number) for number, query in numbered}
@@ -129,7 +129,7 @@ def page_of(comparison: PipelineComparison, created: datetime) -> Page:
     axis = interval_axis(row.test for row in comparison.metrics)
     strata_axis = interval_axis(one.test for one in comparison.strata)
     losses, wins, others = _parted(comparison.deltas)
-    return Page(
+    return ReportPage(
         baseline=before.name,
         candidate=after.name,
         outcome=comparison.outcome,

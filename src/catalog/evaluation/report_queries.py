@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from catalog.core.answers import Passage
+from catalog.core.answers import RankedHit
 from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.report_charts import side_of
 from catalog.evaluation.report_text import (
-    Segment,
+    TextPiece,
     excerpt,
     filters_text,
     score,
@@ -19,7 +19,7 @@ from catalog.evaluation.report_text import (
     told,
     word_pattern,
 )
-from catalog.evaluation.running import Asked, BackendRun
+from catalog.evaluation.running import BackendRun, QueryOutcome
 
 SHOWN = 10  # documents of a list
 _MOST_LABELS = 20
@@ -54,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MovedRow:
     """A document standing in both lists: its rows, from 0, and which way it went."""
 
     start: int
@@ -64,7 +64,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class HitRow:
     """The passage that brought its document into the list."""
 
     rank: int
@@ -72,7 +72,7 @@ class Hit:
     place: str
     score: str
     badge: Badge
-    segments: tuple[Segment, ...]
+    segments: tuple[TextPiece, ...]
     explain: tuple[str, ...]
 
 
@@ -83,7 +83,7 @@ class Column:
     name: str
     error: str
     rows: tuple[Row, ...]
-    hits: tuple[Hit, ...]
+    hits: tuple[HitRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class QueryView:
     side: str
     left: Column
     right: Column
-    lines: tuple[Line, ...]
+    lines: tuple[MovedRow, ...]
     labels: tuple[Label, ...]
     unlisted: int
 
@@ -217,35 +217,35 @@ def _departure(path: str, after: Mapping[str, int]) -> tuple[str, str, str]:
 
 def _lines(
     before: Mapping[str, int], after: Mapping[str, int], grades: Mapping[str, int]
-) -> list[Line]:
+) -> list[MovedRow]:
     """Lines between the first ten of both; those of relevant documents last, to lie on top."""
     lines = []
     for path, new in _top(after):
         old = before.get(path)
         if old is not None and old <= SHOWN:
             way = "same" if old == new else "up" if old > new else "down"
-            lines.append(Line(old - 1, new - 1, way, grades.get(path, 0) > 0))
+            lines.append(MovedRow(old - 1, new - 1, way, grades.get(path, 0) > 0))
     return sorted(lines, key=lambda line: line.relevant)
 
 
 def _column(
     name: str,
-    asked: Asked,
+    asked: QueryOutcome,
     rows: Sequence[Row],
     words: re.Pattern[str] | None,
     brief: bool,
 ) -> Column:
     answer = asked.answer
-    first: dict[str, Passage] = {}
+    first: dict[str, RankedHit] = {}
     for passage in () if answer is None else answer.passages:
         first.setdefault(passage.path, passage)
     hits = () if brief else tuple(_hit(row, first[row.path], words) for row in rows)
     return Column(name, shortened(asked.error), tuple(rows), hits)
 
 
-def _hit(row: Row, passage: Passage, words: re.Pattern[str] | None) -> Hit:
+def _hit(row: Row, passage: RankedHit, words: re.Pattern[str] | None) -> HitRow:
     times = "" if passage.times is None else "{:g}–{:g} s".format(*passage.times)
-    return Hit(
+    return HitRow(
         rank=row.rank,
         path=shortened(passage.path),
         place=shortened(", ".join(filter(None, (passage.place, times))), 100),

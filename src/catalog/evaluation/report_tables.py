@@ -73,7 +73,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailureRow:
     """A query that a search failed on."""
 
     anchor: str
@@ -196,13 +196,13 @@ def stages_of(comparison: PipelineComparison) -> Iterable[Stage]:
         yield Stage(name, _timing(before.get(name)), _timing(after.get(name)))
 
 
-def failures_of(comparison: PipelineComparison, anchors: Mapping[str, str]) -> Iterable[Failure]:
+def failures_of(comparison: PipelineComparison, anchors: Mapping[str, str]) -> Iterable[FailureRow]:
     """Every failure of either, in the golden set's order."""
     for query in comparison.golden:
         for run in (comparison.baseline, comparison.candidate):
             reason = run.asked[query.id].error
             if reason:
-                yield Failure(anchors[query.id], query.id, run.name, shortened(reason))
+                yield FailureRow(anchors[query.id], query.id, run.name, shortened(reason))
 
 
 def rates_of(comparison: PipelineComparison) -> Iterable[Rate]:

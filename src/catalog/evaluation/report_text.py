@@ -31,7 +31,7 @@ _FUNCTION_WORDS = frozenset(_WORDS_OF_GRAMMAR.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class TextPiece:
     """A piece of an excerpt; ``marked`` ones are the query's words."""
 
     text: str
@@ -148,7 +148,7 @@ def word_pattern(query: str) -> re.Pattern[str] | None:
 
 def excerpt(
     text: str, words: re.Pattern[str] | None, limit: int = EXCERPT_CHARS
-) -> tuple[Segment, ...]:
+) -> tuple[TextPiece, ...]:
     """The part of a passage with most of the query's words, those marked; blanks are one space.
 
     At most ``limit`` characters, ellipses where something was cut. Of very long passages only the
@@ -160,9 +160,9 @@ def excerpt(
     shown = flat[start : start + limit]
     pieces = _segments(shown, words)
     if start and pieces:
-        pieces = [Segment("… ", False), *pieces]
+        pieces = [TextPiece("… ", False), *pieces]
     if start + limit < len(flat) or len(text) > _SCANNED_CHARS:
-        pieces.append(Segment(" …", False))
+        pieces.append(TextPiece(" …", False))
     return tuple(pieces)
 
 
@@ -184,11 +184,11 @@ def _best_start(found: Sequence[re.Match[str]], flat: str, limit: int) -> int:
     return best if blank < 0 else blank + 1
 
 
-def _segments(shown: str, words: re.Pattern[str] | None) -> list[Segment]:
-    pieces: list[Segment] = []
+def _segments(shown: str, words: re.Pattern[str] | None) -> list[TextPiece]:
+    pieces: list[TextPiece] = []
     end = 0
     for match in words.finditer(shown) if words is not None else ():
-        pieces += [Segment(shown[end : match.start()], False), Segment(match.group(), True)]
+        pieces += [TextPiece(shown[end : match.start()], False), TextPiece(match.group(), True)]
         end = match.end()
-    pieces.append(Segment(shown[end:], False))
+    pieces.append(TextPiece(shown[end:], False))
     return [piece for piece in pieces if piece.text]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalog.core.answers import Answer
+from catalog.core.answers import Ranking
 from catalog.core.errors import InputError
 from catalog.evaluation.backends import RecordedBackend, SearchBackend
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
@@ -18,7 +18,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryOutcome:
     """One backend's answer to one query, how long it took, and its trouble.
 
     ``answer`` is the deep one that metrics are of. ``ms`` and ``stages_ms`` are of the timed
@@ -26,7 +26,7 @@ class Asked:
     whether those ranked alike, ``None`` after fewer than two.
     """
 
-    answer: Answer | None
+    answer: Ranking | None
     ms: tuple[float, ...] = ()
     stages_ms: tuple[Mapping[str, float], ...] = ()
     error: str = ""
@@ -44,7 +44,7 @@ class BackendRun:
     identity: Mapping[str, object]
     dataset: str
     top_k: int
-    asked: Mapping[str, Asked]
+    asked: Mapping[str, QueryOutcome]
     notes: tuple[str, ...] = ()
 
     @property
@@ -112,7 +112,7 @@ def run_backends(
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    answer: Answer | None
+    answer: Ranking | None
     ms: float
     error: str
 
@@ -129,11 +129,11 @@ def _attempt(
     return _Attempt(answer, (clock() - started) * 1000, error)
 
 
-def _settled(deep: _Attempt, *timed: _Attempt) -> Asked:
+def _settled(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
     error = next((one.error for one in (deep, *timed) if one.error), "")
     answers = [one.answer for one in timed if one.answer is not None]
     lists = {tuple(hit.path for hit in answer.passages) for answer in answers}
-    return Asked(
+    return QueryOutcome(
         answer=None if error else deep.answer,
         ms=tuple(one.ms for one in timed if not one.error),
         stages_ms=tuple(answer.stages_ms for answer in answers),

@@ -15,14 +15,14 @@ from catalog.ingest.discovery import LATEST_NS, Listing, SourceFile
 from catalog.ingest.nodes import Source
 from catalog.ingest.readers import ReadLimits
 from catalog.store import Database, manifest
-from catalog.store.manifest import Entry
+from catalog.store.manifest import ManifestEntry
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredFiles:
     """What the store held of a dataset when the run began.
 
     ``entries`` by file; by path ``documents``, as :func:`manifest.known_documents` has them, and
@@ -30,13 +30,13 @@ class Stored:
     """
 
     dataset: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ManifestEntry]
     documents: Mapping[str, Mapping[str, str]]
     incomplete: Mapping[str, AbstractSet[str]]
     paths: Mapping[str, AbstractSet[str]]
 
     @classmethod
-    def load(cls, database: Database, dataset: str) -> Stored:
+    def load(cls, database: Database, dataset: str) -> StoredFiles:
         """Read it; everything is empty for a dataset that is not there."""
         with database.read() as connection:
             entries = manifest.entries(connection, dataset)
@@ -79,14 +79,14 @@ class Change:
     lacking: AbstractSet[str] = frozenset()
 
 
-class Comparison:
+class FolderChanges:
     """A listing beside what is stored; ``vanished`` are the files no longer there, sorted.
 
     With ``reread`` nothing that is there counts as unchanged.
     """
 
     def __init__(
-        self, listing: Listing, stored: Stored, fingerprints: Fingerprints, *, reread: bool
+        self, listing: Listing, stored: StoredFiles, fingerprints: Fingerprints, *, reread: bool
     ) -> None:
         self._stored, self._fingerprints, self._reread = stored, fingerprints, reread
         self._listed = {file.path for file in listing.files}

@@ -45,7 +45,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedFile:
     """A file or folder that was not listed, and why; ``path`` can always be printed."""
 
     path: str
@@ -58,7 +58,7 @@ class Listing:
 
     top: Path
     files: tuple[SourceFile, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
 
 
 def discover(
@@ -111,7 +111,7 @@ class _Walk:
     exclude: GitIgnoreSpec | None
     limits: ReadLimits
     found: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
 
     def single(self) -> None:
         if self._is_named_well(self.root.name, "file"):
@@ -226,7 +226,7 @@ class _Walk:
         return False
 
     def _skip(self, path: str, reason: str) -> None:
-        self.skipped.append(Skipped(_printable(path), reason))
+        self.skipped.append(SkippedFile(_printable(path), reason))
 
 
 def _resolve(root: Path) -> tuple[Path, int]:

@@ -13,7 +13,7 @@ from catalog.core.errors import EmbeddingError
 from catalog.ingest.comparing import Change
 from catalog.ingest.outcome import DEFECTS, FileOutcome
 from catalog.ingest.recording import Recorder
-from catalog.ingest.stages import Stages
+from catalog.ingest.stages import PipelineSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Publisher:
     because the model was down.
     """
 
-    def __init__(self, stages: Stages, recorder: Recorder, *, group_chars: int) -> None:
+    def __init__(self, stages: PipelineSteps, recorder: Recorder, *, group_chars: int) -> None:
         self._stages, self._recorder, self._group_chars = stages, recorder, group_chars
         self._group: list[_Pending] = []
         self._chars = 0

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from catalog.ingest.comparing import Fingerprints, Stored
-from catalog.ingest.discovery import Skipped, SourceFile
+from catalog.ingest.comparing import Fingerprints, StoredFiles
+from catalog.ingest.discovery import SkippedFile, SourceFile
 from catalog.ingest.outcome import FileOutcome
 from catalog.ingest.report import Failure
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.documents import remove
-from catalog.store.manifest import Entry, State
+from catalog.store.manifest import ManifestEntry, State
 
 
 class Recorder:
@@ -26,7 +26,7 @@ class Recorder:
     def __init__(
         self,
         database: Database,
-        stored: Stored,
+        stored: StoredFiles,
         fingerprints: Fingerprints,
         clock: Callable[[], float],
     ) -> None:
@@ -37,7 +37,7 @@ class Recorder:
         self.failed: list[Failure] = []
         self.unchanged = self.removed = 0
 
-    def skip(self, skipped: Iterable[Skipped]) -> None:
+    def skip(self, skipped: Iterable[SkippedFile]) -> None:
         """Name files that were not listed; what is stored of them stays."""
         self.failed += [Failure(one.path, one.reason) for one in skipped]
 
@@ -95,8 +95,8 @@ class Recorder:
                 embedding_cache.purge_unused(connection)
                 llm_cache.purge(connection, before=0.0)  # of any age: only searches know a lifetime
 
-    def _entry(self, file: SourceFile, state: State, reason: str | None) -> Entry:
-        return Entry(
+    def _entry(self, file: SourceFile, state: State, reason: str | None) -> ManifestEntry:
+        return ManifestEntry(
             file=file.path,
             size=file.size,
             mtime_ns=file.mtime_ns,

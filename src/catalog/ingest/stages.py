@@ -14,7 +14,7 @@ from catalog.ingest.transforms import CachedEmbedding, ChunkPersistenceTransform
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class PipelineSteps:
     """The steps before the embedding, the embedding, and the steps after it.
 
     ``fingerprint`` names how documents are cut and embedded.
@@ -26,7 +26,7 @@ class Stages:
     fingerprint: str
 
     @classmethod
-    def of(cls, pipeline: IngestionPipeline) -> Stages:
+    def of(cls, pipeline: IngestionPipeline) -> PipelineSteps:
         """Take apart a pipeline that has one :class:`CachedEmbedding` and, after it, one
         :class:`ChunkPersistenceTransform`.
         """

@@ -21,7 +21,7 @@ from llama_index.core.ingestion import IngestionPipeline
 
 from catalog.core.errors import EmptyDocumentError, InputError, ReadError, TransientReadError
 from catalog.core.models import ParsedDocument
-from catalog.ingest.comparing import Comparison, Fingerprints, Stored
+from catalog.ingest.comparing import Fingerprints, FolderChanges, StoredFiles
 from catalog.ingest.discovery import discover
 from catalog.ingest.outcome import DEFECTS, FileOutcome
 from catalog.ingest.publishing import Publisher
@@ -29,7 +29,7 @@ from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.readers.limits import DEFAULT_LIMITS
 from catalog.ingest.recording import Recorder
 from catalog.ingest.report import Progress, Silent, SyncReport
-from catalog.ingest.stages import Stages
+from catalog.ingest.stages import PipelineSteps
 from catalog.store import Database, manifest
 from catalog.store.documents import ensure_dataset, note_source
 from catalog.store.locks import locked
@@ -93,12 +93,12 @@ def _sync(
     progress: Progress,
     clock: Callable[[], float],
 ) -> SyncReport:
-    stages, started = Stages.of(pipeline), time.monotonic()
+    stages, started = PipelineSteps.of(pipeline), time.monotonic()
     include, exclude, limits = options.include, options.exclude, options.limits
     listing = discover(root, include=include, exclude=exclude, limits=limits)
-    stored = Stored.load(database, dataset)
+    stored = StoredFiles.load(database, dataset)
     fingerprints = Fingerprints(stages.fingerprint, limits)
-    comparison = Comparison(listing, stored, fingerprints, reread=options.reread)
+    comparison = FolderChanges(listing, stored, fingerprints, reread=options.reread)
     if not options.allow_deletions:
         comparison.check_deletions(root, options.max_missing_fraction)
     with database.write() as connection:
@@ -144,7 +144,7 @@ def _read(file: FileOutcome, top: Path, limits: ReadLimits) -> Iterator[ParsedDo
 
 
 def _compare(
-    parsed: ParsedDocument, file: FileOutcome, comparison: Comparison, publisher: Publisher
+    parsed: ParsedDocument, file: FileOutcome, comparison: FolderChanges, publisher: Publisher
 ) -> None:
     """Have a document published if it changed."""
     owner = comparison.taken_by(parsed.path, file.source.path)
@@ -162,7 +162,7 @@ def _compare(
 def _report(
     database: Database,
     dataset: str,
-    stages: Stages,
+    stages: PipelineSteps,
     publisher: Publisher,
     recorder: Recorder,
     seconds: float,

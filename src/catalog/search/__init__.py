@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from catalog.core.kept import KeptOpen
+from catalog.core.kept import OpenServices
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
-    from catalog.search.models import SearchResults
+    from catalog.search.models import BaselineResults
     from catalog.search.service import SearchService
 
 __all__ = ["close", "search"]
 
-_services: KeptOpen[SearchService] = KeptOpen()
+_services: OpenServices[SearchService] = OpenServices()
 
 
 def search(
@@ -24,7 +24,7 @@ def search(
     mode: str = "hybrid",
     rerank: bool = False,
     settings: Settings | None = None,
-) -> SearchResults:
+) -> BaselineResults:
     """The ``top_k`` best passages of a dataset for a query, best first.
 
     Uses ``settings``, or the effective ones (``catalog config``), but for ``IDX_RAG_V2__*``, and

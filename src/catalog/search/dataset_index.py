@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class BaselineStamp:
     """The state of the store and the model that an index was built from."""
 
     store: str | None
@@ -46,7 +46,7 @@ class Stamp:
 class LoadedIndex:
     """Both legs of a dataset, wholly in memory."""
 
-    stamp: Stamp
+    stamp: BaselineStamp
     chunks: ChunksFTS
     vectors: VectorStoreIndex
 
@@ -70,13 +70,13 @@ class DatasetIndex:
         self._replaced = root / f".{dataset}.replaced"
         self._lock = root / f".{dataset}.lock"
 
-    def stamp(self) -> Stamp:
+    def stamp(self) -> BaselineStamp:
         """What an index of the dataset as it is now bears; raises ``UnknownDatasetError``."""
         with self._database.read() as connection:
             require_dataset(connection, self._dataset)
             stored = next(one for one in all_datasets(connection) if one.name == self._dataset)
         model = self._embed_model
-        return Stamp(
+        return BaselineStamp(
             store=self._database.meta("store_id"),
             dataset=self._dataset,
             created_at=stored.created_at,
@@ -100,7 +100,7 @@ class DatasetIndex:
             return list(all_documents(connection, self._dataset))
 
     def _built(
-        self, stamp: Stamp, documents: list[StoredDocument], progress: Progress | None
+        self, stamp: BaselineStamp, documents: list[StoredDocument], progress: Progress | None
     ) -> LoadedIndex:
         for leftover in (self._building, self._replaced):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -116,10 +116,10 @@ class DatasetIndex:
                 shutil.rmtree(leftover, ignore_errors=True)
         return self._read(stamp)
 
-    def _loaded(self, stamp: Stamp) -> LoadedIndex | None:
+    def _loaded(self, stamp: BaselineStamp) -> LoadedIndex | None:
         """The index on disk, if it bears the stamp and is whole."""
         try:
-            found = Stamp(**json.loads((self._folder / _STAMP).read_text(encoding="utf-8")))
+            found = BaselineStamp(**json.loads((self._folder / _STAMP).read_text(encoding="utf-8")))
             return self._read(stamp) if found == stamp else None
         except FileNotFoundError:
             return None
@@ -127,7 +127,7 @@ class DatasetIndex:
             _log.warning("v1's index of %s is damaged and built anew: %r", self._dataset, error)
             return None
 
-    def _read(self, stamp: Stamp) -> LoadedIndex:
+    def _read(self, stamp: BaselineStamp) -> LoadedIndex:
         vectors = VectorStoreManager(self._folder / VECTOR_FOLDER, self._embed_model).load()
         return LoadedIndex(stamp, ChunksFTS(self._folder / FTS_FILE), vectors)
 

@@ -61,7 +61,7 @@ class SearchCriteria(BaseModel):
         return rerank
 
 
-class SearchResult(FoundPassage):
+class BaselineResult(FoundPassage):
     """One passage.
 
     ``chunk_id`` is ``{content_hash}:{seq}``. ``score`` is minus FTS5's ``bm25()`` for
@@ -70,5 +70,5 @@ class SearchResult(FoundPassage):
     """
 
 
-class SearchResults(FoundPassages[SearchResult]):
+class BaselineResults(FoundPassages[BaselineResult]):
     """v1's answer, best first."""

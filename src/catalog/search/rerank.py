@@ -9,7 +9,7 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.schema import NodeWithScore
 
 
-class Reranker:
+class BaselineReranker:
     """Orders chunks by the relevance a language model gives them.
 
     As the stock class does it: a chunk the model's answer leaves out is dropped.

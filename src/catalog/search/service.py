@@ -19,8 +19,8 @@ from catalog.ingest.sync import check_dataset_name
 from catalog.search.dataset_index import DatasetIndex, LoadedIndex
 from catalog.search.fts_chunk import FTSChunkRetriever
 from catalog.search.hybrid import HybridSearch
-from catalog.search.models import SearchCriteria, SearchResult, SearchResults
-from catalog.search.rerank import Reranker
+from catalog.search.models import BaselineResult, BaselineResults, SearchCriteria
+from catalog.search.rerank import BaselineReranker
 from catalog.search.vector import VectorSearch
 from catalog.store import Database
 from catalog.store.passages import require_dataset
@@ -51,7 +51,7 @@ class SearchService:
         self._lock = Lock()
 
     @overload
-    def search(self, query: SearchCriteria) -> SearchResults: ...
+    def search(self, query: SearchCriteria) -> BaselineResults: ...
     @overload
     def search(
         self,
@@ -61,7 +61,7 @@ class SearchService:
         top_k: int = 10,
         mode: str = "hybrid",
         rerank: bool = False,
-    ) -> SearchResults: ...
+    ) -> BaselineResults: ...
     def search(
         self,
         query: str | SearchCriteria,
@@ -70,7 +70,7 @@ class SearchService:
         top_k: int = 10,
         mode: str = "hybrid",
         rerank: bool = False,
-    ) -> SearchResults:
+    ) -> BaselineResults:
         """The ``top_k`` best passages of a dataset for a query, best first.
 
         Every character of the query is plain text. Raises :class:`InputError` kinds for a bad
@@ -83,7 +83,7 @@ class SearchService:
             given = {"query": query, "dataset": dataset, "top_k": top_k}
             criteria = SearchCriteria.model_validate({**given, "mode": mode, "rerank": rerank})
         nodes = self._retrieve(criteria)
-        return SearchResults(
+        return BaselineResults(
             [_result(node, rank) for rank, node in enumerate(nodes, start=1)],
             query=criteria.query,
             dataset=criteria.dataset,
@@ -107,7 +107,7 @@ class SearchService:
         query = storable(criteria.query)
         nodes = _candidates(index, query, criteria)
         if llm is not None:
-            return Reranker(llm, criteria.top_k).rerank(nodes, query)
+            return BaselineReranker(llm, criteria.top_k).rerank(nodes, query)
         return nodes[: criteria.top_k]
 
     def _language_model(self) -> LLM:
@@ -147,9 +147,9 @@ def _candidates(index: LoadedIndex, query: str, criteria: SearchCriteria) -> lis
     return HybridSearch(lexical, vector.as_retriever(), wanted).search(query)
 
 
-def _result(node: NodeWithScore, rank: int) -> SearchResult:
+def _result(node: NodeWithScore, rank: int) -> BaselineResult:
     metadata = node.node.metadata
-    return SearchResult(
+    return BaselineResult(
         rank=rank,
         score=float(node.score or 0.0),
         path=metadata["path"],

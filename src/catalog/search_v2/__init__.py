@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from catalog.core.kept import KeptOpen
+from catalog.core.kept import OpenServices
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["close", "search"]
 
-_services: KeptOpen[SearchServiceV2] = KeptOpen()
+_services: OpenServices[SearchServiceV2] = OpenServices()
 
 
 def search(
@@ -58,7 +58,7 @@ def close() -> None:
 def _service() -> SearchServiceV2:
     from catalog.core.settings import get_settings
     from catalog.search_v2.service import SearchServiceV2
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
     settings = get_settings()
-    return _services.get(settings.model_dump_json(), lambda: SearchServiceV2(Workspace(settings)))
+    return _services.get(settings.model_dump_json(), lambda: SearchServiceV2(Library(settings)))

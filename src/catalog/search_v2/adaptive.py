@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catalog.search_v2.fusion import Fused, RankedList, fuse
+from catalog.search_v2.fusion import FusedHit, RankedList, fuse
 
 DEPTH = 100
 _EXTREME = 30.0  # exp of more says nothing new
@@ -92,7 +92,7 @@ class Scale:
         return max(0.0, (score - self.mean) / self.deviation - self.floor)
 
 
-def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[Fused]:
+def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[FusedHit]:
     """The lists as one, each weighted by its own and its leg's share; ties as in ``rrf``.
 
     The balance is struck over the original query's two lists. A leg that is alone has all of it.

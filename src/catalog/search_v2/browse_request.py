@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Required, TypedDict
 
 from catalog.core.browsing import DEFAULT_LIMIT, MAX_DOCUMENTS, MAX_OFFSET, SORTS, Sort
-from catalog.core.dates import moment
+from catalog.core.dates import parse_date
 from catalog.core.errors import InputError
 from catalog.core.filters import And, Filter, Op, condition, parse_filters
-from catalog.core.narrowing import named_like, of_type
+from catalog.core.narrowing import file_type_filter, name_filter
 from catalog.core.text import storable
 
 
@@ -75,8 +75,8 @@ def read_browse_request(asked: BrowseArguments, *, max_query_chars: int) -> Brow
         query=kept or None,
         name=name,
         visible=parse_filters(asked.get("filters")),
-        by_type=None if file_type is None else of_type(_text("file_type", file_type)),
-        by_name=None if name is None else named_like(_text("name", name)),
+        by_type=None if file_type is None else file_type_filter(_text("file_type", file_type)),
+        by_name=None if name is None else name_filter(_text("name", name)),
         by_tag={str(tag): condition("tags", Op.ALL, [tag]) for tag in tags},
         after=_moment("after", asked.get("after")),
         before=_moment("before", asked.get("before")),
@@ -118,7 +118,7 @@ def _whole(what: str, given: object, least: int, most: int) -> int:
 def _moment(what: str, given: object) -> datetime | None:
     if given is None:
         return None
-    read = moment(given) if isinstance(given, str) else None
+    read = parse_date(given) if isinstance(given, str) else None
     if read is None:
         raise InputError(
             f"{what} must be a date such as 2026-03-31, 2026-03 or 2026, not {given!r}"

@@ -13,11 +13,11 @@ from catalog.core.filters import check_fields
 from catalog.search_v2.browse_hints import hints
 from catalog.search_v2.browse_request import BrowseRequest, read_browse_request
 from catalog.search_v2.carding import AT_A_QUERY, LATER, make_cards
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.card_search import best_of, find_documents
 from catalog.store.cards import count_without_card
 from catalog.store.listing import (
-    Described,
+    ListedDocument,
     dated_between,
     described,
     documents_within,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class DocumentCatalog:
     """Lists the documents of a store's datasets. Thread-safe."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         self._workspace = workspace
 
     def query(
@@ -146,7 +146,7 @@ def _chosen(
     return ids, found.types, {one: round(found.scores[one], 6) for one in ids}
 
 
-def _entry(about: Described, dataset: str, score: float | None) -> CatalogEntry:
+def _entry(about: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
     return CatalogEntry(
         source_doc_id=about.source_doc_id,
         dataset=dataset,

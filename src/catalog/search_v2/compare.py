@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from catalog.core.answers import Answer
-from catalog.core.plugged import PluggedSearch
+from catalog.core.answers import Ranking
+from catalog.core.plugged import UserSearch
 from catalog.core.results import Comparison, Latency, RankChange
 from catalog.core.settings import Settings
 
@@ -17,7 +17,7 @@ class Baseline:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._search: PluggedSearch | None = None
+        self._search: UserSearch | None = None
         self._warm: set[str] = set()
         self._lock = Lock()
 
@@ -39,14 +39,14 @@ class Baseline:
         mode: str,
         filters: object,
         doc_ids: list[str] | None,
-    ) -> tuple[Answer, float, str]:
+    ) -> tuple[Ranking, float, str]:
         """Its answer, the milliseconds that took, and what it could not be asked; raises as it.
 
         The first question of a dataset is asked twice and the second timed: the first may build
         an index or load a model.
         """
         with self._lock:
-            search = self._search = self._search or PluggedSearch(self.name)
+            search = self._search = self._search or UserSearch(self.name)
         for _ in range(1 if self.is_warm(dataset) else 2):
             started = time.perf_counter()
             answer = search.ask(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store import manifest
 from catalog.store.passages import StoredDataset, all_datasets
 from catalog.store.statistics import (
@@ -39,7 +39,7 @@ class DatasetStats:
     updated_at: float
 
 
-def dataset_stats(workspace: Workspace, dataset: str) -> DatasetStats:
+def dataset_stats(workspace: Library, dataset: str) -> DatasetStats:
     """Counts straight from the truth; raises :class:`UnknownDatasetError`."""
     stored, rag = stored_dataset(workspace, dataset), workspace.settings.rag_v2
     with workspace.database.read() as connection:
@@ -60,7 +60,7 @@ def dataset_stats(workspace: Workspace, dataset: str) -> DatasetStats:
         )
 
 
-def stored_dataset(workspace: Workspace, name: str) -> StoredDataset:
+def stored_dataset(workspace: Library, name: str) -> StoredDataset:
     """The dataset's row; raises :class:`UnknownDatasetError`."""
     workspace.require_dataset(name)
     with workspace.database.read() as connection:

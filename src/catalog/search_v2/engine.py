@@ -41,7 +41,7 @@ class CatalogRetriever(BaseRetriever):
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-class OfParsedQuery(BaseNodePostprocessor):
+class ServicePostprocessor(BaseNodePostprocessor):
     """The service's own stages in one, told what a query is about and not how it was typed.
 
     ``stages`` are LlamaIndex postprocessors, to be taken out and used.
@@ -58,7 +58,7 @@ class OfParsedQuery(BaseNodePostprocessor):
     @classmethod
     def class_name(cls) -> str:
         """The name LlamaIndex serialises."""
-        return "OfParsedQuery"
+        return "ServicePostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -95,7 +95,7 @@ class QueryEngineBuilderV2:
         """
         asked = llm or MockLLM()  # given explicitly: LlamaIndex would look for OpenAI otherwise
         synthesizer = NoText(llm=asked) if llm is None else CompactAndRefine(llm=asked)
-        own = OfParsedQuery(self._service, **search)
+        own = ServicePostprocessor(self._service, **search)
         return RetrieverQueryEngine.from_args(
             CatalogRetriever(self._service, dataset_name, whole=False, **search),
             llm=asked,

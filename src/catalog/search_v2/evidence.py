@@ -14,7 +14,7 @@ _FRAME = "video_frame"
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """Seconds of a recording, ``start <= end``, both included."""
 
     start: float
@@ -39,15 +39,15 @@ def timecode(seconds: float) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
 
 
-def times_of(chunk: Chunk) -> Window:
+def times_of(chunk: Chunk) -> TimeWindow:
     """When a timed passage begins and ends; without an end, or one before its start, at once."""
     first = chunk.locator.time_start or 0.0
     last = chunk.locator.time_end
-    return Window(first, first if last is None else max(first, last))
+    return TimeWindow(first, first if last is None else max(first, last))
 
 
 def evidence_lines(
-    anchors: Sequence[Chunk], others: Iterable[Chunk], window: Window, *, max_chars: int
+    anchors: Sequence[Chunk], others: Iterable[Chunk], window: TimeWindow, *, max_chars: int
 ) -> tuple[EvidenceLine, ...]:
     """The anchors whole, and of the other passages what falls into the window, by time.
 
@@ -140,7 +140,7 @@ class _Moment:
     def order(self) -> tuple[float, bool, int]:
         return self.start, self.is_frame, self.chunk.seq
 
-    def is_in(self, window: Window) -> bool:
+    def is_in(self, window: TimeWindow) -> bool:
         if self.start == self.end:
             return window.start <= self.start <= window.end
         return self.start < window.end and self.end > window.start
@@ -209,6 +209,6 @@ def _line(group: Sequence[_Moment]) -> EvidenceLine:
     )
 
 
-def _gap(line: EvidenceLine, anchors: Iterable[Window]) -> float:
+def _gap(line: EvidenceLine, anchors: Iterable[TimeWindow]) -> float:
     """Seconds between a line and the nearest anchor."""
     return min(max(0.0, line.time_start - one.end, one.start - line.time_end) for one in anchors)

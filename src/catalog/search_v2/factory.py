@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import QueryError
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.results import Mode
-from catalog.search_v2.legs import Asked, LexicalRetriever, VectorRetriever
+from catalog.search_v2.legs import LegQuery, LexicalRetriever, VectorRetriever
 from catalog.search_v2.retrievers import HybridRetrieverV2
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class HybridRetrieverFactoryV2:
     """Builds the retriever of one query from the workspace's engines and settings."""
 
-    def __init__(self, workspace: Workspace, *, stages: Stages | None = None) -> None:
+    def __init__(self, workspace: Library, *, stages: StageLog | None = None) -> None:
         self._workspace = workspace
         self._stages = stages
 
@@ -86,7 +86,7 @@ class LegMaker:
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Library,
         allowed: Restriction,
         k_lex: int,
         k_dense: int,
@@ -97,12 +97,12 @@ class LegMaker:
         self._workspace, self._allowed, self._phrases = workspace, allowed, phrases
         self._k_lex, self._k_dense, self._mode = k_lex, k_dense, mode
 
-    def asked(self, parts: tuple[SubQuery, ...], *, own: bool = False) -> Iterator[Asked]:
+    def asked(self, parts: tuple[SubQuery, ...], *, own: bool = False) -> Iterator[LegQuery]:
         """The parts that the mode has a leg for, each with its retriever."""
         for part in parts:
             if part.is_for(self._mode):
                 make = self._lexical if part.kind == "lex" else self._vector
-                yield Asked(part, make(part), is_own=own)
+                yield LegQuery(part, make(part), is_own=own)
 
     def _lexical(self, part: SubQuery) -> LexicalRetriever:
         engine = self._workspace.lexical(self._allowed.dataset)

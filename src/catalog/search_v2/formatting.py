@@ -15,14 +15,14 @@ from catalog.core.results import (
     SearchResult,
 )
 from catalog.search_v2.citations import citation
-from catalog.search_v2.fusion import Fused
+from catalog.search_v2.fusion import FusedHit
 from catalog.search_v2.links import moved, page_link, recording_link
 from catalog.search_v2.snippets import snippet_of
 
 
 def to_result(
     chunk: Chunk,
-    fused: Fused,
+    fused: FusedHit,
     rank: int,
     *,
     query: str,
@@ -94,7 +94,7 @@ def _link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None
 
 
 def explanation(
-    fused: Fused, fusion: str, *, score: float | None = None, rerank: Reranked | None = None
+    fused: FusedHit, fusion: str, *, score: float | None = None, rerank: Reranked | None = None
 ) -> Explanation:
     """The record in public words; its parts sum to the fused score and to the score, exactly."""
     return Explanation(

@@ -35,7 +35,7 @@ class RankedList:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Contributed:
     """What one list contributed to one passage."""
 
     source: RankedList
@@ -45,15 +45,15 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class FusedHit:
     """A passage after fusion: ``score`` is the sum of the shares, in order, plus ``bonus``."""
 
     chunk_id: str
     score: float
-    shares: tuple[Share, ...]
+    shares: tuple[Contributed, ...]
     bonus: float
 
-    def own(self, leg: Leg) -> tuple[Share, ...]:
+    def own(self, leg: Leg) -> tuple[Contributed, ...]:
         """What the lists of the user's own query in one leg contributed."""
         return tuple(
             share
@@ -73,7 +73,7 @@ def rrf(
     k: int = 60,
     bonus_first: float = 0.05,
     bonus_second: float = 0.02,
-) -> list[Fused]:
+) -> list[FusedHit]:
     """Weighted reciprocal rank fusion with the top-rank bonus; best first, ties by id.
 
     Equal scores are ordered by best single rank, then by chunk id. The lists are not changed.
@@ -82,7 +82,7 @@ def rrf(
     def contribution(source: RankedList, rank: int, _score: float) -> float:
         return source.weight / (k + rank)
 
-    def bonus(shares: Sequence[Share]) -> float:
+    def bonus(shares: Sequence[Contributed]) -> float:
         original = [share.rank for share in shares if share.source.origin == "original"]
         best = min(original, default=4)
         return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
@@ -90,7 +90,7 @@ def rrf(
     return fuse(lists, contribution, bonus)
 
 
-def relative_score(lists: Sequence[RankedList]) -> list[Fused]:
+def relative_score(lists: Sequence[RankedList]) -> list[FusedHit]:
     """Weighted sum of min-max normalised scores; best first, ties as in :func:`rrf`.
 
     A list whose scores are all equal gives each of its passages its whole weight.
@@ -104,7 +104,7 @@ def relative_score(lists: Sequence[RankedList]) -> list[Fused]:
     return fuse(lists, contribution)
 
 
-def single(ranked: RankedList) -> list[Fused]:
+def single(ranked: RankedList) -> list[FusedHit]:
     """One list as it is: the score is the engine's own."""
     return fuse([ranked], lambda _source, _rank, score: score)
 
@@ -112,16 +112,16 @@ def single(ranked: RankedList) -> list[Fused]:
 def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
-    bonus: Callable[[Sequence[Share]], float] = lambda _shares: 0.0,
-) -> list[Fused]:
+    bonus: Callable[[Sequence[Contributed]], float] = lambda _shares: 0.0,
+) -> list[FusedHit]:
     """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
-    shares: dict[str, list[Share]] = {}
+    shares: dict[str, list[Contributed]] = {}
     for source in lists:
         for rank, (chunk_id, score) in enumerate(source.hits, start=1):
-            share = Share(source, rank, score, contribution(source, rank, score))
+            share = Contributed(source, rank, score, contribution(source, rank, score))
             shares.setdefault(chunk_id, []).append(share)
     fused = [
-        Fused(
+        FusedHit(
             chunk_id=chunk_id,
             score=sum(share.contribution for share in of_chunk) + bonus(of_chunk),
             shares=tuple(of_chunk),

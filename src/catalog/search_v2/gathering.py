@@ -20,8 +20,8 @@ from catalog.search_v2.postprocessors import (
 )
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.router import narrowed, route
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 from catalog.store.restriction import Restriction
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
@@ -45,8 +45,8 @@ def selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
     return [*chosen, MaxChunksPerDocument(limit=limit)]
 
 
-def gather(
-    workspace: Workspace, request: SearchRequest, stages: Stages, *, wanted: int
+def gather_candidates(
+    workspace: Library, request: SearchRequest, stages: StageLog, *, wanted: int
 ) -> Candidates:
     """Candidates from the documents that the router chooses, if it is on, else from all.
 
@@ -71,10 +71,10 @@ def gather(
 
 
 def _searched(
-    workspace: Workspace,
+    workspace: Library,
     request: SearchRequest,
     within: Restriction,
-    stages: Stages,
+    stages: StageLog,
     wanted: int,
 ) -> Candidates:
     """Legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
@@ -129,7 +129,7 @@ def _per_document(rag: RAGv2Settings, restriction: Restriction) -> int:
 
 
 def _expansion(
-    workspace: Workspace, request: SearchRequest, stages: Stages
+    workspace: Library, request: SearchRequest, stages: StageLog
 ) -> ExpansionPlan | None:
     """What else to ask, if the settings or the call say so and the user did not."""
     terms = workspace.settings.rag_v2.feedback_terms if request.mode != "vector" else 0

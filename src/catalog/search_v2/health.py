@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedError
-from catalog.core.unusable import cause_of, helps
+from catalog.core.unusable import errno_of, remedy
 from catalog.search_v2.counting import dataset_stats
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.checks import integrity_problem, orphan_counts
 from catalog.store.embedding_cache import query_cache_stats
 from catalog.store.model import require_model, stored_model
@@ -26,7 +26,7 @@ class Check:
     fix: str = ""
 
 
-def describe(workspace: Workspace) -> dict[str, Any]:
+def describe(workspace: Library) -> dict[str, Any]:
     """Where the store is, its model and engines, and the counts of each dataset."""
     settings = workspace.settings
     model = stored_model(workspace.database)
@@ -44,7 +44,7 @@ def describe(workspace: Workspace) -> dict[str, Any]:
     }
 
 
-def diagnose(workspace: Workspace) -> list[Check]:
+def diagnose(workspace: Library) -> list[Check]:
     """Run every check; none changes the truth."""
     return [
         _check(
@@ -63,7 +63,7 @@ def diagnose(workspace: Workspace) -> list[Check]:
     ]
 
 
-def _dataset_checks(workspace: Workspace, name: str) -> Iterator[Check]:
+def _dataset_checks(workspace: Library, name: str) -> Iterator[Check]:
     stats = dataset_stats(workspace, name)
     update = f"catalog index update --dataset {name}"
     yield Check(
@@ -94,10 +94,10 @@ def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Chec
     except CatalogError as error:
         if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
             fix = f"see to what it says, then {fix}"
-        return Check(name, ok=False, detail=str(error), fix=helps(cause_of(error), place) or fix)
+        return Check(name, ok=False, detail=str(error), fix=remedy(errno_of(error), place) or fix)
 
 
-def _database(workspace: Workspace) -> str:
+def _database(workspace: Library) -> str:
     with workspace.database.read() as connection:
         problem = integrity_problem(connection)
         orphans = orphan_counts(connection)
@@ -109,7 +109,7 @@ def _database(workspace: Workspace) -> str:
     return "sound"
 
 
-def _model(workspace: Workspace) -> str:
+def _model(workspace: Library) -> str:
     workspace.model.embed_query("probe")
     require_model(workspace.database, workspace.wanted_model)
     encoder = workspace.model.encoder

@@ -12,7 +12,7 @@ from catalog.ingest.sync import SyncOptions, check_dataset_name, sync
 from catalog.search_v2.carding import make_cards
 from catalog.search_v2.counting import DatasetStats, dataset_stats, stored_dataset
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store.model import adopt_model, require_model
 from catalog.store.passages import all_datasets
 
@@ -20,7 +20,7 @@ from catalog.store.passages import all_datasets
 class Indexer:
     """Keeps the datasets of one store in line with their folders."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         self._workspace = workspace
 
     def build(

@@ -12,7 +12,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from catalog.core.errors import CatalogError, EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.query import SubQuery
 from catalog.search_v2.passages import PassageNode
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from catalog.store import Database
 from catalog.store.embedding_cache import Side
 from catalog.store.hits import Hit
@@ -24,7 +24,7 @@ UNSEARCHABLE = "the query has no word that is not too common to look for"
 
 
 @dataclass(frozen=True, slots=True)
-class LegHits:
+class EngineHits:
     """One leg's raw answer: hits, the engine that gave them, and what it had to say."""
 
     engine: str
@@ -43,11 +43,11 @@ class LexicalRetriever(BaseRetriever):
         self.restriction, self.top_k = restriction, top_k
         super().__init__()
 
-    def leg(self, query: str) -> LegHits:
+    def leg(self, query: str) -> EngineHits:
         """The engine's hits, best first."""
         hits = self._engine.search(query, self.top_k, self.restriction)
         is_blank = len(hits) == 0 and not self._engine.is_searchable(query)
-        return LegHits(self._engine.name, hits, UNSEARCHABLE if is_blank else "")
+        return EngineHits(self._engine.name, hits, UNSEARCHABLE if is_blank else "")
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return _joined(self._database, self.restriction.dataset, self.leg(query_bundle.query_str))
@@ -64,7 +64,7 @@ class VectorRetriever(BaseRetriever):
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Library,
         restriction: Restriction,
         top_k: int,
         *,
@@ -74,7 +74,7 @@ class VectorRetriever(BaseRetriever):
         self.restriction, self.top_k, self._side = restriction, top_k, side
         super().__init__()
 
-    def leg(self, query: str, embedding: Sequence[float] | None = None) -> LegHits:
+    def leg(self, query: str, embedding: Sequence[float] | None = None) -> EngineHits:
         """The engine's hits, best first."""
         import numpy as np
 
@@ -93,8 +93,8 @@ class VectorRetriever(BaseRetriever):
             is_held = isinstance(error, EngineLockedError)
             reason = "the index is held by another process" if is_held else str(error)
             why = f"{reason}, searched exactly instead"
-            return LegHits(engine.name, hits, "; ".join(filter(None, (why, note))), why)
-        return LegHits(engine.name, hits, note)
+            return EngineHits(engine.name, hits, "; ".join(filter(None, (why, note))), why)
+        return EngineHits(engine.name, hits, note)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = self.leg(query_bundle.query_str, query_bundle.embedding)
@@ -102,21 +102,21 @@ class VectorRetriever(BaseRetriever):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LegResult:
     """What a leg had to say to one sub-query, or why it failed, and the milliseconds."""
 
-    asked: Asked
+    asked: LegQuery
     ms: float
-    found: LegHits | CatalogError
+    found: EngineHits | CatalogError
 
     @property
     def hits(self) -> Sequence[Hit]:
         """Its hits; none of a leg that failed."""
-        return self.found.hits if isinstance(self.found, LegHits) else ()
+        return self.found.hits if isinstance(self.found, EngineHits) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LegQuery:
     """One sub-query and the leg that is asked it.
 
     ``is_own`` sub-queries are the retrieved query itself, with the embedding it may bring.
@@ -130,10 +130,10 @@ class Asked:
         """What the leg is asked."""
         return query.query_str if self.is_own else self.part.text
 
-    def answer(self, query: QueryBundle) -> Answer:
+    def answer(self, query: QueryBundle) -> LegResult:
         """Ask; an exception of any kind is the answer then, not raised."""
         started = time.perf_counter()
-        found: LegHits | CatalogError
+        found: EngineHits | CatalogError
         try:
             if isinstance(self.leg, LexicalRetriever):
                 found = self.leg.leg(self.text(query))
@@ -144,10 +144,10 @@ class Asked:
         except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
             found = EngineError(f"{type(error).__name__}: {error}")
             found.__cause__ = error
-        return Answer(self, (time.perf_counter() - started) * 1000, found)
+        return LegResult(self, (time.perf_counter() - started) * 1000, found)
 
 
-def _joined(database: Database, dataset: str, found: LegHits) -> list[NodeWithScore]:
+def _joined(database: Database, dataset: str, found: EngineHits) -> list[NodeWithScore]:
     with database.read() as connection:
         chunks = load_chunks(connection, dataset, [hit.seq for hit in found.hits])
     return [

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from catalog.core.errors import StoreError
-from catalog.core.recent import Recent
+from catalog.core.recent import LRUCache
 from catalog.store import Database, llm_cache
-from catalog.store.llm_cache import Entry, Kept, Kind
+from catalog.store.llm_cache import CachedValue, CacheEntry, Kind
 
 
 class ModelCache:
@@ -33,7 +33,7 @@ class ModelCache:
         self._kind = kind
         self._lifetime = lifetime
         self._clock = clock
-        self._memory: Recent[str, Kept] = Recent(size)
+        self._memory: LRUCache[str, CachedValue] = LRUCache(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
         """The kept values by key, JSON; keys that are absent or expired are left out."""
@@ -51,12 +51,12 @@ class ModelCache:
             self._count(stored)
         return found | {key: kept.value for key, kept in stored.items()}
 
-    def put(self, entries: Mapping[str, Entry], *, model: str) -> None:
+    def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
         """Keep answers of ``model``, and drop from the store what has expired of this kind."""
         if self._lifetime <= 0 or not entries:
             return
         now = self._clock()
-        self._remember({key: Kept(entry.value, now) for key, entry in entries.items()})
+        self._remember({key: CachedValue(entry.value, now) for key, entry in entries.items()})
         try:
             with self._database.write(wait=False) as connection:
                 llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
@@ -76,11 +76,11 @@ class ModelCache:
                 found[key] = kept.value
         return found
 
-    def _remember(self, entries: Mapping[str, Kept]) -> None:
+    def _remember(self, entries: Mapping[str, CachedValue]) -> None:
         for key, kept in entries.items():
             self._memory.put(key, kept)
 
-    def _count(self, keys: Mapping[str, Kept]) -> None:
+    def _count(self, keys: Mapping[str, CachedValue]) -> None:
         try:
             with self._database.write(wait=False) as connection:
                 llm_cache.count_hits(connection, keys)

@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 from catalog.core.models import Chunk
 from catalog.core.query import Kind
 from catalog.core.results import Evidence, Reranked
-from catalog.search_v2.fusion import Fused
+from catalog.search_v2.fusion import FusedHit
 
 if TYPE_CHECKING:
     from catalog.store.restriction import Restriction
@@ -65,7 +65,7 @@ class PassageNode(TextNode):
 class ScoredPassage(NodeWithScore):
     """A :class:`PassageNode` with its score and how that came about."""
 
-    _fused: Fused = PrivateAttr()
+    _fused: FusedHit = PrivateAttr()
     _reranked: Reranked | None = PrivateAttr(default=None)
     _relevance: float | None = PrivateAttr(default=None)
     _heard: frozenset[Kind] = PrivateAttr(default=frozenset())
@@ -74,7 +74,7 @@ class ScoredPassage(NodeWithScore):
 
     @classmethod
     def of(
-        cls, node: PassageNode, fused: Fused, heard: frozenset[Kind] = frozenset()
+        cls, node: PassageNode, fused: FusedHit, heard: frozenset[Kind] = frozenset()
     ) -> ScoredPassage:
         """Pair a node with its fusion record and the kinds of original parts that answered."""
         scored = cls(node=node, score=fused.score)
@@ -116,7 +116,7 @@ class ScoredPassage(NodeWithScore):
         return self._node.chunk
 
     @property
-    def fused(self) -> Fused:
+    def fused(self) -> FusedHit:
         """Shares and bonus that add up to the fused score."""
         return self._fused
 

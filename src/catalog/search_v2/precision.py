@@ -19,8 +19,8 @@ from catalog.search_v2.postprocessors import (
 )
 from catalog.search_v2.relevance import RelevanceEstimator
 from catalog.search_v2.rerank.stage import RerankPostprocessor
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Refined:
     low_confidence: bool | None
 
 
-class Precision:
+class Refiner:
     """Reranking, relevance and the cuts of one search, as the settings say.
 
     Raises :class:`ConfigError` when a threshold is set and no calibration fits the models.
     """
 
-    def __init__(self, workspace: Workspace, *, rerank: bool, mode: Mode) -> None:
+    def __init__(self, workspace: Library, *, rerank: bool, mode: Mode) -> None:
         self._rag = workspace.settings.rag_v2
         self._workspace = workspace
         self._rerank = self._reranker() if rerank else None
@@ -62,7 +62,7 @@ class Precision:
         return [*chain, self._estimator, *self._cuts(top_k)]
 
     def refine(
-        self, candidates: Sequence[ScoredPassage], query: str, top_k: int, stages: Stages
+        self, candidates: Sequence[ScoredPassage], query: str, top_k: int, stages: StageLog
     ) -> Refined:
         """The answer made of the candidates; a reranker that fails leaves their order."""
         bundle = QueryBundle(query)
@@ -84,7 +84,7 @@ class Precision:
         rerank: RerankPostprocessor,
         nodes: list[NodeWithScore],
         query: str,
-        stages: Stages,
+        stages: StageLog,
     ) -> list[NodeWithScore]:
         started = time.perf_counter()
         try:
@@ -100,7 +100,7 @@ class Precision:
         return done.nodes
 
     def _judged(
-        self, nodes: list[NodeWithScore], bundle: QueryBundle, top_k: int, stages: Stages
+        self, nodes: list[NodeWithScore], bundle: QueryBundle, top_k: int, stages: StageLog
     ) -> tuple[list[NodeWithScore], float | None]:
         """The nodes with their relevance, and the best of those that may be shown."""
         if self._estimator.calibration(_passages(nodes)) is None:

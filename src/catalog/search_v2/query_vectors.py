@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
-from catalog.core.recent import Recent
+from catalog.core.recent import LRUCache
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.store import Database, embedding_cache
 
@@ -28,7 +28,7 @@ class QueryVectors:
         self._model = model
         self._database = database
         self._size = size
-        self._memory: Recent[str, Vector] = Recent(size)
+        self._memory: LRUCache[str, Vector] = LRUCache(size)
         self.hits = 0
         self.misses = 0
 

@@ -31,7 +31,7 @@ from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 _LIMIT = 40.0  # exp of more says nothing new
 _PACKAGED = "calibrations.json"
@@ -55,7 +55,7 @@ class Signals:
     reranker: str
 
     @classmethod
-    def of(cls, workspace: Workspace, mode: Mode, *, reranked: bool) -> Signals:
+    def of(cls, workspace: Library, mode: Mode, *, reranked: bool) -> Signals:
         """The signals of searches in this workspace; what a mode does not use is left out."""
         rag = workspace.settings.rag_v2
         hybrid, lexical = mode == "hybrid", mode in ("lexical", "hybrid")
@@ -116,9 +116,9 @@ class RelevanceEstimator(BaseNodePostprocessor):
     search. Order and other nodes stay as they are.
     """
 
-    _workspace: Workspace = PrivateAttr()
+    _workspace: Library = PrivateAttr()
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         super().__init__()
         self._workspace = workspace
 
@@ -169,7 +169,7 @@ def features(passages: Sequence[ScoredPassage], original_weight: float) -> list[
     return [_features(one, original_weight or 1.0, last, worst) for one in passages]
 
 
-def calibration_for(workspace: Workspace, signals: Signals) -> Calibration | None:
+def calibration_for(workspace: Library, signals: Signals) -> Calibration | None:
     """The calibration that the store keeps for these signals, else the packaged one, if any."""
     kept = workspace.database.meta(signals.key)
     if kept is not None:
@@ -177,7 +177,7 @@ def calibration_for(workspace: Workspace, signals: Signals) -> Calibration | Non
     return _packaged().get(signals.key)
 
 
-def keep_calibration(workspace: Workspace, signals: Signals, calibration: Calibration) -> None:
+def keep_calibration(workspace: Library, signals: Signals, calibration: Calibration) -> None:
     """Let the store's searches use it from their next opening on."""
     workspace.database.set_meta(signals.key, json.dumps(asdict(calibration)))
 

@@ -12,8 +12,8 @@ from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.results import MODES, Mode
 from catalog.core.scope import Scope
 from catalog.core.text import storable
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 from catalog.store.passages import dataset_fields, has_field, live_documents
 from catalog.store.restriction import Restriction
 
@@ -46,7 +46,7 @@ class SearchRequest:
 
 
 def read_request(
-    workspace: Workspace, query: str, stages: Stages, **asked: Unpack[SearchArguments]
+    workspace: Library, query: str, stages: StageLog, **asked: Unpack[SearchArguments]
 ) -> SearchRequest:
     """The request these arguments make; raises :class:`InputError` kinds for those that do not."""
     top_k, doc_ids = asked.get("top_k", DEFAULT_TOP_K), asked.get("doc_ids")
@@ -89,7 +89,7 @@ def known_mode(name: str) -> Mode:
 
 
 def _restriction(
-    workspace: Workspace,
+    workspace: Library,
     dataset: str,
     doc_ids: Iterable[str] | None,
     filters: object,

@@ -16,20 +16,20 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import CatalogError
 from catalog.search_v2.adaptive import adaptive
-from catalog.search_v2.fusion import Fused, Leg, RankedList, relative_score, rrf, single
-from catalog.search_v2.legs import Answer, Asked, LegHits, LexicalRetriever
+from catalog.search_v2.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
+from catalog.search_v2.legs import EngineHits, LegQuery, LegResult, LexicalRetriever
 from catalog.search_v2.passages import PassageNode, ScoredPassage
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 from catalog.store.passages import live_chunk_ids, load_chunks
 
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
-Ask = Callable[[Sequence[Asked], QueryBundle], list[Answer]]
+Ask = Callable[[Sequence[LegQuery], QueryBundle], list[LegResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FusedState:
     """Fused passages of one state of the store."""
 
     nodes: list[ScoredPassage]
@@ -50,12 +50,12 @@ class HybridRetrieverV2(QueryFusionRetriever):
 
     def __init__(
         self,
-        workspace: Workspace,
-        asked: Sequence[Asked],
+        workspace: Library,
+        asked: Sequence[LegQuery],
         *,
         dataset: str,
         top_k: int,
-        stages: Stages | None = None,
+        stages: StageLog | None = None,
     ) -> None:
         # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
         self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
@@ -68,7 +68,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         self._settings = workspace.settings.rag_v2
         self._asked = tuple(asked)
         self._lists = len(asked)
-        self.stages = stages or Stages()
+        self.stages = stages or StageLog()
         self.exhausted = False
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -92,19 +92,21 @@ class HybridRetrieverV2(QueryFusionRetriever):
                 break
         return self._told(answers, settled)
 
-    def _all_answers(self, query: QueryBundle, ask: Ask) -> list[Answer]:
+    def _all_answers(self, query: QueryBundle, ask: Ask) -> list[LegResult]:
         answers = ask(self._asked, query)
         return [*answers, *self._further(query, answers, ask)]
 
-    def _further(self, query: QueryBundle, answers: Sequence[Answer], ask: Ask) -> list[Answer]:
+    def _further(
+        self, query: QueryBundle, answers: Sequence[LegResult], ask: Ask
+    ) -> list[LegResult]:
         """What else to ask, seeing the first answers; nothing here."""
         del query, answers, ask
         return []
 
-    def _in_turn(self, asked: Sequence[Asked], query: QueryBundle) -> list[Answer]:
+    def _in_turn(self, asked: Sequence[LegQuery], query: QueryBundle) -> list[LegResult]:
         return [one.answer(query) for one in asked]
 
-    def _beside(self, asked: Sequence[Asked], query: QueryBundle) -> list[Answer]:
+    def _beside(self, asked: Sequence[LegQuery], query: QueryBundle) -> list[LegResult]:
         *others, last = asked
         jobs = [
             self._workspace.threads.submit(contextvars.copy_context().run, one.answer, query)
@@ -113,7 +115,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         in_this_thread = last.answer(query)
         return [*(job.result() for job in jobs), in_this_thread]
 
-    def _settle(self, query: QueryBundle, answers: Sequence[Answer]) -> Settled:
+    def _settle(self, query: QueryBundle, answers: Sequence[LegResult]) -> FusedState:
         """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
         started = time.perf_counter()
         seqs = {hit.seq for answer in answers for hit in answer.hits}
@@ -122,7 +124,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
             lists = [
                 self._ranked(query, answer, answer.found, ids)
                 for answer in answers
-                if isinstance(answer.found, LegHits)
+                if isinstance(answer.found, EngineHits)
             ]
             fused = self._combined(lists, len(answers))
             kept = fused[: self.similarity_top_k]
@@ -131,16 +133,16 @@ class HybridRetrieverV2(QueryFusionRetriever):
         heard = frozenset(
             answer.asked.part.kind
             for answer in answers
-            if isinstance(answer.found, LegHits) and answer.asked.part.origin == "original"
+            if isinstance(answer.found, EngineHits) and answer.asked.part.origin == "original"
         )
         nodes = [
             ScoredPassage.of(PassageNode.of(chunks[seq_of[one.chunk_id]]), one, heard)
             for one in kept
         ]
         ms = (time.perf_counter() - started) * 1000
-        return Settled(nodes, len(fused), len(answers), is_whole=len(ids) == len(seqs), ms=ms)
+        return FusedState(nodes, len(fused), len(answers), is_whole=len(ids) == len(seqs), ms=ms)
 
-    def _told(self, answers: Sequence[Answer], settled: Settled) -> list[NodeWithScore]:
+    def _told(self, answers: Sequence[LegResult], settled: FusedState) -> list[NodeWithScore]:
         """Report every stage, and the nodes; raises the first error when every leg failed."""
         self._lists = settled.lists
         self.exhausted = settled.candidates <= self.similarity_top_k
@@ -167,7 +169,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         self.stages.ran("fuse", settled.ms, note)
         return list(settled.nodes)
 
-    def _tell(self, answer: Answer) -> None:
+    def _tell(self, answer: LegResult) -> None:
         name, found = _leg(answer), answer.found
         if isinstance(found, CatalogError):
             self.stages.failed(name, answer.ms, found)
@@ -177,18 +179,18 @@ class HybridRetrieverV2(QueryFusionRetriever):
         counted = f"{found.engine}: {len(found.hits)} hits"
         self.stages.ran(name, answer.ms, "; ".join(filter(None, (counted, found.note))))
 
-    def _tell_further(self, answers: Sequence[Answer]) -> None:
+    def _tell_further(self, answers: Sequence[LegResult]) -> None:
         for answer in answers:
             if isinstance(answer.found, CatalogError):
                 self.stages.failed(f"{_leg(answer)} expanded", answer.ms, answer.found)
-        done = [answer for answer in answers if isinstance(answer.found, LegHits)]
+        done = [answer for answer in answers if isinstance(answer.found, EngineHits)]
         counts = [f"{sum(_leg(one) == leg for one in done)} {leg}" for leg in ("lexical", "vector")]
         hits = sum(len(one.hits) for one in done)
         slowest = max((one.ms for one in done), default=0.0)
         self.stages.ran("expanded legs", slowest, f"{', '.join(counts)}: {hits} hits")
 
     def _ranked(
-        self, query: QueryBundle, answer: Answer, found: LegHits, ids: dict[int, str]
+        self, query: QueryBundle, answer: LegResult, found: EngineHits, ids: dict[int, str]
     ) -> RankedList:
         live = [(ids[hit.seq], hit.score) for hit in found.hits if hit.seq in ids]
         rag, part, leg = self._settings, answer.asked.part, _leg(answer)
@@ -203,7 +205,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
             hits=tuple(sorted(live, key=lambda hit: (-hit[1], hit[0]))),
         )
 
-    def _combined(self, lists: Sequence[RankedList], asked: int) -> list[Fused]:
+    def _combined(self, lists: Sequence[RankedList], asked: int) -> list[FusedHit]:
         if asked == 1:
             return single(lists[0]) if lists else []
         if self._settings.fusion_mode == "adaptive":
@@ -223,5 +225,5 @@ class HybridRetrieverV2(QueryFusionRetriever):
         return "none" if self._lists == 1 else self._settings.fusion_mode
 
 
-def _leg(answer: Answer) -> Leg:
+def _leg(answer: LegResult) -> Leg:
     return "lexical" if isinstance(answer.asked.leg, LexicalRetriever) else "vector"

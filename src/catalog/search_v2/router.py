@@ -11,8 +11,8 @@ from catalog.core.errors import StoreError
 from catalog.core.scope import Scope
 from catalog.search_v2.carding import AT_A_QUERY, LATER, make_cards
 from catalog.search_v2.request import SearchRequest
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 from catalog.store.card_search import card_terms, search_cards
 from catalog.store.listing import count_within, documents_of_chunks, documents_within, source_ids
 from catalog.store.restriction import Restriction
@@ -31,7 +31,7 @@ class Routed:
 class Router:
     """Short-lists documents of one store by full text."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         self._workspace = workspace
 
     def shortlist(self, query_text: str, restriction: Restriction, limit: int) -> Routed:
@@ -76,7 +76,7 @@ class Router:
         return [f"documents without a card are chosen by their passages alone: {why}"]
 
 
-def route(workspace: Workspace, request: SearchRequest, stages: Stages) -> Routed | None:
+def route(workspace: Library, request: SearchRequest, stages: StageLog) -> Routed | None:
     """What the router says to a request; ``None`` where it is off, skipped or fails.
 
     A skip or a failure is reported in ``stages``, a shortlist is the caller's to report.

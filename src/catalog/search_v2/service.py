@@ -12,9 +12,9 @@ from llama_index.core.schema import NodeWithScore
 from catalog.core.results import Comparison, Evidence, SearchResults
 from catalog.search_v2.compare import Baseline, compared, not_compared
 from catalog.search_v2.formatting import to_result
-from catalog.search_v2.gathering import Candidates, gather
+from catalog.search_v2.gathering import Candidates, gather_candidates
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.precision import Precision
+from catalog.search_v2.precision import Refiner
 from catalog.search_v2.request import (
     DEFAULT_TOP_K,
     SearchArguments,
@@ -23,15 +23,15 @@ from catalog.search_v2.request import (
     possible_top_k,
     read_request,
 )
-from catalog.search_v2.stages import Stages
+from catalog.search_v2.stages import StageLog
 from catalog.search_v2.temporal import TemporalExpansion
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 
 
 class SearchServiceV2:
     """Searches one store. Thread-safe; keep it open, since models and indexes load once."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         self.workspace = workspace
         self._baseline = Baseline(workspace.settings)
 
@@ -65,7 +65,7 @@ class SearchServiceV2:
         if compare_with_v1 and not self._baseline.is_warm(dataset):
             self.retrieve("warm up", dataset=dataset, mode=mode)  # the baseline is timed warm, too
         started = time.perf_counter()
-        stages = Stages(strict=strict)
+        stages = StageLog(strict=strict)
         request = read_request(
             self.workspace,
             query,
@@ -120,7 +120,7 @@ class SearchServiceV2:
 
     def retrieve(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
         """The same passages as LlamaIndex nodes, for query engines and agents."""
-        stages = Stages()
+        stages = StageLog()
         request = read_request(self.workspace, query, stages, **asked)
         precision, candidates = self._gathered(request, stages)
         text, top_k = request.query.about(request.mode), request.top_k
@@ -129,7 +129,7 @@ class SearchServiceV2:
 
     def candidates(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
         """What ``retrieve`` starts from: passages as fused and selected, more than ``top_k``."""
-        stages = Stages()
+        stages = StageLog()
         request = read_request(self.workspace, query, stages, **asked)
         return list(self._gathered(request, stages)[1].passages)
 
@@ -143,20 +143,20 @@ class SearchServiceV2:
     ) -> list[BaseNodePostprocessor]:
         """The stages between ``candidates`` and ``retrieve``, which take the same arguments."""
         asked = self.workspace.settings.rag_v2.rerank_enabled if rerank is None else rerank
-        chain = Precision(self.workspace, rerank=asked, mode=known_mode(mode))
+        chain = Refiner(self.workspace, rerank=asked, mode=known_mode(mode))
         stages = chain.postprocessors(possible_top_k(top_k))
         rag = self.workspace.settings.rag_v2
         if rag.temporal_enabled:
             stages.append(TemporalExpansion.of(self.workspace.database, rag))
         return stages
 
-    def _gathered(self, request: SearchRequest, stages: Stages) -> tuple[Precision, Candidates]:
-        precision = Precision(self.workspace, rerank=request.rerank, mode=request.mode)
+    def _gathered(self, request: SearchRequest, stages: StageLog) -> tuple[Refiner, Candidates]:
+        precision = Refiner(self.workspace, rerank=request.rerank, mode=request.mode)
         wanted = precision.wanted(request.top_k)
-        return precision, gather(self.workspace, request, stages, wanted=wanted)
+        return precision, gather_candidates(self.workspace, request, stages, wanted=wanted)
 
     def _in_time(
-        self, passages: Sequence[ScoredPassage], stages: Stages
+        self, passages: Sequence[ScoredPassage], stages: StageLog
     ) -> Sequence[ScoredPassage]:
         """The passages, those of recordings with their evidence; its failure is a failed stage."""
         rag = self.workspace.settings.rag_v2
@@ -185,7 +185,7 @@ class SearchServiceV2:
         doc_ids: Iterable[str] | None,
         paths: Sequence[str],
         v2_ms: float,
-        stages: Stages,
+        stages: StageLog,
     ) -> Comparison:
         """The same question to the baseline; its failure is a failed stage, not a failed query."""
         name, started = self._baseline.name, time.perf_counter()

@@ -10,7 +10,7 @@ from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 
 
-class Stages:
+class StageLog:
     """Collects stage reports; with ``strict`` a failure or fallback becomes an error at once."""
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -22,11 +22,11 @@ class Stages:
         """What happened so far, in order."""
         return tuple(self._reports)
 
-    def fork(self) -> Stages:
+    def fork(self) -> StageLog:
         """An empty account of the same strictness, for work that may be done over."""
-        return Stages(strict=self.strict)
+        return StageLog(strict=self.strict)
 
-    def join(self, other: Stages) -> None:
+    def join(self, other: StageLog) -> None:
         """Take over what the fork reported."""
         self._reports.extend(other.reports)
 

@@ -23,7 +23,7 @@ from catalog.core.errors import CatalogError
 from catalog.core.models import Chunk
 from catalog.core.results import TIMED, Evidence
 from catalog.search_v2.evidence import (
-    Window,
+    TimeWindow,
     evidence_lines,
     evidence_text,
     tellings,
@@ -60,24 +60,24 @@ def window(
     return start, max(times.end, min(media_end, times.end + around))
 
 
-def merged(windows: Sequence[Window]) -> list[tuple[Window, list[int]]]:
+def merged(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
     """The windows' union as disjoint ones by time, each with the numbers of those it is made of.
 
     Windows that touch are one.
     """
-    done: list[tuple[Window, list[int]]] = []
+    done: list[tuple[TimeWindow, list[int]]] = []
     for number in sorted(range(len(windows)), key=lambda number: windows[number].start):
         one = windows[number]
         if done and one.start <= done[-1][0].end:
             last, numbers = done[-1]
-            done[-1] = Window(last.start, max(last.end, one.end)), [*numbers, number]
+            done[-1] = TimeWindow(last.start, max(last.end, one.end)), [*numbers, number]
         else:
             done.append((one, [number]))
     return done
 
 
 @dataclass(frozen=True, slots=True)
-class Expansion:
+class TimedExpansion:
     """The nodes, how many of them are timed, and how many bundles of evidence these share."""
 
     nodes: list[NodeWithScore]
@@ -122,11 +122,11 @@ class TemporalExpansion(BaseNodePostprocessor):
         """The name LlamaIndex serialises."""
         return "TemporalExpansion"
 
-    def expand(self, nodes: Sequence[NodeWithScore]) -> Expansion:
+    def expand(self, nodes: Sequence[NodeWithScore]) -> TimedExpansion:
         """The nodes with their evidence; without a timed one the store is not asked."""
         timed = [place for place, node in enumerate(nodes) if _timed_chunk(node) is not None]
         if not timed:
-            return Expansion(list(nodes), 0, 0)
+            return TimedExpansion(list(nodes), 0, 0)
         done, bundles = list(nodes), 0
         with self._database.read() as connection:
             for group in self._by_recording(nodes, timed):
@@ -138,7 +138,7 @@ class TemporalExpansion(BaseNodePostprocessor):
                     for place in places:
                         is_first = place == places[0]
                         done[place] = _with_evidence(nodes[place], evidence, is_read=is_first)
-        return Expansion(done, len(timed), bundles)
+        return TimedExpansion(done, len(timed), bundles)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -174,7 +174,7 @@ class TemporalExpansion(BaseNodePostprocessor):
         """The evidence of passages of one recording, with the numbers of those that share it."""
         end = media_end(connection, found[0])
         windows = [
-            Window(
+            TimeWindow(
                 *window(
                     chunk,
                     transcript_seconds=self.transcript_seconds,
@@ -195,7 +195,11 @@ class TemporalExpansion(BaseNodePostprocessor):
                 yield self._evidence(connection, anchors, near, wide), numbers
 
     def _evidence(
-        self, connection: Connection, anchors: Sequence[Chunk], near: Sequence[Chunk], wide: Window
+        self,
+        connection: Connection,
+        anchors: Sequence[Chunk],
+        near: Sequence[Chunk],
+        wide: TimeWindow,
     ) -> Evidence:
         anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
         others = told_once(anchors, near)

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, UnknownDatasetError
-from catalog.core.recent import Recent
+from catalog.core.recent import LRUCache
 from catalog.core.settings import Settings, load_settings, needs_rebuild, with_rag
 from catalog.store import Database
 from catalog.store.lexical import get_lexical_engine
@@ -48,7 +48,7 @@ _OF_THE_RERANKER = (
 _OF_THE_STORE = ("qdrant_url", "qdrant_api_key")  # engines are shared between views
 
 
-class Workspace:
+class Library:
     """Opens the store at once and everything else when first needed; close it, or use ``with``."""
 
     def __init__(self, settings: Settings, *, llm: LLM | None = None) -> None:
@@ -57,7 +57,7 @@ class Workspace:
         self.database = (
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
-        self._expanded: dict[str, tuple[Stamp | None, Recent[Hashable, KeptSearch]]] = {}
+        self._expanded: dict[str, tuple[Stamp | None, LRUCache[Hashable, KeptSearch]]] = {}
         self._calibrations: dict[Signals, Calibration | None] = {}
         self._lexical: dict[tuple[str, str], LexicalEngine] = {}
         self._vector: dict[tuple[str, str], VectorEngine] = {}
@@ -66,11 +66,11 @@ class Workspace:
     @classmethod
     def open(
         cls, *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
-    ) -> Workspace:
+    ) -> Library:
         """The workspace of the effective settings; see ``load_settings``."""
         return cls(load_settings(preset=preset, overrides=overrides).settings)
 
-    def view(self, changes: Mapping[str, Any]) -> Workspace:
+    def view(self, changes: Mapping[str, Any]) -> Library:
         """This store, model and indexes under other v2 settings; only the original is closed.
 
         Raises :class:`ConfigError` for a setting that would need a rebuild.
@@ -139,12 +139,12 @@ class Workspace:
         cache = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
         return Expander(get_source(rag.expansion_source, self.llm), cache, rag)
 
-    def expanded(self, dataset: str, stamp: Stamp | None) -> Recent[Hashable, KeptSearch]:
+    def expanded(self, dataset: str, stamp: Stamp | None) -> LRUCache[Hashable, KeptSearch]:
         """Expanded retrievals of late over this state of the dataset; those of another go."""
         with self._lock:
             known = self._expanded.get(dataset)
             if known is None or known[0] != stamp:
-                known = self._expanded[dataset] = (stamp, Recent(_KEPT_SEARCHES))
+                known = self._expanded[dataset] = (stamp, LRUCache(_KEPT_SEARCHES))
             return known[1]
 
     @cached_property
@@ -265,7 +265,7 @@ class Workspace:
             engine.close()
         self.database.close()
 
-    def __enter__(self) -> Workspace:
+    def __enter__(self) -> Library:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.engine import URL, make_url
 
 from catalog.core.errors import ConfigError, StoreError
-from catalog.core.unusable import unusable
+from catalog.core.unusable import describe_os_error
 from catalog.store import schema
 from catalog.store.connecting import WRITE, Connecting
 from catalog.store.failures import translated
@@ -50,7 +50,7 @@ class Database:
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            told = unusable(home, error)
+            told = describe_os_error(home, error)
             raise StoreError(f"cannot create the store folder {told}") from error
         return cls(URL.create("sqlite", database=str(store_file(home))))
 

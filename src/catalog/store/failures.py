@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError
-from catalog.core.unusable import helps
+from catalog.core.unusable import remedy
 
 _LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
 _DAMAGE = ("not a database", "malformed", "corrupt")
@@ -57,18 +57,18 @@ def _typed(text: str, file: Path) -> StoreError:
 def _why_shut(text: str, file: Path) -> str:
     is_there = os.access(file, os.F_OK) or not os.access(file.parent, os.X_OK)
     if is_there and not os.access(file, os.R_OK):
-        return f"the store cannot be read: {helps(errno.EACCES, file)}"
+        return f"the store cannot be read: {remedy(errno.EACCES, file)}"
     for path in (file, file.parent):
         if path.exists() and not os.access(path, os.W_OK):
             code = _why_not_writable(path)
-            return f"the store {file} cannot be written to ({text}): {helps(code, path)}"
+            return f"the store {file} cannot be written to ({text}): {remedy(code, path)}"
     if _is_full(file):
         return _no_room(text, file)
     return f"the store {file} cannot be written to ({text})"
 
 
 def _no_room(text: str, file: Path) -> str:
-    room = helps(errno.ENOSPC, file)
+    room = remedy(errno.ENOSPC, file)
     return f"no room to write {file} or what belongs beside it ({text}): {room}"
 
 

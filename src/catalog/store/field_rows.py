@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from catalog.core.dates import instant
+from catalog.core.dates import to_timestamp
 from catalog.core.filters import kind_of, number
 from catalog.core.models import MetadataScalar, MetadataValue
 
@@ -42,7 +42,7 @@ def date_of(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None
         if row["field"] not in DATES or row["kind"] not in ("s", "n"):
             continue
         value = row["number_value"] if row["text_value"] is None else row["text_value"]
-        if (at := instant(value)) is not None:
+        if (at := to_timestamp(value)) is not None:
             latest[row["field"]] = max(at, latest.get(row["field"], at))
     order = DATES if has_own else reversed(DATES)
     return next((latest[field] for field in order if field in latest), None)

@@ -38,7 +38,7 @@ _MOST_SETTLED = 20_000  # documents
 
 
 @dataclass(slots=True)
-class Described:
+class ListedDocument:
     """A document as a catalog tells it; ``summary`` is ``""`` while it has no card."""
 
     source_doc_id: str
@@ -173,7 +173,7 @@ def tags_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[st
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described]:
+def described(connection: Connection, ids: Sequence[int]) -> dict[int, ListedDocument]:
     """What a catalog tells of these documents, by id; those that have gone are left out."""
     wanted = among(documents.c.id, ids)
     is_current = document_cards.c.version == CARD_VERSION
@@ -193,7 +193,7 @@ def described(connection: Connection, ids: Sequence[int]) -> dict[int, Described
         documents.c.dated,
     )
     query = select(*columns).select_from(with_card).where(wanted)
-    found = {row[0]: Described(*row[1:]) for row in connection.execute(query)}
+    found = {row[0]: ListedDocument(*row[1:]) for row in connection.execute(query)}
     counted = (
         select(chunks.c.document_id, func.count())
         .where(among(chunks.c.document_id, ids))

@@ -32,7 +32,7 @@ _BATCH = 500  # bound parameters in one statement
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """One answer to keep: its JSON, and for a passage's score the SHA-1 of the chunk's text.
 
     The JSON must hold no lone surrogate; ``json.dumps`` escapes them unless told otherwise.
@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedValue:
     """One kept answer: its JSON, and when it was saved (seconds since 1970)."""
 
     value: str
@@ -77,19 +77,21 @@ def load(connection: Connection, keys: Iterable[str], *, after: float) -> dict[s
     return {key: kept.value for key, kept in found.items()}
 
 
-def load_dated(connection: Connection, keys: Iterable[str], *, after: float) -> dict[str, Kept]:
+def load_dated(
+    connection: Connection, keys: Iterable[str], *, after: float
+) -> dict[str, CachedValue]:
     """As :func:`load`, with the time each was created."""
     columns = select(llm_cache.c.key, llm_cache.c.value, llm_cache.c.created_at)
-    found: dict[str, Kept] = {}
+    found: dict[str, CachedValue] = {}
     for batch in _batches(keys):
         where = (llm_cache.c.key.in_(batch), llm_cache.c.created_at > after)
         for key, value, created_at in connection.execute(columns.where(*where)):
-            found[key] = Kept(value, created_at)
+            found[key] = CachedValue(value, created_at)
     return found
 
 
 def save(
-    connection: Connection, entries: Mapping[str, Entry], *, kind: Kind, model: str, now: float
+    connection: Connection, entries: Mapping[str, CacheEntry], *, kind: Kind, model: str, now: float
 ) -> None:
     """Keep answers; what a key held before is replaced and its hits start anew."""
     for batch in _batches(entries):

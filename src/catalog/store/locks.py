@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from catalog.core.errors import StoreBusyError, StoreError
-from catalog.core.unusable import unusable
+from catalog.core.unusable import describe_os_error
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def locked(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
     except Timeout as error:
         raise StoreBusyError(busy) from error
     except OSError as error:
-        raise StoreError(f"cannot open the lock {unusable(file, error)}") from error
+        raise StoreError(f"cannot open the lock {describe_os_error(file, error)}") from error
     try:
         yield
     finally:

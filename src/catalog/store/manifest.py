@@ -15,7 +15,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """One listed file: its size and modification time when read, and the outcome."""
 
     file: str
@@ -27,17 +27,17 @@ class Entry:
     seen_at: float
 
 
-def entries(connection: Connection, dataset: str) -> dict[str, Entry]:
+def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
     """Every file of the dataset that was ever read and is still listed, by name."""
-    columns = [manifest.c[name] for name in Entry.__dataclass_fields__]
+    columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
     query = select(*columns).where(manifest.c.dataset == dataset)
-    return {row.file: Entry(**row._mapping) for row in connection.execute(query)}
+    return {row.file: ManifestEntry(**row._mapping) for row in connection.execute(query)}
 
 
-def record(connection: Connection, dataset: str, entry: Entry) -> None:
+def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
     """Note how reading a file went, replacing what was noted before."""
     forget(connection, dataset, [entry.file])
-    values = {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
+    values = {name: getattr(entry, name) for name in ManifestEntry.__dataclass_fields__}
     connection.execute(insert(manifest).values(dataset=dataset, **values))
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import ClassVar
 
-from catalog.interfaces.tools.base import AgentTool, ToolAnswer, ToolArguments, ToolData
+from catalog.interfaces.tools.base import AgentTool, ToolArguments, ToolData, ToolResult
 
 
 class Said(ToolArguments):
@@ -60,7 +60,7 @@ def run_echo(engine, call, notes):
     if call.word == "fail":
         raise ValueError(call.word.upper())
     echo = call.word * call.times
-    return ToolAnswer(f"echo: {echo}", {"status": "ok", "echo": echo, "notes": list(notes)})
+    return ToolResult(f"echo: {echo}", {"status": "ok", "echo": echo, "notes": list(notes)})
 
 
 ECHO = AgentTool("echo", "Echo", "Says it again.", Said, Echoed, run_echo)

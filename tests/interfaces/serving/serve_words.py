@@ -12,7 +12,7 @@ from pathlib import Path
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.interfaces.cli import main
 from catalog.interfaces.serving import listening
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from fakes import WordEncoder
 
 
@@ -27,7 +27,7 @@ class WaitingEncoder(WordEncoder):
 
 
 MODEL = ResilientEmbedding(WaitingEncoder())
-Workspace.model = property(lambda workspace: MODEL)
+Library.model = property(lambda workspace: MODEL)
 listening._GRACE_SECONDS = float(os.environ.get("TEST_GRACE", listening._GRACE_SECONDS))
 sys.argv[0] = "catalog"
 main()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from catalog.core.errors import ConfigError, StoreError
-from catalog.interfaces.serving.announcing import FILE, Announcement, announce, announced
+from catalog.interfaces.serving.announcing import FILE, Announcement, announce, read_announcement
 
 SAID = Announcement(
     pid=4711, host="127.0.0.1", port=8180, secret="s" * 64, key="k" * 64, version="0.1.0"
@@ -18,12 +18,12 @@ OTHER = replace(SAID, pid=4712, secret="t" * 64)
 
 
 def test_what_was_announced_is_read_until_the_end(tmp_path):
-    assert announced(tmp_path) is None
+    assert read_announcement(tmp_path) is None
     with announce(tmp_path) as publish:
-        assert announced(tmp_path) is None
+        assert read_announcement(tmp_path) is None
         publish(SAID)
-        assert announced(tmp_path) == SAID
-    assert announced(tmp_path) is None
+        assert read_announcement(tmp_path) == SAID
+    assert read_announcement(tmp_path) is None
     assert not list(tmp_path.glob(f"{FILE}*"))
 
 
@@ -48,7 +48,7 @@ def test_a_second_server_is_refused_and_told_which_one_is_there(tmp_path):
         publish(SAID)
         with pytest.raises(ConfigError, match="process 4711 on port 8180"), announce(tmp_path):
             pass
-        assert announced(tmp_path) == SAID
+        assert read_announcement(tmp_path) == SAID
     with announce(tmp_path):
         pass
 
@@ -58,7 +58,7 @@ def test_what_a_killed_server_left_is_replaced(tmp_path):
         (tmp_path / leftover).write_text("left by a server that was killed")
     with announce(tmp_path) as publish:
         publish(SAID)
-        assert announced(tmp_path) == SAID
+        assert read_announcement(tmp_path) == SAID
 
 
 def test_the_file_of_a_server_that_followed_in_a_home_put_back_stays(tmp_path):
@@ -68,8 +68,8 @@ def test_the_file_of_a_server_that_followed_in_a_home_put_back_stays(tmp_path):
             publish(SAID)
             home.rename(tmp_path / "deleted")
             following.enter_context(announce(home))(OTHER)
-        assert announced(home) == OTHER
-    assert announced(home) is None
+        assert read_announcement(home) == OTHER
+    assert read_announcement(home) is None
 
 
 def test_what_keeps_the_file_from_being_written_is_told(tmp_path):
@@ -99,7 +99,7 @@ def test_the_file_goes_when_the_server_fails(tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert announced(tmp_path) is None
+    assert read_announcement(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_a_file_that_makes_no_sense_counts_as_none(tmp_path, change):
     whole = {name: getattr(SAID, name) for name in Announcement.__slots__}
     file = tmp_path / FILE
     file.write_text(json.dumps(whole))
-    assert announced(tmp_path) == SAID
+    assert read_announcement(tmp_path) == SAID
     file.write_text(json.dumps(whole | change))
-    assert announced(tmp_path) is None
+    assert read_announcement(tmp_path) is None
     for text in ("", "{", "[]", "null", json.dumps({"pid": 1}), "[" * 2000):
         file.write_text(text)
-        assert announced(tmp_path) is None
+        assert read_announcement(tmp_path) is None
     file.write_bytes(b"\xff\xfe")
-    assert announced(tmp_path) is None
+    assert read_announcement(tmp_path) is None
 
 
 def test_a_file_of_another_user_counts_as_none(tmp_path, monkeypatch):
@@ -125,19 +125,19 @@ def test_a_file_of_another_user_counts_as_none(tmp_path, monkeypatch):
         publish(SAID)
         owner = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-        assert announced(tmp_path) is None
+        assert read_announcement(tmp_path) is None
 
 
 def test_more_may_be_told_by_a_later_release(tmp_path):
     whole = {name: getattr(SAID, name) for name in Announcement.__slots__}
     (tmp_path / FILE).write_text(json.dumps(whole | {"started": "today"}))
-    assert announced(tmp_path) == SAID
+    assert read_announcement(tmp_path) == SAID
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
 def test_what_is_no_plain_file_counts_as_none_and_hangs_nobody(tmp_path):
     os.mkfifo(tmp_path / "serve.json")
-    assert announced(tmp_path) is None
+    assert read_announcement(tmp_path) is None
     (tmp_path / "serve.json").unlink()
     (tmp_path / "serve.json").symlink_to("/dev/zero")
-    assert announced(tmp_path) is None
+    assert read_announcement(tmp_path) is None

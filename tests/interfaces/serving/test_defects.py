@@ -4,7 +4,7 @@ import errno
 import logging
 import os
 
-from catalog.interfaces.serving.defects import OneLine
+from catalog.interfaces.serving.defects import ScarceResourceHandler
 
 
 class Loop:
@@ -23,7 +23,7 @@ def accepting(code):
 
 def test_want_of_handles_is_one_line_a_minute(caplog):
     now, loop = [100.0], Loop()
-    tell = OneLine(lambda: now[0])
+    tell = ScarceResourceHandler(lambda: now[0])
     with caplog.at_level(logging.ERROR):
         for moment in (100.0, 100.5, 159.9, 160.0, 160.1):
             now[0] = moment
@@ -37,7 +37,7 @@ def test_want_of_handles_is_one_line_a_minute(caplog):
 
 def test_want_of_memory_is_told_in_the_same_way(caplog):
     with caplog.at_level(logging.ERROR):
-        OneLine(lambda: 0.0)(Loop(), accepting(errno.ENOMEM))
+        ScarceResourceHandler(lambda: 0.0)(Loop(), accepting(errno.ENOMEM))
     assert caplog.messages == ["new connections wait: Cannot allocate memory"]
 
 
@@ -48,6 +48,6 @@ def test_anything_else_is_the_loops_own_matter(caplog):
     others.append({"message": "a task failed", "exception": OSError(errno.EMFILE, "files")})
     others.append({"message": "nothing is known"})
     for context in others:
-        OneLine()(loop, context)
+        ScarceResourceHandler()(loop, context)
     assert loop.left == others
     assert not caplog.records

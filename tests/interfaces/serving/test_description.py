@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from catalog.core.settings import ServeSettings
-from catalog.interfaces.serving.api import HEALTH, Asking, build_api
+from catalog.interfaces.serving.api import HEALTH, ApiState, build_api
 from catalog.interfaces.serving.security import Address, guarded
 from catalog.interfaces.serving.workers import Workers
 
@@ -18,7 +18,7 @@ CALLS = 40  # for each route
 
 
 def api(engine, serve):
-    asking = Asking(engine, Workers(2, 20), "secret", 20.0)
+    asking = ApiState(engine, Workers(2, 20), "secret", 20.0)
     app = build_api(asking, needs_token=serve.token is not None)
     return guarded(app, Address("127.0.0.1", 80), serve, open_paths=frozenset([HEALTH]))
 

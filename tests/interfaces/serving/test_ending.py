@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from catalog.interfaces.serving.app import Logged
+from catalog.interfaces.serving.app import RequestLog
 
 SCOPE = {"type": "http", "method": "GET", "path": "/v1/search"}
 
@@ -25,7 +25,7 @@ def cut_off(begin):
             runs.set()
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(Logged(app)(SCOPE, None, send))
+        task = asyncio.create_task(RequestLog(app)(SCOPE, None, send))
         await runs.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

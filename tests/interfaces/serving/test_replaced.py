@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.errors import StoreReplacedError
-from catalog.interfaces.serving.replaced import same_file
+from catalog.interfaces.serving.replaced import store_unchanged_check
 
 
 @pytest.fixture
@@ -15,13 +15,13 @@ def store(tmp_path):
 
 
 def test_what_is_written_to_the_file_does_not_matter(store):
-    check = same_file(store)
+    check = store_unchanged_check(store)
     store.write_text("more")
     check()
 
 
 def test_another_file_in_its_place_does(store):
-    check = same_file(store)
+    check = store_unchanged_check(store)
     copy = store.with_name("copy")
     copy.write_text("store")
     copy.replace(store)
@@ -30,7 +30,7 @@ def test_another_file_in_its_place_does(store):
 
 
 def test_so_does_a_home_that_is_gone(store):
-    check = same_file(store)
+    check = store_unchanged_check(store)
     store.unlink()
     with pytest.raises(StoreReplacedError, match=str(store)):
         check()

@@ -17,12 +17,12 @@ from catalog.core.settings import Settings
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.interfaces.operations import LocalEngine
 from catalog.interfaces.serving import run
-from catalog.interfaces.serving.announcing import announced
+from catalog.interfaces.serving.announcing import read_announcement
 from catalog.interfaces.serving.client import NearestEngine, Remote, ServerGoneError
-from catalog.interfaces.serving.listening import bound
+from catalog.interfaces.serving.listening import bind_socket
 from catalog.interfaces.serving.security import Address
 from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.workspace import Library
 from fakes import WordEncoder
 
 SCRIPT = Path(__file__).with_name("serve_words.py")
@@ -50,7 +50,7 @@ def start(home, *options, **more):
 
 
 def own_engine(home):
-    workspace = Workspace(Settings(home=home))
+    workspace = Library(Settings(home=home))
     workspace.__dict__["model"] = ResilientEmbedding(WordEncoder())
     return LocalEngine(workspace)
 
@@ -89,7 +89,7 @@ def ended(server, seconds=30):
 
 def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built):
     server = serve()
-    found = announced(built)
+    found = read_announcement(built)
     assert server.said == (
         f"serving {built} on http://127.0.0.1:{found.port} "
         "(search, documents, status, /mcp); stop with Ctrl-C\n"
@@ -126,8 +126,10 @@ def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process
     second = start(built, "--http", "127.0.0.1:0")
     code, err = ended(second)
     assert code == 1
-    assert err.startswith(f"catalog: process {first.pid} on port {announced(built).port} serves")
-    assert announced(built).pid == first.pid
+    assert err.startswith(
+        f"catalog: process {first.pid} on port {read_announcement(built).port} serves"
+    )
+    assert read_announcement(built).pid == first.pid
 
 
 def test_a_port_that_is_taken_is_told_with_the_way_out(home, engine):
@@ -138,11 +140,11 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(home, engine):
             run.serve(engine, Address("127.0.0.1", port), home, "key")
     assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in str(raised.value)
     assert "--http 127.0.0.1:0" in str(raised.value)
-    assert announced(home) is None
+    assert read_announcement(home) is None
 
 
 def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
-    with bound(Address("127.0.0.1", 0)) as listening:
+    with bind_socket(Address("127.0.0.1", 0)) as listening:
         # of other sockets asyncio does not see that they are TCP, and leaves Nagle's algorithm on
         assert listening.proto == socket.IPPROTO_TCP
 
@@ -152,13 +154,13 @@ def test_an_address_others_can_reach_is_refused_without_a_token(home, engine, ho
     home.mkdir()
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         run.serve(engine, Address(host, 0), home, "key")
-    assert announced(home) is None
+    assert read_announcement(home) is None
 
 
 def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
     token = "a token of some length"
     serve("--http", "0.0.0.0:0", IDX_SERVE__TOKEN=token)
-    found = announced(built)
+    found = read_announcement(built)
     url = f"http://127.0.0.1:{found.port}/v1/status"
     assert httpx.get(url).status_code == 401
     assert httpx.get(url, headers={"authorization": f"Bearer {token}"}).status_code == 200
@@ -177,11 +179,11 @@ def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(ser
     assert nearest._local is None
     first.kill()
     first.wait(20)
-    assert announced(built).pid == first.pid
+    assert read_announcement(built).pid == first.pid
     assert nearest.ask(*GET) == expected
     assert nearest._local is not None
     second = serve()
-    assert announced(built).pid == second.pid
+    assert read_announcement(built).pid == second.pid
     assert nearest.ask(*GET) == expected
     assert nearest._local is None
     nearest.close()
@@ -190,7 +192,7 @@ def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(ser
 def slowly(built, gate):
     """A search that has begun and does not end before the gate is there."""
     answers = []
-    url = f"http://127.0.0.1:{announced(built).port}/v1/search"
+    url = f"http://127.0.0.1:{read_announcement(built).port}/v1/search"
 
     def ask():
         try:
@@ -232,7 +234,7 @@ def test_a_request_that_does_not_end_holds_it_up_no_longer_than_its_grace(serve,
 
 def test_a_store_put_in_the_place_of_the_one_it_opened_is_not_answered_from(serve, built):
     serve()
-    url = f"http://127.0.0.1:{announced(built).port}/v1/search"
+    url = f"http://127.0.0.1:{read_announcement(built).port}/v1/search"
     assert httpx.get(url, params={"q": "yeast"}).status_code == 200
     copy = built / "copy.db"
     copy.write_bytes((built / "catalog.db").read_bytes())
@@ -256,7 +258,7 @@ def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
         ["/bin/sh", "-c", command], env=environment(built), stderr=subprocess.PIPE, text=True
     )
     try:
-        while announced(built) is None:
+        while read_announcement(built) is None:
             assert server.poll() is None
             threading.Event().wait(0.05)
     finally:
@@ -277,7 +279,7 @@ def test_connections_it_has_no_room_for_are_told_in_one_line(built):
     kept = []
     try:
         assert server.stdout.readline()
-        where = ("127.0.0.1", announced(built).port)
+        where = ("127.0.0.1", read_announcement(built).port)
         httpx.get(f"http://127.0.0.1:{where[1]}/v1/search", params={"q": "yeast"})  # all is loaded
         kept = [socket.create_connection(where, 20) for _ in range(60)]
         line = server.stderr.readline()
@@ -294,7 +296,7 @@ def test_connections_it_has_no_room_for_are_told_in_one_line(built):
 
 def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
     server = serve(IDX_LOG_LEVEL="DEBUG")
-    root = f"http://127.0.0.1:{announced(built).port}"
+    root = f"http://127.0.0.1:{read_announcement(built).port}"
     hello = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from catalog.core.errors import ModelUnavailableError
-from catalog.interfaces.serving.warming import warm_beside
+from catalog.interfaces.serving.warming import warm_in_background
 
 DEADLINE = 20
 
@@ -23,7 +23,7 @@ def test_warming_waits_for_nobody_and_nobody_for_it():
         go.wait(DEADLINE)
         ended.set()
 
-    warm_beside(Engine(warm))
+    warm_in_background(Engine(warm))
     assert began.wait(DEADLINE)
     assert not ended.is_set()
     go.set()
@@ -35,7 +35,7 @@ def test_a_warm_up_that_fails_is_logged_without_what_a_defect_says(error, caplog
     def warm():
         raise error
 
-    warm_beside(Engine(warm))
+    warm_in_background(Engine(warm))
     for thread in threading.enumerate():
         if thread.name == "catalog-warm":
             thread.join(DEADLINE)
@@ -45,5 +45,5 @@ def test_a_warm_up_that_fails_is_logged_without_what_a_defect_says(error, caplog
 
 def test_an_engine_that_cannot_be_warmed_is_left_alone():
     before = threading.active_count()
-    warm_beside(object())
+    warm_in_background(object())
     assert threading.active_count() == before

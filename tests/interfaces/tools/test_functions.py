@@ -61,7 +61,7 @@ def test_a_script_asks_the_store_of_its_settings_and_opens_it_once(engine, monke
         return engine
 
     monkeypatch.setattr("catalog.interfaces.operations.LocalEngine", opens)
-    monkeypatch.setattr("catalog.search_v2.workspace.Workspace", lambda settings: settings)
+    monkeypatch.setattr("catalog.search_v2.workspace.Library", lambda settings: settings)
     monkeypatch.setattr(functions, "_engines", type(functions._engines)())
     monkeypatch.setattr(LocalEngine, "close", lambda self: opened.append("closed"))
     assert "recipes/bread.txt" in agent_tools.search_chunks("bread")

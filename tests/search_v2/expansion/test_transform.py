@@ -9,7 +9,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT, Expansion
+from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT, ExpansionReply
 from catalog.search_v2.expansion.transform import HydeSource, LexVecQueryTransform, get_source
 
 GOOD = "lex: key renewal\nvec: replacing an API key\nhyde: Keys are rotated every month.\n"
@@ -55,7 +55,7 @@ class Calling(Scripted):
 
     def structured_predict(self, output_cls, prompt, llm_kwargs=None, **prompt_args):
         self._prompts_seen.append(prompt.format(**prompt_args))
-        assert output_cls is Expansion
+        assert output_cls is ExpansionReply
         found = self.structures.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -115,7 +115,7 @@ def test_a_model_that_takes_a_grammar_is_given_it():
 
 
 def test_a_model_that_calls_functions_is_asked_for_a_structure():
-    found = Expansion(lex=["key\nrenewal", " "], vec=["replacing an API key"], hyde=None)
+    found = ExpansionReply(lex=["key\nrenewal", " "], vec=["replacing an API key"], hyde=None)
     llm = Calling(structures=[found])
     assert expanded(llm, "rotate {keys}") == KINDS
     assert llm._prompts_seen[0].endswith("Query: rotate {keys}\n")
@@ -123,7 +123,8 @@ def test_a_model_that_calls_functions_is_asked_for_a_structure():
 
 
 @pytest.mark.parametrize(
-    "failure", [ValueError("no tool call"), "no structure", Expansion(lex=[], vec=[""], hyde="")]
+    "failure",
+    [ValueError("no tool call"), "no structure", ExpansionReply(lex=[], vec=[""], hyde="")],
 )
 def test_a_structure_that_fails_is_asked_for_once_more_in_plain_text(failure):
     llm = Calling(structures=[failure], reply=GOOD)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.rerank.blending import Judged, blend, order
+from catalog.search_v2.rerank.blending import RerankScore, blend, order
 
 BLENDS = ("position", "linear", "rrf", "replace")
 
 
 def judged(*raws):
-    return [Judged(raw, 1 / (1 + math.exp(-raw))) for raw in raws]
+    return [RerankScore(raw, 1 / (1 + math.exp(-raw))) for raw in raws]
 
 
 def numbers(parts):
@@ -20,7 +20,7 @@ def numbers(parts):
 
 
 def test_position_weighs_by_rank_band():
-    said = [Judged(0.0, 0.5)] * 11
+    said = [RerankScore(0.0, 0.5)] * 11
     parts = blend("position", [1.0] * 11, said)
     assert numbers(parts)[0] == (0.75, 0.125)  # .75 / 1, .25 · .5
     assert numbers(parts)[2] == (0.25, 0.125)  # .75 / 3
@@ -50,7 +50,7 @@ def test_rrf_takes_the_reranker_as_one_more_list():
 
 
 def test_replace_is_the_rerankers_own_relevance():
-    parts = blend("replace", [9.0, 5.0], [Judged(-4.0, 0.02), Judged(4.0, 0.98)])
+    parts = blend("replace", [9.0, 5.0], [RerankScore(-4.0, 0.02), RerankScore(4.0, 0.98)])
     assert numbers(parts) == [(0.0, 0.02), (0.0, 0.98)]
     assert order(parts, 2) == [1, 0]
 

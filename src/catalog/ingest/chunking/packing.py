@@ -13,7 +13,7 @@ from catalog.ingest.chunking.grouping import Group
 from catalog.ingest.chunking.measure import Measure
 
 
-class Window(NamedTuple):
+class BreakRange(NamedTuple):
     """Where a passage may end: at an offset in ``(low, high]``."""
 
     low: int
@@ -65,7 +65,7 @@ class Packer:
             return start, atom[0] if atom[0] > core else min(atom[1], group.end)
         return start, self._any_cut(core, choices[0][0], group.end)
 
-    def _windows(self, start: int, core: int, group: Group) -> list[list[Window]]:
+    def _windows(self, start: int, core: int, group: Group) -> list[list[BreakRange]]:
         """Where the passage may end: choices, the best first, with the furthest window first.
 
         Best is where the band holds what is left without counting its overlaps, then where it
@@ -88,9 +88,11 @@ class Packer:
         low = max(core, self._measure.furthest(start, band.min_size - 1))
         spare = (band.chunk_size - band.min_size) // 4
         high = min(self._measure.furthest(start, band.min_size + spare), group.end)
-        return [[Window(low, max(high, low + 1))]]
+        return [[BreakRange(low, max(high, low + 1))]]
 
-    def _in_band(self, start: int, core: int, end: int, budget: int, shared: int) -> list[Window]:
+    def _in_band(
+        self, start: int, core: int, end: int, budget: int, shared: int
+    ) -> list[BreakRange]:
         least = max(core, self._measure.furthest(start, self._band.min_size - 1))
         furthest = max(min(self._measure.furthest(start, budget), end), core + 1)
         least_rest, most_rest = self._measure.size(furthest, end), self._measure.size(least, end)
@@ -99,11 +101,11 @@ class Packer:
             low = max(least, self._measure.earliest(end, most) - 1)
             high = min(furthest, self._measure.earliest(end, fewest - 1) - 1)
             if low < high:
-                found.append(Window(low, high))
+                found.append(BreakRange(low, high))
         return found
 
     def _best_cut(
-        self, core: int, windows: list[Window], group: Group, atom: int | None
+        self, core: int, windows: list[BreakRange], group: Group, atom: int | None
     ) -> int | None:
         """The best break in a window; the start of the atom that ends the furthest is good too."""
         for window in windows:
@@ -122,7 +124,7 @@ class Packer:
                     return cut
         return None
 
-    def _any_cut(self, core: int, window: Window, end: int) -> int:
+    def _any_cut(self, core: int, window: BreakRange, end: int) -> int:
         limit = window.high
         high = breaks.skip_space(self._text, limit, end)
         for low in (window.low, core):

@@ -6,7 +6,7 @@ from catalog.core.errors import EmptyDocumentError
 from catalog.core.models import ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import WholeFileReader, file_type, one_line, title_or_stem
-from catalog.ingest.readers.html_extract import Page, extract
+from catalog.ingest.readers.html_extract import HtmlPage, extract
 from catalog.ingest.readers.metadata import normalise
 
 _CREATED = ("article:published_time", "datepublished", "dcterms.created", "dc.date", "dcterms.date")
@@ -44,7 +44,7 @@ class HtmlReader(WholeFileReader):
         )
 
 
-def _fields(page: Page) -> dict[str, object]:
+def _fields(page: HtmlPage) -> dict[str, object]:
     fields: dict[str, object] = {name: page.meta.get(name) for name in _KEPT}
     for field, names in (("created", _CREATED), ("modified", _MODIFIED)):
         fields[field] = next((page.meta[name] for name in names if name in page.meta), None)

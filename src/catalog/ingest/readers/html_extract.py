@@ -34,7 +34,7 @@ _DOCTYPE_SUBSET = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HtmlPage:
     """The visible text of a page and what its head says of it; ``meta`` has lower-case names."""
 
     text: str
@@ -181,8 +181,8 @@ class _Extractor:
         else:
             self._write_flowing(data)
 
-    def close(self) -> Page:
-        return Page(
+    def close(self) -> HtmlPage:
+        return HtmlPage(
             text="".join(self._out.pieces).rstrip(),
             title="".join(self._title),
             headings=tuple(self._headings),
@@ -244,7 +244,7 @@ class _Extractor:
             self._meta.setdefault(name.strip().casefold(), content)
 
 
-def extract(source: str, *, keep_navigation: bool) -> Page:
+def extract(source: str, *, keep_navigation: bool) -> HtmlPage:
     """The visible text of a page or fragment; blocks are parted by line breaks.
 
     Cells of a table row stand in one line, also those whose text is set in paragraphs.
@@ -256,7 +256,7 @@ def extract(source: str, *, keep_navigation: bool) -> Page:
     if declared is not None:
         source = declared[1] + source[declared.end() :]
     cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
-    return cast(Page, etree.fromstring(cleaned.encode("utf-8"), parser))
+    return cast(HtmlPage, etree.fromstring(cleaned.encode("utf-8"), parser))
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:

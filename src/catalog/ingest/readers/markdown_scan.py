@@ -26,7 +26,7 @@ _LONGEST_SETEXT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class MarkdownOutline:
     """The structure of a text: headings in order, and spans that should not be cut."""
 
     headings: tuple[Heading, ...] = ()
@@ -55,7 +55,7 @@ class _Raw:
         return self.closer in body.casefold()
 
 
-def scan(text: str, start: int = 0) -> Outline:
+def scan(text: str, start: int = 0) -> MarkdownOutline:
     """The outline of ``text`` from offset ``start`` on, in time linear in the text."""
     scanner = _Scanner(text)
     for line in iter_lines(text, start):
@@ -88,11 +88,11 @@ class _Scanner:
             self._end_table()
             self._block(line, raw, body)
 
-    def finish(self) -> Outline:
+    def finish(self) -> MarkdownOutline:
         self._end_block()
         if isinstance(self._open, _Fence):
             self._atomic.append((self._open.start, len(self._text)))
-        return Outline(tuple(self._headings), tuple(self._atomic))
+        return MarkdownOutline(tuple(self._headings), tuple(self._atomic))
 
     def _inside(self, line: Line, body: str, indent: int) -> None:
         if self._open is None or not self._open.is_closed_by(body, indent):

@@ -18,7 +18,7 @@ from catalog.interfaces.cli.options import chosen, open_workspace
 from catalog.interfaces.cli.output import complain, note, styles
 
 if TYPE_CHECKING:
-    from catalog.interfaces.terminal import Printed
+    from catalog.interfaces.terminal import TerminalText
 
 
 def tell(
@@ -56,11 +56,11 @@ def _served(
     form: Mapping[str, bool],
 ) -> tuple[str, str, int] | None:
     """What the server of this store says; ``None`` if there is none, or it has other settings."""
-    from catalog.interfaces.serving.announcing import announced
+    from catalog.interfaces.serving.announcing import read_announcement
 
     asked = chosen(context, home, preset)
     place = home_folder(asked.home)
-    found = announced(place)
+    found = read_announcement(place)
     if found is None:
         return None
     from catalog.interfaces.serving.client import Remote, ServerGoneError
@@ -84,7 +84,7 @@ def _alone(
     operation: str,
     arguments: Mapping[str, Any],
     form: Mapping[str, bool],
-) -> Printed:
+) -> TerminalText:
     from catalog.interfaces.operations import LocalEngine
     from catalog.interfaces.terminal import Form, render
 

@@ -22,7 +22,7 @@ from catalog.interfaces.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 app = typer.Typer(help="What models answered, kept to be used again.", no_args_is_help=True)
 CacheKind = Literal["expansion", "rerank", "queries"]
@@ -93,7 +93,7 @@ def _is_store(settings: Settings) -> bool:
     return not url.scheme.startswith("sqlite") or Path(url.path[1:].removeprefix("file:")).is_file()
 
 
-def _stats(workspace: Workspace) -> list[dict[str, Any]]:
+def _stats(workspace: Library) -> list[dict[str, Any]]:
     from catalog.store import embedding_cache, llm_cache
 
     with workspace.database.read() as connection:
@@ -104,7 +104,7 @@ def _stats(workspace: Workspace) -> list[dict[str, Any]]:
     return [asdict(one) for one in kept] + [queries | unknown]
 
 
-def _clear(workspace: Workspace, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
+def _clear(workspace: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
     from catalog.store import embedding_cache, llm_cache
 
     dropped: dict[CacheKind, int] = {}

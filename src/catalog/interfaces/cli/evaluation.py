@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
     from catalog.evaluation.metrics import Allowed, RunScores
     from catalog.evaluation.running import BackendRun
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
     from catalog.store.eval_runs import EvalRun
 
 GATE_FAILED = 3  # exit code when --fail-if holds
@@ -137,7 +137,7 @@ def evaluate(
 
 
 def questions(
-    workspace: Workspace,
+    workspace: Library,
     golden: Path | None,
     beir: Path | None,
     split: str,
@@ -171,7 +171,7 @@ def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
 
 
 def ask_backends(
-    workspace: Workspace,
+    workspace: Library,
     queries: GoldenSet,
     dataset: str,
     specs: list[str],
@@ -206,7 +206,7 @@ def ask_backends(
 
 
 def _measured(
-    workspace: Workspace,
+    workspace: Library,
     queries: GoldenSet,
     dataset: str,
     specs: list[str],
@@ -241,7 +241,7 @@ def _measured(
 
 
 def _keep(
-    workspace: Workspace,
+    workspace: Library,
     run: BackendRun,
     scores: RunScores,
     queries: GoldenSet,
@@ -257,7 +257,7 @@ def _keep(
     return record
 
 
-def allowed_by_filters(workspace: Workspace, dataset: str) -> Allowed:
+def allowed_by_filters(workspace: Library, dataset: str) -> Allowed:
     """Which documents a query's filters allow."""
     from functools import partial
 
@@ -266,7 +266,7 @@ def allowed_by_filters(workspace: Workspace, dataset: str) -> Allowed:
     return partial(checking.allowed_by_filters, workspace.database, dataset)
 
 
-def _index(workspace: Workspace, folder: Path, dataset: str) -> None:
+def _index(workspace: Library, folder: Path, dataset: str) -> None:
     from catalog.core.errors import InputError
     from catalog.evaluation.beir import CORPUS
     from catalog.interfaces.cli.progress import TerminalProgress

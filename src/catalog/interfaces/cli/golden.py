@@ -19,9 +19,9 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import complain, say
 
 if TYPE_CHECKING:
-    from catalog.core.answers import Answer, Passage
+    from catalog.core.answers import RankedHit, Ranking
     from catalog.evaluation.golden import GoldenQuery
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 app = typer.Typer(help="Labelled queries: check a set, or make one.", no_args_is_help=True)
 EXCERPT = 600
@@ -192,14 +192,14 @@ def _found_or_new(
         raise GoldenSetError(f"cannot label {text!r}: {error.errors()[0]['msg']}") from error
 
 
-def _answers(workspace: Workspace, query: GoldenQuery, dataset: str) -> list[Answer]:
+def _answers(workspace: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
     from catalog.evaluation.backends import V2_MODES, Backends
 
     with Backends(workspace) as backends:
         return [backends.load(name).search(query, dataset=dataset, top_k=30) for name in V2_MODES]
 
 
-def _ask_grade(passage: Passage, number: int, of: int) -> str:
+def _ask_grade(passage: RankedHit, number: int, of: int) -> str:
     say(f"\n[{number}/{of}] {passage.path}  {passage.place}")
     for line in passage.text[:EXCERPT].splitlines():
         say(f"    | {line}")

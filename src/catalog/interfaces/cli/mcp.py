@@ -37,7 +37,7 @@ def mcp(
     from catalog.interfaces.serving.client import NearestEngine
     from catalog.interfaces.serving.defects import quiet_libraries
     from catalog.interfaces.serving.security import parse_address
-    from catalog.interfaces.serving.warming import warm_beside
+    from catalog.interfaces.serving.warming import warm_in_background
     from catalog.interfaces.serving.workers import Workers
 
     address = None if http is None else parse_address(http)
@@ -47,7 +47,7 @@ def mcp(
     workers = Workers(settings.serve.max_concurrent, settings.serve.timeout_seconds)
 
     def make(engine: Engine) -> Server[Workers]:
-        warm_beside(engine)
+        warm_in_background(engine)
         return catalog_server(engine, workers)
 
     engine = NearestEngine.of(settings, chosen(context, home, preset).preset)

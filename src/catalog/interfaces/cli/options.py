@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from catalog.core.settings import LoadedSettings
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 HomeOption = Annotated[
     Path | None,
@@ -64,12 +64,12 @@ def settings_for(context: typer.Context, home: Path | None, preset: str | None) 
     return load_settings(preset=asked.preset, overrides=overrides)
 
 
-def open_workspace(context: typer.Context, home: Path | None, preset: str | None) -> Workspace:
+def open_workspace(context: typer.Context, home: Path | None, preset: str | None) -> Library:
     """The store these options name, opened."""
     import logging
 
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
     settings = settings_for(context, home, preset).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
-    return Workspace(settings)
+    return Library(settings)

@@ -25,7 +25,7 @@ def serve(
     from catalog.core.places import home_folder, settings_key
     from catalog.interfaces.operations import LocalEngine
     from catalog.interfaces.serving import run
-    from catalog.interfaces.serving.listening import end
+    from catalog.interfaces.serving.listening import end_process
     from catalog.interfaces.serving.security import parse_address
 
     address = parse_address(http)
@@ -37,4 +37,4 @@ def serve(
     except BaseException:
         engine.close()
         raise
-    end(engine)
+    end_process(engine)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from catalog.core.errors import CatalogError
-from catalog.core.unusable import helps, unusable
+from catalog.core.unusable import describe_os_error, remedy
 
 
 def prepare() -> None:
@@ -48,9 +48,13 @@ def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
         return
     name = error.filename
     path = Path(name) if isinstance(name, str) else Path()
-    if helps(error.errno, path):
+    if remedy(error.errno, path):
         where = "cannot write to standard output or a file"
-        told = unusable(path, error) if isinstance(name, str) else f"{where}: {error.strerror}"
+        told = (
+            describe_os_error(path, error)
+            if isinstance(name, str)
+            else f"{where}: {error.strerror}"
+        )
         raise CatalogError(told) from error
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from catalog.interfaces.mcp.http import PATH, streamable_http_app
 from catalog.interfaces.serving.addresses import Address
-from catalog.interfaces.serving.listening import answer, bound, end
+from catalog.interfaces.serving.listening import bind_socket, end_process, serve_until_signal
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -26,11 +26,11 @@ def serve_http(
     address cannot be had.
     """
     app = streamable_http_app(server, address, serve)
-    with bound(address) as listening:
+    with bind_socket(address) as listening:
         url = Address(address.host, listening.getsockname()[1]).url
 
         def ready() -> None:
             print(f"MCP on {url}{PATH}; stop with Ctrl-C", file=sys.stderr, flush=True)
 
-        answer(app, listening, ready)
-    end(engine)
+        serve_until_signal(app, listening, ready)
+    end_process(engine)

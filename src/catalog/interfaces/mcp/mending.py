@@ -21,7 +21,7 @@ from catalog.core.text import all_storable
 Item = SessionMessage | Exception
 
 
-async def mend(
+async def repair_messages(
     read: ReadStream[Item], write: WriteStream[SessionMessage], good: MemoryObjectSendStream[Item]
 ) -> None:
     """Hand on what can be read; the others get an error with their id, where they have one.
@@ -31,7 +31,7 @@ async def mend(
     """
     async with good:
         async for item in read:
-            message = mended(item) if isinstance(item, Exception) else item
+            message = repaired(item) if isinstance(item, Exception) else item
             try:
                 if message is not None:
                     await good.send(message)
@@ -41,7 +41,7 @@ async def mend(
                 return
 
 
-def mended(error: Exception) -> SessionMessage | None:
+def repaired(error: Exception) -> SessionMessage | None:
     """The message that was meant, if only its text was wrong."""
     found = _given(error)
     if not isinstance(found, dict):

@@ -23,7 +23,7 @@ from catalog.interfaces.terminal.plain import one_line, safe
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import Engine
-    from catalog.interfaces.tools.base import AgentTool, ToolAnswer
+    from catalog.interfaces.tools.base import AgentTool, ToolResult
 
 NAME = "catalog"
 _LISTS_LAST_MS = 60_000
@@ -124,7 +124,7 @@ def _told(tool: AgentTool[Any]) -> types.Tool:
     )
 
 
-def _result(answer: ToolAnswer) -> types.CallToolResult:
+def _result(answer: ToolResult) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=storable(answer.text))],
         structured_content=all_storable(answer.data),

@@ -17,7 +17,7 @@ from mcp.server.runner import serve_dual_era_loop
 from mcp.server.stdio import stdio_server
 
 from catalog.core.errors import CatalogError
-from catalog.interfaces.mcp.mending import Item, mend
+from catalog.interfaces.mcp.mending import Item, repair_messages
 from catalog.interfaces.terminal.plain import complaint
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def _serve(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> b
             except Exception as error:  # noqa: BLE001 - told, and the process ends
                 _give_up(error)
             good, mended = anyio.create_memory_object_stream[Item](0)
-            tasks.start_soon(mend, read, write, good)
+            tasks.start_soon(repair_messages, read, write, good)
             async with server.lifespan(server) as workers:
                 options = server.create_initialization_options()
                 await serve_dual_era_loop(

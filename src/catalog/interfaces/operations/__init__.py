@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from catalog.interfaces.operations.base import Answer, Call, Operation
+from catalog.interfaces.operations.base import Call, CallResult, Operation
 from catalog.interfaces.operations.engine import Engine, LocalEngine
 from catalog.interfaces.operations.table import OPERATIONS
 
-__all__ = ["OPERATIONS", "Answer", "Call", "Engine", "LocalEngine", "Operation"]
+__all__ = ["OPERATIONS", "Call", "CallResult", "Engine", "LocalEngine", "Operation"]

@@ -21,7 +21,7 @@ class Call(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Answer(Protocol):
+class CallResult(Protocol):
     """What an operation found."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class Answer(Protocol):
 
 
 CallT = TypeVar("CallT", bound=Call)
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT", bound=CallResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Operation(Generic[CallT, AnswerT]):
         try:
             return self.call.model_validate(all_storable(dict(arguments)))
         except ValidationError as error:
-            raise InputError(f"{self.name}: {told(error, self.call)}") from error
+            raise InputError(f"{self.name}: {validation_message(error, self.call)}") from error
 
 
-def told(error: ValidationError, model: type[BaseModel]) -> str:
+def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     """What is wrong with arguments, for whoever gave them; the values are not repeated whole."""
     found = []
     for one in error.errors():

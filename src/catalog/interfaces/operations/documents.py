@@ -25,7 +25,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedDocument:
     """A document that is named but not given."""
 
     source_doc_id: str
@@ -38,7 +38,7 @@ class GivenMany:
     """Documents by path, those left out, and what else there is to say."""
 
     documents: tuple[Given, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedDocument, ...]
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def run_multi_get(engine: LocalEngine, call: MultiGetCall) -> GivenMany:
         size = _bytes(found)
         if size > call.max_bytes:
             reason = f"{size} bytes, more than max_bytes {call.max_bytes}: get its lines instead"
-            skipped.append(Skipped(source_doc_id, found.document.path, reason))
+            skipped.append(SkippedDocument(source_doc_id, found.document.path, reason))
         else:
             given.append(Given(found))
     over = len(ids) - call.limit

@@ -8,14 +8,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.core.errors import InputError
-from catalog.interfaces.operations.base import Answer
+from catalog.interfaces.operations.base import CallResult
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from catalog.search_v2.browsing import DocumentCatalog
     from catalog.search_v2.service import SearchServiceV2
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 _LOADING = Lock()
 """LlamaIndex's modules import one another: loaded by two threads at once they fail."""
@@ -36,7 +36,7 @@ class Engine(Protocol):
 class LocalEngine:
     """Answers in this process from one workspace, which it closes."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Library) -> None:
         self.workspace = workspace
 
     @cached_property
@@ -55,10 +55,10 @@ class LocalEngine:
         return DocumentCatalog(self.workspace)
 
     def dataset(self, named: str | None) -> str:
-        """See ``Workspace.chosen_dataset``."""
+        """See ``Library.chosen_dataset``."""
         return self.workspace.chosen_dataset(named)
 
-    def answer(self, operation: str, arguments: Mapping[str, Any]) -> Answer:
+    def answer(self, operation: str, arguments: Mapping[str, Any]) -> CallResult:
         """What the operation finds; raises :class:`InputError` for one there is not."""
         from catalog.interfaces.operations.table import OPERATIONS
 
@@ -66,7 +66,7 @@ class LocalEngine:
         if found is None:
             known = ", ".join(OPERATIONS)
             raise InputError(f"there is no operation {operation!r}; operations: {known}")
-        answer: Answer = found.run(self, found.read(arguments))
+        answer: CallResult = found.run(self, found.read(arguments))
         return answer
 
     def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

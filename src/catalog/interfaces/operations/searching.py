@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.filters import And, Filter, Op, condition, parse_filters
-from catalog.core.narrowing import named_like, of_type
+from catalog.core.narrowing import file_type_filter, name_filter
 from catalog.core.results import SearchResults
 from catalog.interfaces.operations.calls import SearchCall
 from catalog.search_v2.legs import UNSEARCHABLE
@@ -69,6 +69,6 @@ def _unsearchable(results: SearchResults) -> Iterator[str]:
 
 def _narrowing(call: SearchCall) -> Iterator[Filter]:
     if call.file_type is not None:
-        yield of_type(call.file_type)
+        yield file_type_filter(call.file_type)
     if call.name is not None:
-        yield named_like(call.name)
+        yield name_filter(call.name)

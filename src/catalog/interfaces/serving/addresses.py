@@ -39,7 +39,7 @@ class Address:
 
 def parse_address(text: str) -> Address:
     """``HOST:PORT`` or ``[IPV6]:PORT``; raises :class:`ConfigError` for anything else."""
-    found = parted(text.strip())
+    found = split_host_port(text.strip())
     if found is None or not found[0] or found[1] is None:
         raise ConfigError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8180")
     return Address(found[0], found[1])
@@ -55,7 +55,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def parted(name: str) -> tuple[str, int | None] | None:
+def split_host_port(name: str) -> tuple[str, int | None] | None:
     """Host in small letters and port of ``host[:port]``; ``None`` if it is neither."""
     if not name.isascii() or any(char in "/?#@\\%" or char.isspace() for char in name):
         return None

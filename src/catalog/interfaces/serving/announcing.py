@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from catalog.core.errors import ConfigError, StoreBusyError
-from catalog.core.unusable import unusable
+from catalog.core.unusable import describe_os_error
 
 FILE = "serve.json"
 _LARGEST = 65_536
@@ -35,7 +35,7 @@ class Announcement:
     version: str
 
 
-def announced(home: Path) -> Announcement | None:
+def read_announcement(home: Path) -> Announcement | None:
     """What the store's server left there; ``None`` without one. It may have died since.
 
     A file of another user counts as none: it could lead anywhere. So does what is no plain file.
@@ -84,13 +84,13 @@ def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
         try:
             yield publish
         finally:
-            if announced(home) in written:
+            if read_announcement(home) in written:
                 with suppress(OSError):  # one left behind leads nobody astray
                     (home / FILE).unlink()
 
 
 def _other(home: Path) -> str:
-    other = announced(home)
+    other = read_announcement(home)
     which = f"process {other.pid} on port {other.port}" if other else "another process"
     return f"{which} serves {home} already"
 
@@ -100,7 +100,7 @@ def _told(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = unusable(home / FILE, error)
+        told = describe_os_error(home / FILE, error)
         raise ConfigError(f"cannot announce the server in {told}") from error
 
 

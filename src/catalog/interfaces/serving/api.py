@@ -30,7 +30,7 @@ from catalog.interfaces.serving.describing import (
     TEXT,
     errors,
 )
-from catalog.interfaces.serving.failing import answer, tell_errors
+from catalog.interfaces.serving.failing import add_error_handlers, json_response
 from catalog.interfaces.serving.proof import proof
 from catalog.interfaces.serving.queries import BrowseQuery, GetQuery, SearchQuery
 
@@ -52,7 +52,7 @@ _PIECE = 65_536
 _LAST_OFFSET = 10_000_000
 
 
-class Asking:
+class ApiState:
     """What the routes need: an engine behind threads, and what proves this server."""
 
     def __init__(self, engine: Engine, workers: Workers, secret: str, seconds: float) -> None:
@@ -77,12 +77,12 @@ class HealthShape(BaseModel):
     proof: str | None = None
 
 
-async def _asking(request: Request) -> Asking:
-    found: Asking = request.app.state.asking
+async def _asking(request: Request) -> ApiState:
+    found: ApiState = request.app.state.asking
     return found
 
 
-Asked = Annotated[Asking, Depends(_asking)]
+Asked = Annotated[ApiState, Depends(_asking)]
 Reference = Annotated[str, DOCUMENT_EXAMPLE]
 router = APIRouter()
 
@@ -90,13 +90,13 @@ router = APIRouter()
 @router.post("/v1/search", response_model=SearchShape, responses=errors(404, 409))
 async def search(call: Annotated[SearchCall, SEARCH_EXAMPLES], asked: Asked) -> Response:
     """Search for passages."""
-    return answer(200, await asked.ask("search", call.model_dump(exclude_unset=True)))
+    return json_response(200, await asked.ask("search", call.model_dump(exclude_unset=True)))
 
 
 @router.get("/v1/search", response_model=SearchShape, responses=errors(404, 409))
 async def search_words(call: Annotated[SearchQuery, Query()], asked: Asked) -> Response:
     """Search for passages, the handy form."""
-    return answer(200, await asked.ask("search", call.arguments()))
+    return json_response(200, await asked.ask("search", call.arguments()))
 
 
 @router.get("/v1/documents", response_model=CatalogPage, responses=errors(404) | STREAMED)
@@ -106,7 +106,7 @@ async def documents(
     """List documents, or find them by title, name, summary, tags and date."""
     arguments = call.arguments()
     if not _wants(request, NDJSON):
-        return answer(200, await asked.ask("browse", arguments))
+        return json_response(200, await asked.ask("browse", arguments))
     most = arguments.get("limit")
     page = await asked.ask("browse", {**arguments, "limit": most or _STREAM_PAGE})
     return StreamingResponse(_entries(asked, arguments, page, most), media_type=NDJSON)
@@ -117,7 +117,7 @@ async def several_documents(
     call: Annotated[MultiGetCall, MULTI_GET_EXAMPLES], asked: Asked
 ) -> Response:
     """Give several documents."""
-    return answer(200, await asked.ask("multi_get", call.model_dump(exclude_unset=True)))
+    return json_response(200, await asked.ask("multi_get", call.model_dump(exclude_unset=True)))
 
 
 @router.get(
@@ -129,7 +129,7 @@ async def document(
     """Give a document, whole or some of its lines."""
     found = await asked.ask("get", {"reference": reference, **call.arguments()})
     if not _wants(request, "text/plain"):
-        return answer(200, found)
+        return json_response(200, found)
     safe = {"X-Content-Type-Options": "nosniff"}
     return StreamingResponse(_pieces(found["text"]), media_type="text/plain", headers=safe)
 
@@ -137,7 +137,7 @@ async def document(
 @router.get("/v1/status", response_model=StatusShape, responses=errors())
 async def status(asked: Asked) -> Response:
     """Tell what the store holds, and which model and engines are set."""
-    return answer(200, await asked.ask("status", {}))
+    return json_response(200, await asked.ask("status", {}))
 
 
 @router.get(HEALTH, response_model=HealthShape, responses=errors())
@@ -155,10 +155,12 @@ async def health(
 ) -> Response:
     """Tell that the server runs; looks at nothing."""
     told = {"status": "ok", "version": __version__, "timeout_seconds": asked.seconds}
-    return answer(200, told if nonce is None else told | {"proof": proof(asked.secret, nonce)})
+    return json_response(
+        200, told if nonce is None else told | {"proof": proof(asked.secret, nonce)}
+    )
 
 
-def build_api(asking: Asking, *, needs_token: bool) -> FastAPI:
+def build_api(asking: ApiState, *, needs_token: bool) -> FastAPI:
     """The app of the routes; it checks no token, and tells in its description whether one is."""
     scheme = HTTPBearer(auto_error=False, description="IDX_SERVE__TOKEN of the server.")
     app = FastAPI(
@@ -174,7 +176,7 @@ def build_api(asking: Asking, *, needs_token: bool) -> FastAPI:
     )
     app.state.asking = asking
     app.include_router(router)
-    tell_errors(app, router.routes)
+    add_error_handlers(app, router.routes)
     return app
 
 
@@ -188,7 +190,7 @@ def _wants(request: Request, kind: str) -> bool:
 
 
 async def _entries(
-    asked: Asking, arguments: Mapping[str, Any], page: dict[str, Any], most: int | None
+    asked: ApiState, arguments: Mapping[str, Any], page: dict[str, Any], most: int | None
 ) -> AsyncIterator[bytes]:
     """The entries as lines, page after page; one page if ``most`` was asked for."""
     while page["entries"]:

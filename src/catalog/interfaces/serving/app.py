@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from catalog.interfaces.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.serving.answers import send_refusal
-from catalog.interfaces.serving.api import HEALTH, Asking, build_api
+from catalog.interfaces.serving.api import HEALTH, ApiState, build_api
 from catalog.interfaces.serving.calling import Calls
 from catalog.interfaces.serving.defects import log_bug
 from catalog.interfaces.serving.security import Address, guarded
@@ -46,7 +46,8 @@ def build_app(
     """
     workers = Workers(serve.max_concurrent, serve.timeout_seconds, check)
     api = build_api(
-        Asking(engine, workers, secret, serve.timeout_seconds), needs_token=serve.token is not None
+        ApiState(engine, workers, secret, serve.timeout_seconds),
+        needs_token=serve.token is not None,
     )
     for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
     agents, running = mcp_asgi(catalog_server(engine, workers), serve)
@@ -65,10 +66,10 @@ def build_app(
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.default = others  # whatever the path is: no answer comes from outside the guard
     app.router.redirect_slashes = False
-    return Logged(app)
+    return RequestLog(app)
 
 
-class Logged:
+class RequestLog:
     """One line for each request and for each defect; neither query nor document is in them."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from catalog.core.errors import CatalogError, InputError
-from catalog.interfaces.operations.base import told as wrong
+from catalog.interfaces.operations.base import validation_message
 from catalog.interfaces.serving.answers import refusal
 from catalog.interfaces.serving.defects import log_bug
-from catalog.interfaces.serving.failing import answer, status_of
-from catalog.interfaces.serving.failures import told
+from catalog.interfaces.serving.failing import json_response, status_of
+from catalog.interfaces.serving.failures import error_to_wire
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -49,18 +49,20 @@ class Calls:
         if request.method == "POST":
             reply = await self._reply(request)
         else:
-            reply = answer(405, refusal("MethodNotAllowed", "POST it"), {"Allow": "POST"})
+            reply = json_response(405, refusal("MethodNotAllowed", "POST it"), {"Allow": "POST"})
         await reply(scope, receive, send)
 
     async def _reply(self, request: Request) -> Response:
         try:
             body = _read(await request.body())
-            return answer(200, await self._workers.run(partial(self._answer, body)))
+            return json_response(200, await self._workers.run(partial(self._answer, body)))
         except CatalogError as error:
-            return answer(status_of(error), told(error))
+            return json_response(status_of(error), error_to_wire(error))
         except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
             log_bug("/call", error)
-            return answer(500, refusal("InternalError", "internal error; its log says where"))
+            return json_response(
+                500, refusal("InternalError", "internal error; its log says where")
+            )
 
     def _answer(self, body: CallBody) -> dict[str, Any]:
         found = self._engine.answer(body.operation, body.arguments)
@@ -76,7 +78,7 @@ def _read(body: bytes) -> CallBody:
     try:
         found = CallBody.model_validate(json.loads(body))  # unlike pydantic's, with any text in it
     except ValidationError as error:
-        raise InputError(f"call: {wrong(error, CallBody)}") from None
+        raise InputError(f"call: {validation_message(error, CallBody)}") from None
     except (ValueError, RecursionError):
         raise InputError("call: the body is not JSON") from None
     if not _FORMS.issuperset(found.form or {}):

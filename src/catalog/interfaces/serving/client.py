@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.interfaces.serving.announcing import Announcement, announced
+from catalog.interfaces.serving.announcing import Announcement, read_announcement
 from catalog.interfaces.serving.remote import Remote, ServerGoneError, TooLargeError
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class NearestEngine:
 
         def local() -> LocalEngine:
             from catalog.interfaces.operations import LocalEngine
-            from catalog.search_v2.workspace import Workspace
+            from catalog.search_v2.workspace import Library
 
-            return LocalEngine(Workspace(settings))
+            return LocalEngine(Library(settings))
 
         return cls(settings, settings.home, settings_key(settings.home, preset), local)
 
@@ -96,7 +96,7 @@ class NearestEngine:
 
     def _server(self) -> Remote | None:
         """The server there is now; one that was lost is passed over for a while."""
-        found = announced(self._home)
+        found = read_announcement(self._home)
         if found is None or found.key != self._key:
             return None
         with self._lock:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.unusable import helps
+from catalog.core.unusable import remedy
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -36,7 +36,7 @@ def quiet_libraries() -> None:
         logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
 
 
-class OneLine:
+class ScarceResourceHandler:
     """An event loop's exception handler that says once a minute that files or memory run out.
 
     asyncio reports it with a traceback for each connection that might wait, again and again.
@@ -56,5 +56,5 @@ class OneLine:
         now = self._clock()
         if now - self._said >= _QUIET_SECONDS:
             self._said = now
-            why = filter(None, (os.strerror(code), helps(code, Path())))
+            why = filter(None, (os.strerror(code), remedy(code, Path())))
             _LOG.error("new connections wait: %s", "; ".join(why))

@@ -69,7 +69,7 @@ def status_of(error: CatalogError) -> int:
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
 
-def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
+def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
     """A JSON answer."""
     told = dict(headers or {})
     if status == _UNAVAILABLE:
@@ -77,7 +77,7 @@ def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Res
     return Response(as_json(body), status, told, media_type="application/json")
 
 
-def tell_errors(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Have the app of these routes answer every error with :class:`ErrorShape`."""
     app.state.routes = routes
     app.add_exception_handler(CatalogError, _ours)
@@ -92,7 +92,7 @@ async def _ours(request: Asked, error: Exception) -> Response:
     message = str(error)
     if len(message) > _LONGEST:
         message = f"{message[: _LONGEST - 1]}…"
-    return answer(status_of(error), refusal(type(error).__name__, message))
+    return json_response(status_of(error), refusal(type(error).__name__, message))
 
 
 async def _invalid(request: Asked, error: Exception) -> Response:
@@ -102,18 +102,20 @@ async def _invalid(request: Asked, error: Exception) -> Response:
     is_json = "json" in request.headers.get("Content-Type", "")
     if not is_json and any(tuple(one["loc"]) == ("body",) for one in wrong):
         said = "the body was not read: send JSON, with Content-Type: application/json"
-    return answer(422, refusal("InputError", said))
+    return json_response(422, refusal("InputError", said))
 
 
 async def _framework(request: Asked, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == _NOT_FOUND:
-        return answer(404, refusal("NotFound", "nothing is here; /openapi.json tells what is"))
+        return json_response(
+            404, refusal("NotFound", "nothing is here; /openapi.json tells what is")
+        )
     if error.status_code == _NOT_ALLOWED:
         methods = ", ".join(sorted(_methods(request))) or (error.headers or {}).get("Allow", "GET")
         told = refusal("MethodNotAllowed", f"this address takes {methods}")
-        return answer(405, told, {"Allow": methods})
-    return answer(error.status_code, refusal("BadRequest", str(error.detail)))
+        return json_response(405, told, {"Allow": methods})
+    return json_response(error.status_code, refusal("BadRequest", str(error.detail)))
 
 
 def _methods(request: Asked) -> set[str]:
@@ -128,7 +130,9 @@ def _methods(request: Asked) -> set[str]:
 
 async def _bug(request: Asked, error: Exception) -> Response:
     del request, error
-    return answer(500, refusal("InternalError", "internal error; the server's log says where"))
+    return json_response(
+        500, refusal("InternalError", "internal error; the server's log says where")
+    )
 
 
 def _wrong(error: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ _KINDS: dict[str, type[CatalogError]] = {
 }
 
 
-def told(error: CatalogError) -> dict[str, Any]:
+def error_to_wire(error: CatalogError) -> dict[str, Any]:
     """``{"error": {"kind", "message", "details"}}``; details are the attributes it carries."""
     return {
         "error": {
@@ -26,13 +26,13 @@ def told(error: CatalogError) -> dict[str, Any]:
     }
 
 
-def is_known(answer: Mapping[str, Any]) -> bool:
+def is_catalog_error(answer: Mapping[str, Any]) -> bool:
     """Whether it tells an error of ours."""
     found = answer.get("error")
     return isinstance(found, dict) and found.get("kind") in _KINDS
 
 
-def rebuilt(answer: Mapping[str, Any]) -> CatalogError:
+def error_from_wire(answer: Mapping[str, Any]) -> CatalogError:
     """The error that was told; a :class:`CatalogError` with its words for one of unknown kind."""
     found = answer.get("error")
     if not isinstance(found, dict):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import uvicorn
 
 from catalog.core.errors import CatalogError, ConfigError
-from catalog.interfaces.serving.defects import OneLine
+from catalog.interfaces.serving.defects import ScarceResourceHandler
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -30,7 +30,7 @@ _MAX_CONNECTIONS = 512
 _CLOSING_SECONDS = 2.0
 
 
-def bound(address: Address) -> socket.socket:
+def bind_socket(address: Address) -> socket.socket:
     """A socket that listens; raises :class:`ConfigError` when the address cannot be had.
 
     TCP is told by name, else asyncio does not see it and leaves Nagle's algorithm on: an answer in
@@ -53,7 +53,7 @@ def bound(address: Address) -> socket.socket:
     return listening
 
 
-def answer(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+def serve_until_signal(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Answer until SIGINT or SIGTERM; ``ready`` is called once it does.
 
     Requests that run at the end have five seconds. Raises what ``ready`` raised, once nothing
@@ -82,7 +82,7 @@ def answer(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) ->
         raise CatalogError("the server did not start; its log says why")
 
 
-def end(engine: Engine) -> NoReturn:
+def end_process(engine: Engine) -> NoReturn:
     """End this process with code 0, though a request nobody waits for may still run."""
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
@@ -102,7 +102,7 @@ class _Server(uvicorn.Server):
         self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(OneLine())
+        asyncio.get_running_loop().set_exception_handler(ScarceResourceHandler())
         await super().startup(sockets)
         if not self.started:
             return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from catalog import __version__
 from catalog.core.errors import StoreReplacedError
 from catalog.interfaces.serving.connection import Connection
-from catalog.interfaces.serving.failures import is_known, rebuilt
+from catalog.interfaces.serving.failures import error_from_wire, is_catalog_error
 from catalog.interfaces.serving.proof import is_proof
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ class Remote:
             return answer
         if status == _TOO_LARGE:
             raise TooLargeError("the server does not read so large a call")
-        if status in _REFUSALS and not is_known(answer):
+        if status in _REFUSALS and not is_catalog_error(answer):
             raise ServerGoneError(f"the server refused the call with status {status}")
-        failed = rebuilt(answer)
+        failed = error_from_wire(answer)
         if isinstance(failed, StoreReplacedError):
             raise ServerGoneError(str(failed))
         raise failed

@@ -11,7 +11,7 @@ from pathlib import Path
 from catalog.core.errors import StoreReplacedError
 
 
-def same_file(store: Path) -> Callable[[], None]:
+def store_unchanged_check(store: Path) -> Callable[[], None]:
     """A check, to be called often, that the path leads to the file it leads to now.
 
     It raises :class:`StoreReplacedError` otherwise; what cannot be looked at counts as unchanged.

@@ -12,10 +12,10 @@ from catalog import __version__
 from catalog.interfaces.serving.announcing import Announcement, announce
 from catalog.interfaces.serving.app import build_app
 from catalog.interfaces.serving.defects import quiet_libraries
-from catalog.interfaces.serving.listening import answer, bound
-from catalog.interfaces.serving.replaced import same_file
+from catalog.interfaces.serving.listening import bind_socket, serve_until_signal
+from catalog.interfaces.serving.replaced import store_unchanged_check
 from catalog.interfaces.serving.security import Address
-from catalog.interfaces.serving.warming import warm_beside
+from catalog.interfaces.serving.warming import warm_in_background
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import LocalEngine
@@ -28,10 +28,10 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
     :class:`ConfigError` when the address cannot be had, others could connect and no token is set,
     or the store has a server already.
     """
-    with announce(home) as publish, bound(address) as listening:
+    with announce(home) as publish, bind_socket(address) as listening:
         host, port = listening.getsockname()[:2]
         secret, named = secrets.token_hex(32), Address(address.host, port)
-        check = same_file(engine.workspace.database.file)
+        check = store_unchanged_check(engine.workspace.database.file)
         app = build_app(engine, named, engine.workspace.settings.serve, secret, check)
 
         def ready() -> None:
@@ -42,5 +42,5 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
                 print(f"serving {home} on {named.url} ({offered}); stop with Ctrl-C", flush=True)
 
         quiet_libraries()
-        warm_beside(engine)
-        answer(app, listening, ready)
+        warm_in_background(engine)
+        serve_until_signal(app, listening, ready)

@@ -11,7 +11,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError
-from catalog.interfaces.serving.addresses import Address, is_loopback, parse_address, parted
+from catalog.interfaces.serving.addresses import (
+    Address,
+    is_loopback,
+    parse_address,
+    split_host_port,
+)
 from catalog.interfaces.serving.answers import send_refusal
 
 if TYPE_CHECKING:
@@ -90,7 +95,7 @@ class _Named:
             await self._app(scope, receive, send)
 
     def _is_ours(self, name: str) -> bool:
-        found = parted(name)
+        found = split_host_port(name)
         if found is None:
             return False
         return is_loopback(found[0]) or found in self._hosts or (found[0], None) in self._hosts
@@ -175,7 +180,7 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 
 
 def _name(text: str) -> tuple[str, int | None]:
-    found = parted(text)
+    found = split_host_port(text)
     if found is None:
         raise ConfigError(f"{text!r} in IDX_SERVE__ALLOWED_HOSTS is no name, nor NAME:PORT")
     return found

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def warm_beside(engine: Engine) -> None:
+def warm_in_background(engine: Engine) -> None:
     """Start a thread that warms the engine, if it can be; a failure is logged and no more."""
     warm = getattr(engine, "warm", None)
     if warm is None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from catalog.interfaces.terminal.printed import Form, Printed, render
+from catalog.interfaces.terminal.printed import Form, TerminalText, render
 
-__all__ = ["Form", "Printed", "render"]
+__all__ = ["Form", "TerminalText", "render"]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog.core.browsing import CatalogEntry, CatalogPage
-from catalog.core.dates import shown_date
+from catalog.core.dates import display_date
 from catalog.interfaces.terminal.plain import complaint, one_line, safe
-from catalog.interfaces.terminal.printed import Printed
+from catalog.interfaces.terminal.printed import TerminalText
 
 _LONGEST_DATE = 40  # characters; what is written there may be no date
 
 
-def catalog_text(page: CatalogPage) -> Printed:
+def catalog_text(page: CatalogPage) -> TerminalText:
     """The page's documents; how many there are, by type, on standard error."""
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
     shown = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
     told = f"{shown} {_documents(page)}{f' ({types})' if types else ''} in {page.elapsed_ms:.1f} ms"
-    return Printed.of(_out(page), [safe(told), *map(complaint, page.notes)])
+    return TerminalText.of(_out(page), [safe(told), *map(complaint, page.notes)])
 
 
 def _out(page: CatalogPage) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _documents(page: CatalogPage) -> str:
 
 
 def _about(entry: CatalogEntry) -> str:
-    date = one_line(shown_date(entry.date or ""))[:_LONGEST_DATE]
+    date = one_line(display_date(entry.date or ""))[:_LONGEST_DATE]
     passages = "1 passage" if entry.chunks == 1 else f"{entry.chunks:,} passages"
     size = f"{_size(entry)} in {passages}"
     tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from catalog.interfaces.operations.documents import Given, GivenMany
 from catalog.interfaces.terminal.plain import complaint, safe
-from catalog.interfaces.terminal.printed import Printed
+from catalog.interfaces.terminal.printed import TerminalText
 
 
-def document_text(answer: Given, *, numbers: bool) -> Printed:
+def document_text(answer: Given, *, numbers: bool) -> TerminalText:
     """The lines."""
-    return Printed.of(_lines(answer, numbers), map(complaint, answer.notes))
+    return TerminalText.of(_lines(answer, numbers), map(complaint, answer.notes))
 
 
-def documents_text(answer: GivenMany, *, numbers: bool) -> Printed:
+def documents_text(answer: GivenMany, *, numbers: bool) -> TerminalText:
     """Each document under its name, and on standard error what was left out."""
 
     def out() -> Iterator[str]:
@@ -24,7 +24,7 @@ def documents_text(answer: GivenMany, *, numbers: bool) -> Printed:
             yield ""
 
     skipped = [f"not given: {one.path}: {one.reason}" for one in answer.skipped]
-    return Printed.of(out(), map(complaint, (*skipped, *answer.notes)))
+    return TerminalText.of(out(), map(complaint, (*skipped, *answer.notes)))
 
 
 def _lines(answer: Given, numbers: bool) -> Iterator[str]:

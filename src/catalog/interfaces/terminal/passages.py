@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from catalog.core.results import Evidence, SearchResult, SearchResults
 from catalog.interfaces.terminal.explain import explanation_lines, stage_lines
 from catalog.interfaces.terminal.plain import complaint, one_line, safe
-from catalog.interfaces.terminal.printed import Printed
+from catalog.interfaces.terminal.printed import TerminalText
 from catalog.search_v2.citations import header, parts
 from catalog.search_v2.evidence import line_text
 
@@ -18,12 +18,12 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 def passages_text(
     answer: SearchResults, *, explain: bool, bold: bool, notes: Iterable[str] = ()
-) -> Printed:
+) -> TerminalText:
     """The passages on standard output, the account of the search on standard error.
 
     A passage of a recording is its evidence; one that shares an earlier passage's refers to that.
     """
-    return Printed.of(
+    return TerminalText.of(
         _out(answer, explain=explain, bold=bold), _err(answer, notes, explain=explain)
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.interfaces.terminal.plain import json_text
 
 if TYPE_CHECKING:
-    from catalog.interfaces.operations.base import Answer
+    from catalog.interfaces.operations.base import CallResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class TerminalText:
     """Text for standard output and standard error, and the exit code."""
 
     out: str
@@ -31,19 +31,19 @@ class Printed:
     code: int = 0
 
     @classmethod
-    def of(cls, out: Iterable[str], err: Iterable[str] = ()) -> Printed:
+    def of(cls, out: Iterable[str], err: Iterable[str] = ()) -> TerminalText:
         """The lines, each ended."""
         return cls("".join(f"{line}\n" for line in out), "".join(f"{line}\n" for line in err))
 
 
-def render(operation: str, answer: Answer, form: Form) -> Printed:
+def render(operation: str, answer: CallResult, form: Form) -> TerminalText:
     """What a command prints for the operation's answer."""
     if form.json:
-        return Printed.of([json_text(answer.to_dict())])
+        return TerminalText.of([json_text(answer.to_dict())])
     return _text(operation, answer, form)
 
 
-def _text(operation: str, answer: Any, form: Form) -> Printed:
+def _text(operation: str, answer: Any, form: Form) -> TerminalText:
     """Imported when needed: asking a server needs none of it."""
     from catalog.interfaces.terminal.catalog import catalog_text
     from catalog.interfaces.terminal.documents import document_text, documents_text

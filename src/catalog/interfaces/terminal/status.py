@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from catalog.interfaces.terminal.plain import safe
-from catalog.interfaces.terminal.printed import Printed
+from catalog.interfaces.terminal.printed import TerminalText
 
 
-def status_text(status: dict[str, Any]) -> Printed:
+def status_text(status: dict[str, Any]) -> TerminalText:
     """One line for each thing, and one for each dataset."""
-    return Printed.of(map(safe, _out(status)))
+    return TerminalText.of(map(safe, _out(status)))
 
 
 def _out(status: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.interfaces.tools.base import AgentTool, ToolAnswer
+from catalog.interfaces.tools.base import AgentTool, ToolResult
 from catalog.interfaces.tools.functions import AgentTools, close, query_catalog, search_chunks
 from catalog.interfaces.tools.guidance import agent_guidance
 from catalog.interfaces.tools.table import AGENT_TOOLS
@@ -11,7 +11,7 @@ __all__ = [
     "AGENT_TOOLS",
     "AgentTool",
     "AgentTools",
-    "ToolAnswer",
+    "ToolResult",
     "agent_guidance",
     "close",
     "query_catalog",

@@ -40,7 +40,7 @@ class SearchChunksArguments(ToolArguments):
     dataset: Dataset = None
 
 
-class SearchArguments(ToolArguments):
+class SearchToolArguments(ToolArguments):
     """A search for passages."""
 
     CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {"top_k": TOP_K}
@@ -57,7 +57,7 @@ class SearchArguments(ToolArguments):
     explain: bool = Field(False, description="Tell how each score came about.")
 
 
-class QueryArguments(SearchArguments):
+class QueryArguments(SearchToolArguments):
     """A search that takes more time for a better order."""
 
     rerank: bool = Field(True, description="Let a second model read the best passages.")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from catalog.core.errors import CatalogError
 from catalog.interfaces.tools.cleaning import one_line, without_long_echoes
-from catalog.interfaces.tools.forgiving import forgiven
+from catalog.interfaces.tools.forgiving import coerce_arguments
 from catalog.interfaces.tools.schemas import quick_schema
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ToolData(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class ToolResult:
     """``text`` is for a model to read, ``data`` the same as an object of the tool's schema."""
 
     text: str
@@ -67,7 +67,7 @@ class AgentTool(Generic[ArgumentsT]):
     description: str
     arguments: type[ArgumentsT]
     data: type[ToolData]
-    run: Callable[[Engine, ArgumentsT, tuple[str, ...]], ToolAnswer]
+    run: Callable[[Engine, ArgumentsT, tuple[str, ...]], ToolResult]
 
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments."""
@@ -77,19 +77,19 @@ class AgentTool(Generic[ArgumentsT]):
         """JSON Schema of the data, of errors as well."""
         return quick_schema(self.data.model_json_schema(mode="serialization"))
 
-    def call(self, engine: Engine, arguments: Mapping[str, Any]) -> ToolAnswer:
+    def call(self, engine: Engine, arguments: Mapping[str, Any]) -> ToolResult:
         """The answer; what our own errors say comes as an answer whose status is ``error``.
 
         An optional argument that is null or blank counts as not given, and ``5.0`` as the whole
         number 5.
         """
         try:
-            given, notes = forgiven(self.arguments, self.arguments.CLAMPED, arguments)
+            given, notes = coerce_arguments(self.arguments, self.arguments.CLAMPED, arguments)
             checked = self.arguments.model_validate(given)
         except ValidationError as error:
-            from catalog.interfaces.operations.base import told
+            from catalog.interfaces.operations.base import validation_message
 
-            return self.failed(told(error, self.arguments), arguments)
+            return self.failed(validation_message(error, self.arguments), arguments)
         except CatalogError as error:
             return self.failed(str(error), arguments)
         try:
@@ -97,8 +97,8 @@ class AgentTool(Generic[ArgumentsT]):
         except CatalogError as error:
             return self.failed(str(error), arguments)
 
-    def failed(self, message: str, arguments: Mapping[str, Any] | None = None) -> ToolAnswer:
+    def failed(self, message: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The answer that says what is wrong: one line, without more than a bit of an argument."""
         short = without_long_echoes(message[: 4 * MAX_MESSAGE], arguments or {})
         said = one_line(short, MAX_MESSAGE) or "the call failed"
-        return ToolAnswer(f"error: {said}", {"status": "error", "message": said})
+        return ToolResult(f"error: {said}", {"status": "error", "message": said})

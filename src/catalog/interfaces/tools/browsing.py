@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from catalog.core.dates import shown_date
+from catalog.core.dates import display_date
 from catalog.interfaces.tools.arguments import CatalogArguments, readings
-from catalog.interfaces.tools.base import ToolAnswer, ToolData
+from catalog.interfaces.tools.base import ToolData, ToolResult
 from catalog.interfaces.tools.cleaning import one_line
-from catalog.interfaces.tools.wording import answer, echoed, noted, types_text, without_nones
+from catalog.interfaces.tools.wording import echoed, noted, tool_result, types_text, without_nones
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import Engine
@@ -59,7 +59,7 @@ class CatalogData(ToolData):
 
 def run_query_catalog(
     engine: Engine, asked: CatalogArguments, notes: tuple[str, ...]
-) -> ToolAnswer:
+) -> ToolResult:
     """The documents that match, with what is known of each."""
     for tags in readings(asked.tags):
         arguments = without_nones(asked.model_dump() | {"tags": tags})
@@ -83,7 +83,7 @@ def run_query_catalog(
     )
     ours = [*_counted(data), *(f"note: {note}" for note in notes)]
     quoted = "\n\n".join("\n".join(_lines(one)) for one in documents)
-    return answer(data, ours=ours, quoted=quoted, notes=told)
+    return tool_result(data, ours=ours, quoted=quoted, notes=told)
 
 
 def _listed(entry: Mapping[str, Any], number: int) -> Listed:
@@ -140,12 +140,12 @@ def _lines(one: Listed) -> Iterator[str]:
 
 def _dates(one: Listed) -> Iterator[str]:
     """The date that bounds and sorting go by, and the others where they are of another day."""
-    counts = None if one.date is None else shown_date(one.date)
+    counts = None if one.date is None else display_date(one.date)
     if counts is not None:
         yield f"dated {counts}"
     for name, date in (("modified", one.modified), ("created", one.created)):
-        if date is not None and shown_date(date) != counts:
-            yield f"{name} {shown_date(date)}"
+        if date is not None and display_date(date) != counts:
+            yield f"{name} {display_date(date)}"
 
 
 def _size(one: Listed) -> str:

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.core.errors import DocumentNotFoundError, InputError
 from catalog.interfaces.tools.arguments import GetArguments, MultiGetArguments, readings
-from catalog.interfaces.tools.base import ToolAnswer, ToolData
+from catalog.interfaces.tools.base import ToolData, ToolResult
 from catalog.interfaces.tools.cleaning import clean, one_line
-from catalog.interfaces.tools.wording import answer, echoed, noted, without_nones
+from catalog.interfaces.tools.wording import echoed, noted, tool_result, without_nones
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import Engine
@@ -59,16 +59,16 @@ class MultiGetData(ToolData):
     skipped: tuple[Unread, ...] = ()
 
 
-def run_get(engine: Engine, asked: GetArguments, notes: tuple[str, ...]) -> ToolAnswer:
+def run_get(engine: Engine, asked: GetArguments, notes: tuple[str, ...]) -> ToolResult:
     """The document, or those of its lines that were asked for and fit."""
     found = engine.ask("get", without_nones(asked.model_dump()))
     notes = (*notes, *noted(found["notes"]))
     document = _document(found)
     data = GetData(status="ok", notes=notes, document=document)
-    return answer(data, ours=[f"note: {note}" for note in notes], quoted=_text(document))
+    return tool_result(data, ours=[f"note: {note}" for note in notes], quoted=_text(document))
 
 
-def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ...]) -> ToolAnswer:
+def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ...]) -> ToolResult:
     """The documents, in the order of the patterns, as long as all together fit."""
     found = _asked(engine, asked)
     documents, beyond = _fitting([_document(one) for one in found["documents"]], asked.max_bytes)
@@ -84,7 +84,7 @@ def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ..
     )
     left_out = "\n".join(f"not given: {one.path}: {one.reason}" for one in skipped)
     quoted = "\n\n".join(filter(None, (*map(_set_in, documents), left_out)))
-    return answer(data, ours=[f"note: {note}" for note in notes], quoted=quoted)
+    return tool_result(data, ours=[f"note: {note}" for note in notes], quoted=quoted)
 
 
 def _asked(engine: Engine, asked: MultiGetArguments) -> dict[str, Any]:

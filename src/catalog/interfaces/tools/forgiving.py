@@ -14,7 +14,7 @@ from catalog.core.text import storable
 _LARGEST = 2**63 - 1
 
 
-def forgiven(
+def coerce_arguments(
     model: type[BaseModel],
     clamped: Mapping[str, tuple[int, int]],
     arguments: Mapping[str, Any],

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.browsing import Sort
-from catalog.core.kept import KeptOpen
-from catalog.interfaces.tools.base import AgentTool, ToolAnswer
+from catalog.core.kept import OpenServices
+from catalog.interfaces.tools.base import AgentTool, ToolResult
 from catalog.interfaces.tools.cleaning import one_line
 from catalog.interfaces.tools.table import AGENT_TOOLS
 from catalog.interfaces.tools.wording import without_nones
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from catalog.interfaces.operations import Engine
 
-_engines: KeptOpen[Engine] = KeptOpen()
+_engines: OpenServices[Engine] = OpenServices()
 
 
 class AgentTools:
@@ -72,13 +72,13 @@ class AgentTools:
         }
         return self.call("query_catalog", without_nones(arguments)).text
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """The answer of the tool of that name; an unknown name is an answer that lists them."""
         tool = AGENT_TOOLS.get(name)
         if tool is not None:
             return tool.call(self._engine, arguments)
         message = f"there is no tool {one_line(repr(name), 60)}; tools: {', '.join(AGENT_TOOLS)}"
-        return ToolAnswer(f"error: {message}", {"status": "error", "message": message})
+        return ToolResult(f"error: {message}", {"status": "error", "message": message})
 
     def function_tools(
         self, names: Sequence[str] = ("search_chunks", "query_catalog")

@@ -32,7 +32,7 @@ class Place(_Frozen):
     characters: tuple[int, int] | None = None
 
 
-class Passage(_Frozen):
+class AgentPassage(_Frozen):
     """One passage found. ``reference`` is what ``get`` takes for the whole of it.
 
     ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
@@ -63,14 +63,14 @@ class Passage(_Frozen):
 
 def passages_of(
     results: Sequence[SearchResult], budget: int = TEXT_BUDGET
-) -> tuple[tuple[Passage, ...], str]:
+) -> tuple[tuple[AgentPassage, ...], str]:
     """The passages, best first, and a note which of them are not whole, blank if all are.
 
     Snippets are always given. As long as all text together stays within ``budget`` characters,
     the best passages are given whole, those of recordings with their evidence.
     """
     left = budget - sum(len(result.snippet) for result in results)
-    found: list[Passage] = []
+    found: list[AgentPassage] = []
     for result in results:
         extra = _length(result) - len(result.snippet)
         is_whole = extra <= left
@@ -87,7 +87,7 @@ def _length(result: SearchResult) -> int:
     return 0 if result.evidence_at not in (None, result.rank) else len(result.text)
 
 
-def _note(found: Sequence[Passage]) -> str:
+def _note(found: Sequence[AgentPassage]) -> str:
     parts = [f"[{one.number}]" for one in found if not one.is_whole]
     if not parts:
         return ""
@@ -95,15 +95,15 @@ def _note(found: Sequence[Passage]) -> str:
 
 
 def _passage(
-    result: SearchResult, number: int, is_whole: bool, before: Sequence[Passage]
-) -> Passage:
+    result: SearchResult, number: int, is_whole: bool, before: Sequence[AgentPassage]
+) -> AgentPassage:
     evidence, shared = result.evidence, None
     if result.evidence_at not in (None, result.rank):
         shared = next((one for one in before if one.number == result.evidence_at), None)
     is_told_there = shared is not None and bool(shared.evidence)
     lines = evidence.lines if evidence is not None and is_whole else ()
     media = evidence.media if evidence is not None else shared.media if shared else None
-    return Passage(
+    return AgentPassage(
         number=number,
         reference=_reference(result),
         path=one_line(result.path),
@@ -164,6 +164,6 @@ def _reference(result: SearchResult) -> str:
     return named if lines is None else f"{named}:{lines[0]}-{lines[1]}"
 
 
-def is_timed(passage: Passage) -> bool:
+def is_timed(passage: AgentPassage) -> bool:
     """Whether it belongs to a moment of a recording."""
     return passage.modality in TIMED and passage.locator.times is not None

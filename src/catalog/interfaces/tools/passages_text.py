@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from catalog.core.results import Explanation
-from catalog.interfaces.tools.passages import Passage, Place, is_timed
+from catalog.interfaces.tools.passages import AgentPassage, Place, is_timed
 from catalog.search_v2.evidence import line_text, timecode
 
 _INDENT = "    "
 
 
-def passages_text(passages: Sequence[Passage]) -> str:
+def passages_text(passages: Sequence[AgentPassage]) -> str:
     """The passages one below the other, a blank line between them."""
     return "\n\n".join("\n".join(_lines(passage)) for passage in passages)
 
@@ -33,7 +33,7 @@ def place_text(place: Place, *, is_timed: bool = False) -> str:
     return ", ".join(parts)
 
 
-def _lines(passage: Passage) -> Iterator[str]:
+def _lines(passage: AgentPassage) -> Iterator[str]:
     timed = is_timed(passage)
     name = _name(passage) if timed else passage.path
     about = passage.modality.replace("_", " ") if timed else " > ".join(passage.headings)
@@ -54,7 +54,7 @@ def _lines(passage: Passage) -> Iterator[str]:
         yield f"{_INDENT}{_explained(passage.explain)}"
 
 
-def _name(passage: Passage) -> str:
+def _name(passage: AgentPassage) -> str:
     """The recording's file, or the transcript's where no file of the recording is known."""
     return passage.media if passage.media and "." in passage.media else passage.path
 

@@ -10,16 +10,16 @@ from catalog.core.errors import CatalogError, ConfigError, DocumentNotFoundError
 from catalog.core.results import Mode, SearchResult
 from catalog.interfaces.tools.arguments import (
     QueryArguments,
-    SearchArguments,
     SearchChunksArguments,
+    SearchToolArguments,
     Texts,
     readings,
 )
-from catalog.interfaces.tools.base import ToolAnswer, ToolData
+from catalog.interfaces.tools.base import ToolData, ToolResult
 from catalog.interfaces.tools.cleaning import one_line
-from catalog.interfaces.tools.passages import Passage, passages_of
+from catalog.interfaces.tools.passages import AgentPassage, passages_of
 from catalog.interfaces.tools.passages_text import passages_text
-from catalog.interfaces.tools.wording import answer, echoed, noted, types_text, without_nones
+from catalog.interfaces.tools.wording import echoed, noted, tool_result, types_text, without_nones
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import Engine
@@ -33,7 +33,7 @@ class SearchData(ToolData):
     ``elapsed_ms`` is what the search itself took.
     """
 
-    results: tuple[Passage, ...] = ()
+    results: tuple[AgentPassage, ...] = ()
     confidence: float | None = None
     low_confidence: bool | None = None
     dataset: str | None = None
@@ -44,7 +44,7 @@ class SearchData(ToolData):
 
 def run_search_chunks(
     engine: Engine, asked: SearchChunksArguments, notes: tuple[str, ...]
-) -> ToolAnswer:
+) -> ToolResult:
     """Passages by words and meaning, as configured."""
     arguments = {
         "query": asked.query,
@@ -56,17 +56,17 @@ def run_search_chunks(
     return _searched(engine, without_nones(arguments), notes)
 
 
-def run_search(engine: Engine, asked: SearchArguments, notes: tuple[str, ...]) -> ToolAnswer:
+def run_search(engine: Engine, asked: SearchToolArguments, notes: tuple[str, ...]) -> ToolResult:
     """Passages by their words."""
     return _searched(engine, _arguments(asked, "lexical"), notes)
 
 
-def run_vsearch(engine: Engine, asked: SearchArguments, notes: tuple[str, ...]) -> ToolAnswer:
+def run_vsearch(engine: Engine, asked: SearchToolArguments, notes: tuple[str, ...]) -> ToolResult:
     """Passages by their meaning."""
     return _searched(engine, _arguments(asked, "vector"), notes)
 
 
-def run_query(engine: Engine, asked: QueryArguments, notes: tuple[str, ...]) -> ToolAnswer:
+def run_query(engine: Engine, asked: QueryArguments, notes: tuple[str, ...]) -> ToolResult:
     """Passages by both, reranked; without that if nobody asked for it and there is no model."""
     arguments = _arguments(asked, "hybrid") | without_nones({"expand": asked.expand})
     try:
@@ -78,7 +78,7 @@ def run_query(engine: Engine, asked: QueryArguments, notes: tuple[str, ...]) -> 
         return _searched(engine, arguments | {"rerank": False}, (*notes, note))
 
 
-def _arguments(asked: SearchArguments, mode: Mode) -> dict[str, Any]:
+def _arguments(asked: SearchToolArguments, mode: Mode) -> dict[str, Any]:
     arguments = {
         "query": asked.query,
         "dataset": asked.dataset,
@@ -97,7 +97,7 @@ def _conditions(given: Texts) -> list[str] | None:
     return [given] if isinstance(given, str) else given
 
 
-def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...]) -> ToolAnswer:
+def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
     found = _found(engine, arguments)
     told = noted((*found.get("notes", ()), *_trouble(found["stages"])))
     results = [SearchResult.model_validate(one) for one in found["results"]]
@@ -116,7 +116,7 @@ def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...])
         elapsed_ms=found["elapsed_ms"],
     )
     lines = [*_doubt(data), *(f"note: {note}" for note in ours)]
-    return answer(data, ours=lines, quoted=passages_text(passages), notes=told)
+    return tool_result(data, ours=lines, quoted=passages_text(passages), notes=told)
 
 
 def _found(engine: Engine, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from catalog.interfaces.tools.arguments import StatusArguments
-from catalog.interfaces.tools.base import ToolAnswer, ToolData
+from catalog.interfaces.tools.base import ToolData, ToolResult
 from catalog.interfaces.tools.cleaning import one_line
-from catalog.interfaces.tools.wording import answer
+from catalog.interfaces.tools.wording import tool_result
 
 if TYPE_CHECKING:
     from catalog.interfaces.operations import Engine
@@ -39,7 +39,7 @@ class StatusData(ToolData):
     vector_engine: str | None = None
 
 
-def run_status(engine: Engine, asked: StatusArguments, notes: tuple[str, ...]) -> ToolAnswer:
+def run_status(engine: Engine, asked: StatusArguments, notes: tuple[str, ...]) -> ToolResult:
     """The counts of now."""
     del asked
     found = engine.ask("status", {})
@@ -53,7 +53,7 @@ def run_status(engine: Engine, asked: StatusArguments, notes: tuple[str, ...]) -
         lexical_engine=found["lexical_engine"],
         vector_engine=found["vector_engine"],
     )
-    return answer(data, ours=_lines(data))
+    return tool_result(data, ours=_lines(data))
 
 
 def _dataset(found: Mapping[str, Any]) -> DatasetStatus:

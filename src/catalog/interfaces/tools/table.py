@@ -10,8 +10,8 @@ from catalog.interfaces.tools.arguments import (
     GetArguments,
     MultiGetArguments,
     QueryArguments,
-    SearchArguments,
     SearchChunksArguments,
+    SearchToolArguments,
     StatusArguments,
 )
 from catalog.interfaces.tools.base import AgentTool
@@ -52,7 +52,7 @@ _LISTED: tuple[AgentTool[Any], ...] = (
         "Search by words",
         "Find passages that hold these very words (BM25): names, codes, error messages, quotes. "
         "Returns numbered, cited passages.",
-        SearchArguments,
+        SearchToolArguments,
         SearchData,
         run_search,
     ),
@@ -61,7 +61,7 @@ _LISTED: tuple[AgentTool[Any], ...] = (
         "Search by meaning",
         "Find passages that mean the same in other words (embeddings). Returns numbered, cited "
         "passages; some are always found, so read whether they answer.",
-        SearchArguments,
+        SearchToolArguments,
         SearchData,
         run_vsearch,
     ),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from catalog.interfaces.tools.base import ToolAnswer, ToolData
+from catalog.interfaces.tools.base import ToolData, ToolResult
 from catalog.interfaces.tools.cleaning import MAX_ECHO, one_line
 from catalog.interfaces.tools.marking import as_data
 
@@ -15,9 +15,9 @@ _TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
 _TYPES = 12
 
 
-def answer(
+def tool_result(
     data: ToolData, *, ours: Iterable[str] = (), quoted: str = "", notes: Iterable[str] = ()
-) -> ToolAnswer:
+) -> ToolResult:
     """``ours`` are lines and notes of this package; ``quoted`` and ``notes`` may quote documents.
 
     Every string of the data is cleaned already.
@@ -27,7 +27,7 @@ def answer(
     inside = "\n\n".join(filter(None, (quoted, "\n".join(f"note: {note}" for note in notes))))
     if inside:
         text = f"{text}\n{as_data(inside)}" if text else as_data(inside)
-    return ToolAnswer(text, data.model_dump(mode="json"))
+    return ToolResult(text, data.model_dump(mode="json"))
 
 
 def noted(notes: Iterable[object]) -> tuple[str, ...]:

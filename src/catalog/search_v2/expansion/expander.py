@@ -15,7 +15,7 @@ from catalog.core.errors import CatalogError, LLMError
 from catalog.search_v2.expansion.lines import ExpansionLine, kept_lines
 from catalog.search_v2.model_cache import ModelCache
 from catalog.store.lexical.analysis import Analyzer
-from catalog.store.llm_cache import Entry, cache_key
+from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
@@ -59,7 +59,7 @@ class Expander:
             return Expanded((), _since(started), "", error)
         if cached is None and lines:
             encoded = json.dumps([asdict(line) for line in lines])
-            self._cache.put({key: Entry(encoded, None)}, model=self.identity)
+            self._cache.put({key: CacheEntry(encoded, None)}, model=self.identity)
         kept, dropped = kept_lines(
             lines,
             query,

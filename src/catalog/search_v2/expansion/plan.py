@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import CatalogError
 from catalog.core.query import SubQuery
 from catalog.search_v2.feedback import expansion_text
-from catalog.search_v2.legs import Answer, LexicalRetriever
-from catalog.search_v2.stages import Stages
+from catalog.search_v2.legs import LegResult, LexicalRetriever
+from catalog.search_v2.stages import StageLog
 from catalog.store.hits import Hit
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.passages import load_chunks
 
 if TYPE_CHECKING:
     from catalog.search_v2.expansion.expander import Expander
-    from catalog.search_v2.workspace import Workspace
+    from catalog.search_v2.workspace import Library
 
 _NEAR = 3  # a line must be as near to the query as the median of this many best passages
 _ANALYZER = Analyzer()
@@ -33,7 +33,7 @@ class ExpansionPlan:
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Library,
         dataset: str,
         *,
         expander: Expander | None,
@@ -44,20 +44,20 @@ class ExpansionPlan:
         self._expander, self._feedback_terms = expander, feedback_terms
         self._rag = workspace.settings.rag_v2
         self._parts: tuple[SubQuery, ...] | None = None
-        self.stages = Stages(strict=strict)
+        self.stages = StageLog(strict=strict)
 
     @property
     def identity(self) -> tuple[str, int]:
         """Plans of equal identity add the same to the same query."""
         return (self._expander.identity if self._expander else "", self._feedback_terms)
 
-    def parts(self, query: str, answers: Sequence[Answer]) -> tuple[SubQuery, ...]:
+    def parts(self, query: str, answers: Sequence[LegResult]) -> tuple[SubQuery, ...]:
         """The sub-queries to add to those answered already; later calls repeat the first."""
         if self._parts is None:
             self._parts = tuple(self._decided(query, answers))
         return self._parts
 
-    def _decided(self, query: str, answers: Sequence[Answer]) -> list[SubQuery]:
+    def _decided(self, query: str, answers: Sequence[LegResult]) -> list[SubQuery]:
         lexical = _hits(answers, lexical=True)
         why = strong_signal(
             [hit.score for hit in lexical],
@@ -143,7 +143,7 @@ def strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
     return f"the best lexical hit is sure: {best:.2f}, {best - second:.2f} ahead"
 
 
-def _hits(answers: Sequence[Answer], *, lexical: bool) -> Sequence[Hit]:
+def _hits(answers: Sequence[LegResult], *, lexical: bool) -> Sequence[Hit]:
     """The first original answer of a leg."""
     return next(
         (

@@ -45,7 +45,7 @@ word ::= [^\x00-\x20<>\x7F]{1,40}
 """GBNF: 1 to 3 lex lines of 1-8 words, 1 to 3 vec lines of 2-20, at most one hyde line of 4-60."""
 
 
-class Expansion(BaseModel):
+class ExpansionReply(BaseModel):
     """Other wordings of a search query."""
 
     lex: list[str] = Field(description="1 to 3 short lists of key words, names or synonyms.")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import LLMError
-from catalog.core.recent import Recent
+from catalog.core.recent import LRUCache
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.legs import Answer, Asked, LegHits
+from catalog.search_v2.legs import EngineHits, LegQuery, LegResult
 from catalog.search_v2.passages import PassageNode, ScoredPassage
-from catalog.search_v2.retrievers import Ask, HybridRetrieverV2, Settled
-from catalog.search_v2.stages import Stages
-from catalog.search_v2.workspace import Workspace
+from catalog.search_v2.retrievers import Ask, FusedState, HybridRetrieverV2
+from catalog.search_v2.stages import StageLog
+from catalog.search_v2.workspace import Library
 from catalog.store.stamp import read_stamp
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ _KEPT = "kept from an earlier search"
 class KeptSearch:
     """An expanded retrieval over one state of a dataset, told as having taken no time."""
 
-    account: Stages
-    answers: tuple[Answer, ...]
-    settled: Settled
+    account: StageLog
+    answers: tuple[LegResult, ...]
+    settled: FusedState
     since: float  # time.monotonic()
 
 
@@ -47,19 +47,19 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
 
     def __init__(
         self,
-        workspace: Workspace,
-        asked: Sequence[Asked],
+        workspace: Library,
+        asked: Sequence[LegQuery],
         *,
         dataset: str,
         top_k: int,
-        stages: Stages | None = None,
+        stages: StageLog | None = None,
         plan: ExpansionPlan,
         legs: LegMaker,
     ) -> None:
         super().__init__(workspace, asked, dataset=dataset, top_k=top_k, stages=stages)
         self._plan, self._legs = plan, legs
         self._key: Hashable | None = None
-        self._kept: Recent[Hashable, KeptSearch] | None = None
+        self._kept: LRUCache[Hashable, KeptSearch] | None = None
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._key = self._key_of(query_bundle)
@@ -73,11 +73,13 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         self.stages.join(kept.account)
         return super()._told(kept.answers, _anew(kept.settled))
 
-    def _further(self, query: QueryBundle, answers: Sequence[Answer], ask: Ask) -> list[Answer]:
+    def _further(
+        self, query: QueryBundle, answers: Sequence[LegResult], ask: Ask
+    ) -> list[LegResult]:
         asked = list(self._legs.asked(self._plan.parts(query.query_str, answers)))
         return ask(asked, query) if asked else []
 
-    def _told(self, answers: Sequence[Answer], settled: Settled) -> list[NodeWithScore]:
+    def _told(self, answers: Sequence[LegResult], settled: FusedState) -> list[NodeWithScore]:
         self.stages.join(self._plan.stages)
         nodes = super()._told(answers, settled)
         failed = any(report.status == "failed" for report in self._plan.stages.reports)
@@ -102,12 +104,12 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         return (*asked, legs, *identity)
 
 
-def _bounds(asked: Asked) -> tuple[Restriction, str]:
+def _bounds(asked: LegQuery) -> tuple[Restriction, str]:
     """What a leg is held to; to Python the filters ``x = 1`` and ``x = True`` are equal."""
     return asked.leg.restriction, repr(asked.leg.restriction.filter)
 
 
-def _anew(settled: Settled) -> Settled:
+def _anew(settled: FusedState) -> FusedState:
     """The same with nodes of its own: whoever is given nodes may change them."""
     nodes = [
         ScoredPassage.of(PassageNode.of(one.passage), one.fused, one.heard) for one in settled.nodes
@@ -115,16 +117,16 @@ def _anew(settled: Settled) -> Settled:
     return replace(settled, nodes=nodes)
 
 
-def _all_well(answers: Sequence[Answer]) -> bool:
-    return all(isinstance(one.found, LegHits) and not one.found.fallback for one in answers)
+def _all_well(answers: Sequence[LegResult]) -> bool:
+    return all(isinstance(one.found, EngineHits) and not one.found.fallback for one in answers)
 
 
-def _without_note(answer: Answer) -> LegHits:
-    assert isinstance(answer.found, LegHits)
+def _without_note(answer: LegResult) -> EngineHits:
+    assert isinstance(answer.found, EngineHits)
     return replace(answer.found, note=_KEPT)
 
 
-def _told_again(stages: Stages) -> Stages:
+def _told_again(stages: StageLog) -> StageLog:
     again = stages.fork()
     for report in stages.reports:
         if report.status == "ran":

@@ -11,7 +11,7 @@ from llama_index.core.schema import QueryBundle
 from catalog.embedding.encoder import fingerprint
 from catalog.llm.naming import llm_identity, llm_name
 from catalog.search_v2.expansion.parsing import parse_lines
-from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT, PROMPT_VERSION, Expansion
+from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT, PROMPT_VERSION, ExpansionReply
 from catalog.search_v2.expansion.text import ExpansionLine, one_line
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ class LexVecQueryTransform(BaseQueryTransform):
 
     def _structured(self, query: str) -> list[ExpansionLine]:
         try:
-            found: object = self._llm.structured_predict(Expansion, self._prompt, query=query)
+            found: object = self._llm.structured_predict(ExpansionReply, self._prompt, query=query)
         except Exception:  # noqa: BLE001 - models fail here in every way; plain text is next
             return []
-        return found.lines() if isinstance(found, Expansion) else []
+        return found.lines() if isinstance(found, ExpansionReply) else []
 
     def _get_prompts(self) -> PromptDictType:
         return {"expansion_prompt": self._prompt}

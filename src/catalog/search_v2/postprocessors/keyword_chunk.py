@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.search_v2.fusion import Fused
+from catalog.search_v2.fusion import FusedHit
 from catalog.search_v2.postprocessors.nodes import document_of, text_of
 from catalog.store.lexical.words import WORD_CHARACTERS
 
@@ -59,7 +59,7 @@ def _occurrences(node: NodeWithScore, terms: set[str]) -> int:
 
 def _vector_rank(node: NodeWithScore) -> float:
     fused = getattr(node, "fused", None)
-    if not isinstance(fused, Fused):
+    if not isinstance(fused, FusedHit):
         return math.inf
     return min((share.rank for share in fused.own("vector")), default=math.inf)
 

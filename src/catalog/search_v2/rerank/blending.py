@@ -29,7 +29,7 @@ _BEYOND = 0.40
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RerankScore:
     """What the reranker said of one passage: its raw score, and that as 0 to 1."""
 
     raw: float
@@ -52,7 +52,7 @@ class Parts:
 def blend(
     name: BlendName,
     fused: Sequence[float],
-    judged: Sequence[Judged],
+    judged: Sequence[RerankScore],
     *,
     weight: float = 0.3,
     k: int = 60,
@@ -73,7 +73,9 @@ def order(parts: Sequence[Parts], scored: int) -> list[int]:
     return sorted(range(len(parts)), key=lambda n: (n >= scored, -parts[n].score, n))
 
 
-def _rerank_parts(name: BlendName, judged: Sequence[Judged], weight: float, k: int) -> list[float]:
+def _rerank_parts(
+    name: BlendName, judged: Sequence[RerankScore], weight: float, k: int
+) -> list[float]:
     if name == "linear":
         return [weight * part for part in _minmax([one.raw for one in judged], len(judged))]
     if name == "rrf":

@@ -18,8 +18,8 @@ from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.search_v2.postprocessors.nodes import text_of
 from catalog.search_v2.rerank.base import checked
-from catalog.search_v2.rerank.blending import Judged
-from catalog.store.llm_cache import Entry, cache_key
+from catalog.search_v2.rerank.blending import RerankScore
+from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.search_v2.rerank.base import Reranker
@@ -43,7 +43,7 @@ class Scoring:
     """
 
     scores: dict[str, float]
-    new: dict[str, Entry] = field(default_factory=dict)
+    new: dict[str, CacheEntry] = field(default_factory=dict)
     cut: int = 0
     error: CatalogError | None = None
 
@@ -99,14 +99,16 @@ def score_missing(
         scoring.error = None if stopped_by_us else error
 
 
-def judgements(reranker: Reranker, raws: Sequence[float], seen: Iterable[float]) -> list[Judged]:
+def judgements(
+    reranker: Reranker, raws: Sequence[float], seen: Iterable[float]
+) -> list[RerankScore]:
     """The raw scores with their relevance; ``seen`` are all that are known, for their scale."""
     with guarded(reranker):
         learn = getattr(reranker, "learn", None)
         if learn is not None:
             learn(seen)
         said = checked([reranker.relevance(raw) for raw in raws], len(raws), reranker.name)
-    return [Judged(*pair) for pair in zip(raws, said, strict=True)]
+    return [RerankScore(*pair) for pair in zip(raws, said, strict=True)]
 
 
 @contextmanager
@@ -134,7 +136,7 @@ def _score(
     numbers = checked(answer, len(batch), reranker.name)
     for one, (_, was_cut), raw in zip(batch, fitted, numbers, strict=True):
         scoring.scores[one.key] = raw
-        scoring.new[one.key] = Entry(repr(raw), one.text_hash)
+        scoring.new[one.key] = CacheEntry(repr(raw), one.text_hash)
         scoring.cut += was_cut
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 from catalog.core.errors import CatalogError
 from catalog.core.results import Reranked
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.rerank.blending import BlendName, Judged, blend, order
+from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, order
 from catalog.search_v2.rerank.scoring import (
     Budget,
     Scoring,
@@ -117,7 +117,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
         return done.nodes
 
     def _blended(
-        self, nodes: Sequence[NodeWithScore], judged: Sequence[Judged]
+        self, nodes: Sequence[NodeWithScore], judged: Sequence[RerankScore]
     ) -> list[NodeWithScore]:
         fused = [node.score or 0.0 for node in nodes]
         parts = blend(self.blend, fused, judged, weight=self.weight, k=self.rrf_k)

@@ -23,8 +23,8 @@ from catalog.store.lexical.compaction import compacted, with_fewer_parts
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Int64, Mask
 from catalog.store.lexical.segment_building import SegmentBuilder
-from catalog.store.lexical.segment_files import SegmentFiles, Stored
-from catalog.store.lexical.snapshot import Part, Snapshot, missing
+from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
+from catalog.store.lexical.snapshot import LexicalSnapshot, Part, missing
 from catalog.store.restriction import Restriction, allowed_seqs
 from catalog.store.stamp import Stamp, read_stamp
 
@@ -64,8 +64,8 @@ class Bm25Engine:
         self.b = b
         self._files = SegmentFiles(folder, dataset, self.analyzer.fingerprint)
         self._lock = RLock()
-        self._loaded: Stored | None = None
-        self._snapshot: Snapshot | None = None
+        self._loaded: StoredSnapshot | None = None
+        self._snapshot: LexicalSnapshot | None = None
 
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
         """See :class:`LexicalEngine`; a restriction to another dataset answers ``[]``."""
@@ -111,7 +111,7 @@ class Bm25Engine:
             if stamp is not None:
                 parts = self._at(connection, stamp).parts
                 unsaved = tuple(Part(part.segment, part.live) for part in parts)
-                copy._snapshot = Snapshot(stamp, unsaved, self.k1, self.b)
+                copy._snapshot = LexicalSnapshot(stamp, unsaved, self.k1, self.b)
         copy.refresh()
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Bm25Engine:
             self._snapshot = None
             self._loaded = None
 
-    def _at(self, connection: Connection, stamp: Stamp) -> Snapshot:
+    def _at(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
         """A snapshot at least as new as ``stamp``, which ``connection`` sees."""
         snapshot = self._snapshot
         if snapshot is not None and _covers(snapshot, stamp):
@@ -131,7 +131,7 @@ class Bm25Engine:
                 snapshot = self._synced(connection, stamp)
             return snapshot
 
-    def _synced(self, connection: Connection, stamp: Stamp) -> Snapshot:
+    def _synced(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
         known, parts = self._start()
         added = 0
         if known != stamp:
@@ -141,7 +141,7 @@ class Bm25Engine:
             added = len(new)
             if added > 0:
                 parts = with_fewer_parts((*parts, self._analysed(connection, new)))
-        self._snapshot = Snapshot(stamp, parts, self.k1, self.b)
+        self._snapshot = LexicalSnapshot(stamp, parts, self.k1, self.b)
         if self._loaded is None and added >= _WORTH_SAVING:
             self._try_save(connection, stamp)
         return self._snapshot
@@ -180,7 +180,7 @@ class Bm25Engine:
         assert snapshot is not None
         assert snapshot.stamp is not None
         self._loaded = self._files.save(snapshot.stamp, compacted(snapshot.parts))
-        self._snapshot = Snapshot(snapshot.stamp, self._loaded.parts, self.k1, self.b)
+        self._snapshot = LexicalSnapshot(snapshot.stamp, self._loaded.parts, self.k1, self.b)
 
     def _is_saved(self) -> bool:
         snapshot, loaded = self._snapshot, self._loaded
@@ -199,7 +199,7 @@ class Bm25Engine:
             return
 
 
-def _covers(snapshot: Snapshot, stamp: Stamp) -> bool:
+def _covers(snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
     have = snapshot.stamp
     if have is None or have.created_at != stamp.created_at:
         return False
@@ -207,7 +207,7 @@ def _covers(snapshot: Snapshot, stamp: Stamp) -> bool:
 
 
 def _masks(
-    connection: Connection, snapshot: Snapshot, stamp: Stamp, restriction: Restriction
+    connection: Connection, snapshot: LexicalSnapshot, stamp: Stamp, restriction: Restriction
 ) -> tuple[Mask, ...]:
     if restriction.is_whole_dataset:
         return snapshot.live_masks()

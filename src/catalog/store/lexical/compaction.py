@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from catalog.store.lexical.postings import Segment
+from catalog.store.lexical.postings import PostingsSegment
 from catalog.store.lexical.segment_building import merge
 from catalog.store.lexical.snapshot import Part
 
@@ -34,5 +34,5 @@ def with_fewer_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _merged(parts: tuple[Part, ...]) -> Part:
-    segment: Segment = merge([(part.segment, part.live) for part in parts])
+    segment: PostingsSegment = merge([(part.segment, part.live) for part in parts])
     return Part(segment, np.ones(len(segment), dtype=np.bool_))

@@ -19,7 +19,7 @@ MAX_COUNT = 65_535  # a term counted more often in one chunk counts as often as 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment:
+class PostingsSegment:
     """An immutable part of an index; its arrays may be mapped from files.
 
     ``seqs`` (n, ascending) are the chunks' row numbers, ``keys`` (n) tell their contents apart
@@ -73,7 +73,7 @@ class Segment:
 class _Terms(Sequence[bytes]):
     """A segment's terms, so that ``bisect`` reads only those it compares."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: PostingsSegment) -> None:
         self._segment = segment
 
     def __len__(self) -> int:

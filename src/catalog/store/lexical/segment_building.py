@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from catalog.store.lexical.postings import MAX_COUNT, Int32, Int64, Mask, Segment
+from catalog.store.lexical.postings import MAX_COUNT, Int32, Int64, Mask, PostingsSegment
 
 
 class SegmentBuilder:
@@ -32,7 +32,7 @@ class SegmentBuilder:
         self._terms.extend([numbers.setdefault(term, len(numbers)) for term in counted])
         self._counts.extend(counted.values())
 
-    def build(self) -> Segment:
+    def build(self) -> PostingsSegment:
         """The segment of all chunks taken in."""
         distinct = np.array(self._distinct, dtype=np.int32)
         return _assemble(
@@ -46,7 +46,7 @@ class SegmentBuilder:
         )
 
 
-def merge(parts: Sequence[tuple[Segment, Mask]]) -> Segment:
+def merge(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSegment:
     """One segment of the rows that each part's mask keeps, equal to one built afresh of them."""
     seqs = _joined([part.seqs[live] for part, live in parts], np.int64)
     order = np.argsort(seqs, kind="stable")
@@ -84,7 +84,7 @@ def _assemble(
     numbers: Int32,
     rows: Int32,
     counts: Int64,
-) -> Segment:
+) -> PostingsSegment:
     """Sort postings by term: ``numbers`` are positions in ``terms``, rows ascend in each.
 
     Terms without a posting are left out.
@@ -95,7 +95,7 @@ def _assemble(
     place = np.empty(len(terms), dtype=np.int32)
     place[np.array(ordered, dtype=np.int64)] = np.arange(len(ordered), dtype=np.int32)
     by_term = np.argsort(place[numbers], kind="stable")
-    return Segment(
+    return PostingsSegment(
         seqs=seqs,
         keys=keys,
         lengths=lengths,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.store.lexical.postings import Mask, Segment
+from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import Part
 from catalog.store.stamp import Stamp
 
@@ -31,7 +31,7 @@ _ARRAYS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class StoredSnapshot:
     """What a folder holds; ``token`` changes with every save."""
 
     token: str
@@ -65,7 +65,7 @@ class SegmentFiles:
         pointer = self._pointer()
         return None if pointer is None else pointer.token
 
-    def load(self) -> Stored | None:
+    def load(self) -> StoredSnapshot | None:
         """The saved state, its arrays mapped from the files."""
         pointer = self._pointer()
         while pointer is not None:
@@ -76,7 +76,7 @@ class SegmentFiles:
                 pointer = again if again != pointer else None
         return None
 
-    def save(self, stamp: Stamp, parts: Sequence[Part]) -> Stored:
+    def save(self, stamp: Stamp, parts: Sequence[Part]) -> StoredSnapshot:
         """Write what has no files yet and make these parts current; the caller holds the lock.
 
         Raises ``OSError`` when the folder cannot be written.
@@ -120,14 +120,14 @@ class SegmentFiles:
     def _origin(self) -> dict[str, Any]:
         return {"format": FORMAT, "dataset": self.dataset, "analyzer": self.analyzer}
 
-    def _open(self, pointer: _Pointer) -> Stored:
+    def _open(self, pointer: _Pointer) -> StoredSnapshot:
         parts = []
         for folder, dead in pointer.parts:
             segment = _read(self.folder / folder)
             parts.append(Part(segment, _live(len(segment), dead), folder))
-        return Stored(pointer.token, pointer.stamp, tuple(parts))
+        return StoredSnapshot(pointer.token, pointer.stamp, tuple(parts))
 
-    def _write(self, segment: Segment) -> str:
+    def _write(self, segment: PostingsSegment) -> str:
         name = f"segment-{uuid.uuid4().hex}"
         unfinished = self.folder / f"unfinished-{name}"
         unfinished.mkdir()
@@ -146,11 +146,11 @@ class SegmentFiles:
                 shutil.rmtree(entry, ignore_errors=True)
 
 
-def _read(folder: Path) -> Segment:
+def _read(folder: Path) -> PostingsSegment:
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
         raise ValueError(f"{folder.name} is not an index segment")
-    segment = Segment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
+    segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
     segment.check()
     return segment
 

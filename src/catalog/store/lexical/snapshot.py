@@ -11,7 +11,7 @@ import numpy as np
 
 from catalog.store.hits import Hit
 from catalog.store.lexical.chunk_rows import LiveRows
-from catalog.store.lexical.postings import Int32, Int64, Mask, Segment
+from catalog.store.lexical.postings import Int32, Int64, Mask, PostingsSegment
 from catalog.store.lexical.scoring import Scores, best, length_norms, saturated, term_weight
 from catalog.store.restriction import Restriction
 from catalog.store.stamp import Stamp
@@ -23,7 +23,7 @@ _MASKS = 16  # restrictions whose rows are remembered
 class Part:
     """A segment, which of its rows are live, and the folder that holds it, if one does."""
 
-    segment: Segment
+    segment: PostingsSegment
     live: Mask
     folder: str | None = None
     dead: int = field(init=False)
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class LexicalSnapshot:
     """One state of the index, never changed: what a search works on. ``stamp`` names the state."""
 
     stamp: Stamp | None
@@ -123,7 +123,7 @@ def missing(parts: Sequence[Part], rows: LiveRows) -> Int64:
     return rows.seqs[~_among(rows.seqs, np.sort(known))]
 
 
-def _present(segment: Segment, rows: LiveRows) -> Mask:
+def _present(segment: PostingsSegment, rows: LiveRows) -> Mask:
     if len(rows.seqs) == 0:
         return np.zeros(len(segment), dtype=np.bool_)
     at = np.minimum(np.searchsorted(rows.seqs, segment.seqs), len(rows.seqs) - 1)

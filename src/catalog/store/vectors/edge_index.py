@@ -14,7 +14,7 @@ import qdrant_edge as edge
 
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.core.filters import Op
-from catalog.core.unusable import cause_of
+from catalog.core.unusable import errno_of
 from catalog.store.vectors.nearest import Found
 from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS
 from catalog.store.vectors.points import IndexPoint
@@ -188,5 +188,5 @@ def _translated(doing: str) -> Iterator[None]:
             raise
         if isinstance(error, EngineError):
             raise
-        kind = EngineBlockedError if cause_of(error) in _PASSING else EngineError
+        kind = EngineBlockedError if errno_of(error) in _PASSING else EngineError
         raise kind(f"the vector index cannot {doing}: {error}") from error

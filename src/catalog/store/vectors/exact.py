@@ -33,7 +33,7 @@ _ROWS = 2_000  # read from SQL at a time
 _GATHER_BELOW = 0.25  # share of the rows up to which copying them beats scoring all
 
 
-class Stamp(NamedTuple):
+class VectorStamp(NamedTuple):
     """When: a dataset made anew counts its generations from the start."""
 
     created_at: float
@@ -41,7 +41,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class VectorSnapshot:
     """All windows of a dataset at one moment, never changed once made.
 
     ``matrix`` has shape ``(windows, dim)`` with rows of length 1; ``seqs`` names each row's
@@ -49,7 +49,7 @@ class Snapshot:
     ``last`` is the highest chunk seen.
     """
 
-    stamp: Stamp
+    stamp: VectorStamp
     matrix: Floats
     seqs: Seqs
     unfinished: frozenset[int]
@@ -65,7 +65,7 @@ class ExactEngine:
         self._database = database
         self._dataset = dataset
         self._guard = threading.Lock()
-        self._snapshot: Snapshot | None = None
+        self._snapshot: VectorSnapshot | None = None
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
@@ -97,7 +97,7 @@ class ExactEngine:
         with self._guard:
             self._snapshot = None
 
-    def _current(self, connection: Connection) -> Snapshot:
+    def _current(self, connection: Connection) -> VectorSnapshot:
         """The dataset as ``connection`` sees it."""
         stamp = _stamp(connection, self._dataset)
         with self._guard:
@@ -112,13 +112,13 @@ class ExactEngine:
         return made
 
 
-def _stamp(connection: Connection, dataset: str) -> Stamp:
+def _stamp(connection: Connection, dataset: str) -> VectorStamp:
     columns = select(datasets.c.created_at, datasets.c.generation)
     row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
-    return Stamp(0.0, 0) if row is None else Stamp(*row)
+    return VectorStamp(0.0, 0) if row is None else VectorStamp(*row)
 
 
-def _best(snapshot: Snapshot, asked: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
+def _best(snapshot: VectorSnapshot, asked: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
     """The ``k`` best chunks, each by its best window."""
     rows = None if allowed is None else np.flatnonzero(np.isin(snapshot.seqs, allowed))
     seqs = snapshot.seqs if rows is None else snapshot.seqs[rows]
@@ -139,7 +139,9 @@ def _best(snapshot: Snapshot, asked: Floats, k: int, allowed: Seqs | None) -> li
     return best_first((Hit(int(owners[i]), as_score(float(best[i]))) for i in kept), k)
 
 
-def _load(connection: Connection, dataset: str, stamp: Stamp, held: Snapshot | None) -> Snapshot:
+def _load(
+    connection: Connection, dataset: str, stamp: VectorStamp, held: VectorSnapshot | None
+) -> VectorSnapshot:
     """A snapshot, reusing the rows of the one held whose chunks still live and are complete."""
     live = _live(connection, dataset)
     again = frozenset[int]() if held is None else held.unfinished
@@ -151,14 +153,14 @@ def _load(connection: Connection, dataset: str, stamp: Stamp, held: Snapshot | N
     unfinished = _unfinished(connection, wanted)
     last = max(after, int(live[-1]) if live.size else -1)
     if held is None or held.seqs.size == 0:
-        return Snapshot(stamp, new_matrix, new_seqs, unfinished, last)
+        return VectorSnapshot(stamp, new_matrix, new_seqs, unfinished, last)
     kept = np.isin(held.seqs, live) & ~np.isin(held.seqs, sorted(again))
     matrix, seqs = _joined(held, kept, new_matrix, new_seqs)
-    return Snapshot(stamp, matrix, seqs, unfinished, last)
+    return VectorSnapshot(stamp, matrix, seqs, unfinished, last)
 
 
 def _joined(
-    held: Snapshot, kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
+    held: VectorSnapshot, kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
 ) -> tuple[Floats, Seqs]:
     if matrix.shape[0] == 0:
         matrix = matrix.reshape(0, held.matrix.shape[1])

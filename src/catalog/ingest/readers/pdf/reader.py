@@ -15,7 +15,7 @@ from catalog.ingest.readers.pdf.info import given_title, largest_text, metadata
 from catalog.ingest.readers.pdf.lines import PageLine, page_lines
 from catalog.ingest.readers.pdf.margins import without_running_lines
 from catalog.ingest.readers.pdf.outline import HeadingLines, bookmarks, outline_headings
-from catalog.ingest.readers.pdf.text import JoinedText, join
+from catalog.ingest.readers.pdf.text import PdfText, join
 from catalog.ingest.readers.pdf.words import page_words
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _document(
     )
 
 
-def _headings(found: Sequence[HeadingLines], joined: JoinedText) -> Iterator[Heading]:
+def _headings(found: Sequence[HeadingLines], joined: PdfText) -> Iterator[Heading]:
     for heading in found:
         start = joined.starts[heading.page][heading.first]
         end = joined.ends[heading.page][heading.last]

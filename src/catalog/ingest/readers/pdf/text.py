@@ -16,7 +16,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedText:
+class PdfText:
     """The text of a document; ``pages[n - 1]`` is where page ``n`` begins in it.
 
     ``starts[n][i]`` and ``ends[n][i]`` delimit line ``i`` of page ``n`` (both from 0) in ``text``.
@@ -28,7 +28,7 @@ class JoinedText:
     ends: Sequence[array[int]]
 
 
-def join(pages: Sequence[Sequence[PageLine]]) -> JoinedText:
+def join(pages: Sequence[Sequence[PageLine]]) -> PdfText:
     """Lines end with a line feed, paragraphs and pages with a blank line.
 
     A word broken at the end of a line is put together there, and the line ends after it. Its
@@ -57,7 +57,7 @@ def join(pages: Sequence[Sequence[PageLine]]) -> JoinedText:
             ends.append(length)
         all_starts.append(starts)
         all_ends.append(ends)
-    return JoinedText("".join(parts), _filled(offsets, length), all_starts, all_ends)
+    return PdfText("".join(parts), _filled(offsets, length), all_starts, all_ends)
 
 
 def _filled(offsets: Sequence[int | None], length: int) -> tuple[int, ...]:
