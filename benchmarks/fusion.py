@@ -36,13 +36,13 @@ from catalog.core.settings import load_settings
 from catalog.evaluation.beir import CORPUS, read_beir
 from catalog.evaluation.golden import GoldenSet, read_golden
 from catalog.evaluation.significance import bootstrap_interval
-from catalog.ingest.report import Silent
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 from catalog.search_v2.adaptive import DEPTH, FITTED, Balance, Scale, adaptive, confidence
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Library
-from catalog.store.passages import all_documents, load_chunks
-from catalog.store.restriction import Restriction
+from catalog.store.chunks import all_documents, load_chunks
+from catalog.store.engine_types import Restriction
 
 SEED = 20261122
 MADE = {"exact": 0.5, "weak": 0.5}  # weight in the fit beside 1 for a set of real queries

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from catalog.core.settings import load_settings
 from catalog.embedding import get_embed_model
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Library
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 
 
 def main() -> None:

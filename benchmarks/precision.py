@@ -26,20 +26,20 @@ from pathlib import Path
 
 import numpy as np
 
-from catalog.core.results import Mode
+from catalog.core.params import Mode
 from catalog.core.settings import load_settings
 from catalog.evaluation.beir import CORPUS, read_beir
 from catalog.evaluation.calibration import CANDIDATES, Seen, auc, fit, observe, quality
 from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet, read_golden
 from catalog.evaluation.significance import bootstrap_interval
-from catalog.ingest.report import Silent
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 from catalog.search_v2 import relevance
-from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.relevance import Calibration, Signals
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, order
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.workspace import Library
-from catalog.store.passages import all_documents
+from catalog.store.chunks import all_documents
 from fusion import exact_queries
 
 SEED = 20261122

@@ -22,14 +22,14 @@ from pydoc_data.topics import topics
 from fastembed.rerank.cross_encoder import TextCrossEncoder
 
 from catalog.core.settings import load_settings
-from catalog.embedding.packaged import RERANKERS, locate
+from catalog.embedding.model_files import RERANKERS, locate
 from catalog.evaluation.golden import read_golden
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
+from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.expansion.expander import Expander
-from catalog.search_v2.expansion.text import ExpansionLine
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.model_cache import ModelCache
+from catalog.search_v2.expansion.lines import ExpansionLine
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.workspace import Library
 from catalog.store import llm_cache
 
 GOLDEN = Path(__file__).parents[1] / "golden_queries" / "python-docs.jsonl"

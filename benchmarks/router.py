@@ -30,8 +30,8 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=50_000)
     parser.add_argument("--queries", type=int, default=100)
     options = parser.parse_args()
-    from catalog.search_v2.browsing import DocumentCatalog
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.browse import DocumentCatalog
+    from catalog.library.indexing import Indexer
     from catalog.search_v2.service import SearchServiceV2
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -70,7 +70,7 @@ def _workspace(home: Path) -> Any:
     from catalog.core.settings import EmbeddingSettings, load_settings
     from catalog.embedding import get_embed_model
     from catalog.embedding.resilient import ResilientEmbedding
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
     workspace = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.core.models import ParsedDocument
 from catalog.core.settings import load_settings
 from catalog.embedding import get_embed_model
 from catalog.ingest.chunking import DocumentChunker

@@ -54,7 +54,7 @@ def main() -> None:
 
 def build_ours(folder: Path, _count: int) -> dict[str, float]:
     """Index the corpus."""
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.indexing import Indexer
 
     with _workspace(folder / "ours") as workspace:
         return {"build s": _seconds(lambda: Indexer(workspace).build(folder / "corpus", "bench"))}
@@ -62,7 +62,7 @@ def build_ours(folder: Path, _count: int) -> dict[str, float]:
 
 def serve_ours(folder: Path, count: int) -> dict[str, float]:
     """Open the store, query it, then update it."""
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.indexing import Indexer
     from catalog.search_v2.service import SearchServiceV2
 
     found: dict[str, float] = {}
@@ -197,7 +197,7 @@ def _latency(name: str, ask: Callable[[str], Any], count: int) -> dict[str, floa
 
 def _workspace(home: Path) -> Any:
     from catalog.core.settings import load_settings
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
     workspace = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)

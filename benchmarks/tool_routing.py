@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from catalog.core.settings import load_settings
-from catalog.evaluation.routing import RoutingReport, read_prompts, routing_report
-from catalog.interfaces.tools import AGENT_TOOLS, agent_guidance
+from catalog.evaluation.tool_choice import RoutingReport, read_prompts, routing_report
+from catalog.interfaces.agents import AGENT_TOOLS, agent_guidance
 from catalog.llm import get_llm
 
 ROOT = Path(__file__).parents[1]

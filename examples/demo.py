@@ -18,16 +18,16 @@ from catalog.core.settings import load_settings
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import read_golden
 from catalog.evaluation.metrics import PRIMARY, score_run
-from catalog.evaluation.records import record_run
-from catalog.evaluation.running import run_backends
+from catalog.evaluation.run_records import record_run
+from catalog.evaluation.runs import run_backends
 from catalog.evaluation.summary import table_lines
+from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.cli.output import say, styles
 from catalog.interfaces.cli.progress import TerminalProgress
-from catalog.interfaces.operations import LocalEngine
-from catalog.interfaces.terminal import Form, render
-from catalog.interfaces.tools import AgentTools
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Library
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.text import Form, render
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "demo-home"

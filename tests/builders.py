@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from catalog.core import ids
-from catalog.core.models import (
+from catalog.core.documents import (
     ChunkSpan,
     Locator,
     MetadataValue,

@@ -13,7 +13,7 @@ import numpy as np
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.search_v2.workspace import Library
+from catalog.library.library import Library
 
 DIM = 64
 _WORD = re.compile(r"\w+")

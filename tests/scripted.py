@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from catalog.search_v2.expansion.parsing import parse_lines
-from catalog.search_v2.expansion.prompt import PROMPT
-from catalog.search_v2.expansion.text import ExpansionLine
+from catalog.search_v2.expansion.lines import ExpansionLine, parse_lines
+from catalog.search_v2.expansion.sources import PROMPT
 from catalog.search_v2.rerank.base import sigmoid
 
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from sqlalchemy import select
 
 from builders import NOW, make_database, put
-from catalog.core.models import MetadataValue, Modality
+from catalog.core.documents import MetadataValue, Modality
 from catalog.core.scope import Scope
 from catalog.store.database import Database
 from catalog.store.embedding_cache import save
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Restriction
 from catalog.store.schema import chunks, documents
 from catalog.store.vectors.base import VectorEngine
 from catalog.store.vectors.edge import EdgeEngine

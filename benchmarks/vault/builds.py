@@ -15,8 +15,8 @@ from rows import Row, share
 from catalog.core.settings import load_settings
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.readers import ReadFailure, read_file
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Library
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 from catalog.store import manifest
 
 POISON = "xpoisonx"

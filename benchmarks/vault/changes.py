@@ -13,7 +13,7 @@ from homes import DATASET, Held, Told, held, open_home, run
 from rows import Row, share
 
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 
 MOST_OF_A_BUILD = 0.05
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from catalog.core.models import Chunk
+from catalog.core.documents import Chunk
 from catalog.core.settings import load_settings
-from catalog.search_v2.workspace import Library
+from catalog.library.library import Library
+from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import decode
-from catalog.store.passages import load_chunks
 
 DATASET, PRESET = "vault", "vault"
 OFFLINE = {"IDX_EMBEDDING__OFFLINE": "true", "HF_HUB_OFFLINE": "1"}

@@ -10,18 +10,18 @@ from homes import DATASET, Held
 from rows import Row, share
 from temporal import Asked, Mean, video_of
 
-from catalog.core.models import Chunk
+from catalog.core.documents import Chunk
 from catalog.core.results import TIMED, SearchResult, SearchResults
 from catalog.core.scope import Scope
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, RunScores, score_run
-from catalog.evaluation.running import run_backends
+from catalog.evaluation.runs import run_backends
+from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.temporal import is_timed, window
-from catalog.search_v2.workspace import Library
+from catalog.store.engine_types import Restriction
 from catalog.store.lexical import get_lexical_engine
-from catalog.store.restriction import Restriction
 
 LEGS = ("lexical", "vector", "v2")
 MODE_OF = {"lexical": "lexical", "vector": "vector", "v2": "hybrid"}

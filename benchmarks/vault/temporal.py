@@ -9,7 +9,7 @@ from statistics import fmean
 
 from queries import Moment
 
-from catalog.core.models import Locator
+from catalog.core.documents import Locator
 from catalog.core.results import ResultLocator, SearchResult, SearchResults
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.search_v2.service import SearchServiceV2

@@ -12,9 +12,9 @@ from jsonschema import Draft202012Validator
 from rows import Row, share
 
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.routing import read_prompts, routing_report
-from catalog.interfaces.operations import LocalEngine
-from catalog.interfaces.tools import AGENT_TOOLS, ToolResult, agent_guidance
+from catalog.evaluation.tool_choice import read_prompts, routing_report
+from catalog.interfaces.agents import AGENT_TOOLS, ToolResult, agent_guidance
+from catalog.interfaces.engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from catalog.core.answers import Ranking
+from catalog.core.user_search import Ranking
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import score_run
-from catalog.evaluation.records import record_run
-from catalog.evaluation.running import run_backends
-from catalog.evaluation.trec import write_run
-from catalog.ingest.report import Silent
-from catalog.search_v2.indexing import Indexer
+from catalog.evaluation.run_records import record_run
+from catalog.evaluation.runs import run_backends
+from catalog.evaluation.trec_files import write_run
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_workspace, write
 
 QUERIES = GoldenSet(

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches, parse_filters
-from catalog.core.models import MetadataScalar, MetadataValue
 from catalog.core.scope import Scope
+from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import matching_values
-from catalog.store.restriction import Restriction, allowed_seqs
 from catalog.store.schema import chunks
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.edge_index import EdgeDialect
-from catalog.store.vectors.qdrant_filter import FilterCompiler
+from catalog.store.vectors.nearest import FilterCompiler
 from catalog.store.vectors.server import ServerEngine
 from catalog.store.vectors.server_index import ServerDialect
 from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from builders import drop, make_database, put, seqs_of
+from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import ConfigError
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
-from catalog.core.models import MetadataScalar, MetadataValue
 from catalog.core.scope import Scope
 from catalog.store.database import Database
-from catalog.store.hits import Hit
+from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.store.lexical.base import LexicalEngine
-from catalog.store.restriction import Restriction
 
 Maker = Callable[[Database, str, Path], LexicalEngine]
 

@@ -15,8 +15,7 @@ from builders import NOW, drop, put
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
 from catalog.core.filters import parse_filters
 from catalog.core.scope import Scope
-from catalog.store.hits import Hit
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Hit, Restriction
 from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
 from catalog.store.vectors import outbox as outbox_module
 from vector_bench import (

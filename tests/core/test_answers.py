@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from catalog.core.answers import RankedHit, Ranking, to_ranking
 from catalog.core.errors import BackendError
 from catalog.core.results import Contribution, Explanation
+from catalog.core.user_search import RankedHit, Ranking, to_ranking
 
 
 def read(value, top_k=10):

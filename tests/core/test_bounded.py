@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from catalog.core.bounded import BoundedCalls
+from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMBusyError, LLMError, LLMTimeoutError
 
 NEVER = 0.01  # seconds that a blocked call certainly lasts
@@ -94,7 +94,7 @@ def test_the_function_sees_the_callers_context():
 def test_a_hanging_call_does_not_hold_up_the_end_of_the_process():
     code = (
         "import time\n"
-        "from catalog.core.bounded import BoundedCalls\n"
+        "from catalog.core.bounded_calls import BoundedCalls\n"
         "from catalog.core.errors import LLMTimeoutError\n"
         "try:\n"
         "    BoundedCalls(1).call(lambda: time.sleep(60), 0.2)\n"

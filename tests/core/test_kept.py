@@ -2,7 +2,7 @@
 
 import threading
 
-from catalog.core.kept import OpenServices
+from catalog.core.open_services import OpenServices
 
 
 class Service:

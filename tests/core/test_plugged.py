@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from catalog.core.errors import BackendError
-from catalog.core.plugged import DEPTH_NAMES, UserSearch
+from catalog.core.user_search import DEPTH_NAMES, UserSearch
 
 
 @pytest.fixture

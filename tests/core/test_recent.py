@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from catalog.core.recent import LRUCache
+from catalog.core.lru_cache import LRUCache
 
 
 def kept(recent, keys):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.embedding import packaged
-from catalog.interfaces import tools
-from catalog.interfaces.tools.marking import as_data
+from catalog.embedding import model_files as packaged
+from catalog.interfaces import agents as tools
+from catalog.interfaces.agents.quoting import as_data
 
 TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 
@@ -15,8 +15,8 @@ TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="ut
 def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
     if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
-    from catalog.search_v2.indexing import Indexer
-    from catalog.search_v2.workspace import Library
+    from catalog.library.indexing import Indexer
+    from catalog.library.library import Library
 
     with Library.open() as workspace:
         Indexer(workspace).build(notes, "notes")

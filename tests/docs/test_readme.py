@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
 from catalog.interfaces.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -32,9 +32,9 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
     if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     from catalog import search_v2
-    from catalog.interfaces import tools
-    from catalog.search_v2.indexing import Indexer
-    from catalog.search_v2.workspace import Library
+    from catalog.interfaces import agents as tools
+    from catalog.library.indexing import Indexer
+    from catalog.library.library import Library
 
     with Library.open() as workspace:
         Indexer(workspace).build(notes, "notes")

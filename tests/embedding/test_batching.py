@@ -5,7 +5,7 @@ import pytest
 from llama_index.core.embeddings import MockEmbedding
 
 from catalog.core.errors import EmbeddingError, ModelUnavailableError
-from catalog.embedding.batching import embed_resiliently
+from catalog.embedding.encoder import embed_resiliently
 from catalog.embedding.resilient import ResilientEmbedding
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
-from catalog.embedding import get_embed_model, packaged
-from catalog.search_v2.indexing import Indexer
+from catalog.embedding import get_embed_model
+from catalog.embedding import model_files as packaged
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from catalog.core.answers import RankedHit, Ranking
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.comparison import PipelineComparison, compare_runs
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.running import run_backends
+from catalog.evaluation.runs import run_backends
 
 Found = Sequence[str | RankedHit] | Exception
 

@@ -15,7 +15,7 @@ from catalog.evaluation.ablation import (
     variants,
 )
 from catalog.evaluation.backends import Backends
-from catalog.evaluation.running import run_backends
+from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
 from fakes import open_workspace
 from scripted import ScriptedReranker

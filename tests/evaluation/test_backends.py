@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from catalog.core.answers import Ranking
 from catalog.core.errors import (
     BackendError,
     ConfigError,
@@ -17,11 +16,12 @@ from catalog.core.errors import (
     UnknownDatasetError,
     UnknownFieldError,
 )
+from catalog.core.user_search import Ranking
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends, code_digest
-from catalog.evaluation.running import run_backends
-from catalog.ingest.report import Silent
-from catalog.search_v2.indexing import Indexer
+from catalog.evaluation.runs import run_backends
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
 from evaluation.stubs import golden, question
 from fakes import WordEncoder, open_workspace, write
 

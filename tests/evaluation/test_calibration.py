@@ -8,8 +8,8 @@ import pytest
 from catalog.core.errors import ConfigError, InputError
 from catalog.evaluation.calibration import Seen, auc, cross_validated, fit, observe, quality
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.ingest.report import Silent
-from catalog.search_v2.indexing import Indexer
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
 from catalog.search_v2.relevance import Calibration, Features
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace

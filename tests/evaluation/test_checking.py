@@ -4,7 +4,7 @@ import pytest
 
 from catalog.evaluation.checking import allowed_by_filters, dataset_problems, doubled_queries
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from evaluation.stubs import question
 from fakes import open_workspace
 

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from catalog.core.answers import RankedHit
 from catalog.core.errors import BlindComparisonError, InputError
+from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import QUALITY
-from catalog.evaluation.running import run_backends
+from catalog.evaluation.runs import run_backends
 from catalog.evaluation.significance import McNemar, holm
 from catalog.evaluation.summary import comparison_dict, comparison_lines
 from evaluation.stubs import TableBackend, compared, golden, question

@@ -6,17 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import GoldenSetError
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import Expected, GoldenQuery, read_golden
-from catalog.evaluation.labelling import (
-    ask_grades,
-    load_or_new,
-    next_id,
-    pooled,
-    save,
-    with_grades,
-)
+from catalog.evaluation.labelling import ask_grades, load_or_new, next_id, pooled, save, with_grades
 
 
 def answer(*paths):

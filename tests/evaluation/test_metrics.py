@@ -5,9 +5,9 @@ import math
 import ir_measures
 import pytest
 
-from catalog.core.answers import RankedHit, Ranking
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.metrics import MEASURES, Timing, Unanswerable, score_run, timing
-from catalog.evaluation.running import BackendRun, QueryOutcome
+from catalog.evaluation.runs import BackendRun, QueryOutcome
 from evaluation.stubs import golden, question
 
 

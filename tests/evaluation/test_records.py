@@ -11,12 +11,12 @@ from sqlalchemy import create_engine, insert
 
 import catalog.store
 from builders import drop, make_database, put
-from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import InputError, RunNotFoundError
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation import backends
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.metrics import score_run
-from catalog.evaluation.records import (
+from catalog.evaluation.run_records import (
     diff_runs,
     record_run,
     recorded,
@@ -24,9 +24,9 @@ from catalog.evaluation.records import (
     run_key,
     summary_of,
 )
-from catalog.evaluation.running import BackendRun, QueryOutcome, run_backends
+from catalog.evaluation.runs import BackendRun, QueryOutcome, run_backends
 from catalog.evaluation.summary import diff_dict, diff_lines, run_lines, shown_run_lines
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from catalog.store import Database
 from catalog.store.eval_runs import list_runs
 from catalog.store.migrate import HEAD
@@ -222,7 +222,7 @@ def test_of_equal_runs_the_newest_is_reused(database):
 
 def test_a_run_is_found_by_how_its_id_starts(database, monkeypatch):
     ids = iter(["aab111", "aac222", "b%_333"])
-    monkeypatch.setattr("catalog.evaluation.records.new_run_id", lambda: next(ids))
+    monkeypatch.setattr("catalog.evaluation.run_records.new_run_id", lambda: next(ids))
     for _ in range(3):
         keep(database, a_run())
     assert require_run(database, "aab").id == "aab111"

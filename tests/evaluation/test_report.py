@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.core.answers import RankedHit
 from catalog.core.errors import InputError
+from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.report import page_of, render_report, settings_of, write_report
 from catalog.evaluation.report_charts import Axis, latency_chart

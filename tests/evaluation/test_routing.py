@@ -5,7 +5,12 @@ import json
 import pytest
 
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.routing import RoutingPrompt, read_prompts, routing_report, wilson_interval
+from catalog.evaluation.tool_choice import (
+    RoutingPrompt,
+    read_prompts,
+    routing_report,
+    wilson_interval,
+)
 
 
 def prompt(number, tool, kind="k"):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import InputError
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.backends import RecordedBackend
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.running import run_backends
+from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
 
 THREE = golden(question(1), question(2), question(3))

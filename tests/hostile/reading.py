@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.core.models import ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers import ReadFailure, read_file
-from catalog.ingest.readers.limits import DEFAULT_LIMITS
+from catalog.ingest.readers.base import DEFAULT_LIMITS
 
 BOUNDS = replace(DEFAULT_LIMITS, seconds=60.0, memory_bytes=200_000_000)
 """Tighter than the defaults: a file may cost no more, whatever comes of it."""

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 
 

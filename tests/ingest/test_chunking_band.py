@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.core.models import ChunkSpan, Heading, ParsedDocument
+from catalog.core.documents import ChunkSpan, Heading, ParsedDocument
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.chunking.band import Band
+from catalog.ingest.chunking.packing import Band
 
 
 class WordCounter:

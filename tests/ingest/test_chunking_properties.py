@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from catalog.core.models import Heading, ParsedDocument
+from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import Cut, DocumentChunker
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.core.models import ChunkSpan, Cue, Heading, ParsedDocument, Segment
+from catalog.core.documents import ChunkSpan, Cue, Heading, ParsedDocument, Segment
 from catalog.ingest.chunking import DocumentChunker
 
 SIZE, SECONDS = 24, 20.0

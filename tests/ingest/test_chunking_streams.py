@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from catalog.core.documents import ChunkSpan, Cue, Heading, Modality, ParsedDocument, Segment
 from catalog.core.errors import ConfigError
-from catalog.core.models import ChunkSpan, Cue, Heading, Modality, ParsedDocument, Segment
 from catalog.ingest.chunking import DocumentChunker
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.core.errors import ConfigError
-from catalog.core.models import ChunkSpan, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker, sentence_spans
 from catalog.ingest.readers import get_reader

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.comparing import Fingerprints, FolderChanges, StoredFiles
+from catalog.ingest.changes import Fingerprints, FolderChanges, StoredFiles
 from catalog.ingest.discovery import Listing, SkippedFile, SourceFile
 from catalog.ingest.readers import ReadLimits
 from catalog.store.documents import content_hash

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from catalog.core.models import ParsedDocument
+from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers import ReadFailure
 from hostile import archives as zips
 from hostile import texts

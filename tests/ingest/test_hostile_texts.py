@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from catalog.core.models import ParsedDocument
+from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers import ReadFailure
 from hostile import archives, texts
 from hostile.reading import document, read, refused

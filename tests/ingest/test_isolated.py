@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.core.documents import Heading, ParsedDocument, Segment
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import Heading, ParsedDocument, Segment
-from catalog.ingest.readers import ReadFailure, isolated, wire
+from catalog.ingest.readers import ReadFailure, isolated
+from catalog.ingest.readers import isolated as wire
+from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.isolated import IsolatedReader
-from catalog.ingest.readers.limits import DEFAULT_LIMITS
 
 NOTEBOOK = {
     "nbformat": 4,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.epub import EpubReader
-from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
 
 CONTAINER = '<container><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
 DC = 'xmlns:dc="http://purl.org/dc/elements/1.1/"'

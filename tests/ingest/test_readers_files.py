@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.core.models import ParsedDocument
 from catalog.ingest.readers import ReadFailure, ReadLimits, get_reader, read_file
-from catalog.ingest.readers.base import WholeFileReader
-from catalog.ingest.readers.decoding import decode
+from catalog.ingest.readers.base import WholeFileReader, decode
 
 
 def read(path: Path, max_bytes: int = 1_000_000) -> ParsedDocument:

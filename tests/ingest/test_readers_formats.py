@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.core.models import ParsedDocument
 from catalog.ingest.readers import get_reader
 from catalog.ingest.readers.base import WholeFileReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.core.models import ParsedDocument
+from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.markdown import MarkdownReader
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits
 from catalog.ingest.readers.notebook import NotebookReader
 
 

@@ -17,13 +17,12 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.presentation import Presentation as Deck
 from pptx.util import Inches
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import inside, open_archive
 from catalog.ingest.readers.containers.docx import DocxReader
 from catalog.ingest.readers.containers.pptx import PptxReader
-from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 NAMESPACES = (

@@ -12,12 +12,10 @@ from pypdf import PdfReader as PypdfReader
 from pypdf import PdfWriter
 from reportlab.pdfgen.canvas import Canvas
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure
-from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
-from catalog.ingest.readers.pdf.info import iso_date
-from catalog.ingest.readers.pdf.reader import PdfReader
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.pdf.document import PdfReader, iso_date
 
 WIDTH, HEIGHT = 600, 800
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.limits import DEFAULT_LIMITS
+from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.timed.subtitles import SubtitleReader, looks_like_subtitles
 from catalog.ingest.readers.timed.timecodes import timecode
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.core.models import ParsedDocument
+from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.readers.timed.media import medium_name
+from catalog.ingest.readers.timed.source_media import medium_name
 from catalog.ingest.readers.timed.timecodes import timecode
 
 FRAME = """# Visual Frame at 00:30

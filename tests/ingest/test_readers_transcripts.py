@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.core.models import ParsedDocument
+from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.sniffing import Kind, sniff
+from catalog.ingest.readers.opening import Kind, sniff
 
 SRT = b"1\n00:00:01,000 --> 00:00:02,000\nHello.\n"
 

@@ -14,8 +14,8 @@ from catalog.core.errors import (
     SourceError,
     TransientReadError,
 )
-from catalog.search_v2.browsing import DocumentCatalog
-from catalog.search_v2.indexing import Indexer
+from catalog.library.browse import DocumentCatalog
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_workspace, write
 

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.ingest.readers.timed.line_times import line_time
-from catalog.ingest.readers.timed.timecodes import parse_timecode, timecode, valid_seconds
+from catalog.ingest.readers.timed.timecodes import (
+    line_time,
+    parse_timecode,
+    timecode,
+    valid_seconds,
+)
 
 
 @pytest.mark.parametrize(

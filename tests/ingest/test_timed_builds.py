@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from catalog.core.models import Cue
-from catalog.search_v2.indexing import Indexer
+from catalog.core.documents import Cue
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.passages import load_chunks
+from catalog.store.chunks import load_chunks
 from catalog.store.schema import chunks
 from fakes import open_workspace
 

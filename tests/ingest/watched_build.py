@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from catalog.search_v2.indexing import Indexer
-from catalog.store.passages import all_documents
+from catalog.library.indexing import Indexer
+from catalog.store.chunks import all_documents
 from fakes import WordEncoder, open_workspace
 
 folder, home, outside = map(Path, sys.argv[1:])

@@ -6,8 +6,8 @@ Arguments: home, the file, and ``serve`` to be the server of the store instead.
 import sys
 from pathlib import Path
 
-from catalog.interfaces.operations import LocalEngine
-from catalog.interfaces.serving.client import NearestEngine
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.nearest import NearestEngine
 from fakes import open_workspace
 
 KEY = "the same settings"
@@ -39,8 +39,8 @@ def search_until(home: Path, stop: Path) -> None:
 
 
 def serve(home: Path) -> None:
-    from catalog.interfaces.serving.addresses import Address
-    from catalog.interfaces.serving.run import serve
+    from catalog.interfaces.server.app import serve
+    from catalog.interfaces.server.security import Address
 
     serve(LocalEngine(open_workspace(home)), Address("127.0.0.1", 0), home, KEY)
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from catalog.core.errors import RerankError
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 from scripted import ScriptedReranker, ScriptedSource
 
@@ -132,7 +132,7 @@ def test_with_a_language_model_expansion_has_rows_too(
     (tmp_path / "own_model.py").write_text(OWN_MODEL)
     source = ScriptedSource("lex: badger camel dingo")
     monkeypatch.setenv("IDX_LLM__PROVIDER", "own_model:model")
-    monkeypatch.setattr("catalog.search_v2.expansion.transform.get_source", lambda *_, **__: source)
+    monkeypatch.setattr("catalog.search_v2.expansion.sources.get_source", lambda *_, **__: source)
     code, out, err = catalog("ablate", "--golden", golden, "--json", "--repeats", "0")
     assert code == 0, err
     rows = json.loads(out)["rows"]

@@ -17,9 +17,12 @@ def home(tmp_path):
     database = Database.at(tmp_path / "home")
     with database.write() as connection:
         llm_cache.save(
-            connection, {"e": CacheEntry('"' + "x" * 1498 + '"')}, kind="expansion", model="qwen v1",
+            connection,
+            {"e": CacheEntry('"' + "x" * 1498 + '"')},
+            kind="expansion",
+            model="qwen v1",
             now=DAY,
-        )  # fmt: skip
+        )
         llm_cache.save(connection, {"r": CacheEntry("0.5")}, kind="rerank", model="judge", now=DAY)
         llm_cache.save(
             connection, {"s": CacheEntry("0.5")}, kind="rerank", model="judge", now=3 * DAY

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from catalog.interfaces.cli import answering, golden
-from catalog.search_v2.indexing import Indexer
+from catalog.interfaces.cli import ask as answering
+from catalog.interfaces.cli import golden_commands as golden
+from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 from scripted import ScriptedReranker
 

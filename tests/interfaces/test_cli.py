@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
 from catalog.interfaces.cli.output import safe
 
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from catalog.evaluation import backends, records
+from catalog.evaluation import backends
+from catalog.evaluation import run_records as records
 from catalog.evaluation.backends import V2Backend
 from catalog.interfaces.cli import main
 from fakes import WordEncoder

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from catalog.interfaces.cli import golden
-from catalog.search_v2.indexing import Indexer
+from catalog.interfaces.cli import golden_commands as golden
+from catalog.library.indexing import Indexer
 from fakes import open_workspace
 
 QUERY = "rotate the keys"

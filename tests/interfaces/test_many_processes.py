@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.interfaces.serving.announcing import read_announcement
-from catalog.search_v2.indexing import Indexer
+from catalog.interfaces.server.announcement import read_announcement
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 

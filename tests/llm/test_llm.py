@@ -7,7 +7,8 @@ from llama_index.core.llms import MockLLM
 
 from catalog.core.errors import ConfigError, MissingExtraError, ModelUnavailableError
 from catalog.core.settings import LLMSettings
-from catalog.llm import get_llm, packaged
+from catalog.llm import get_llm
+from catalog.llm import local as packaged
 from catalog.llm.local import LocalLLM
 
 READY = MockLLM(max_tokens=7)

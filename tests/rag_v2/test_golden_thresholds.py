@@ -15,9 +15,9 @@ from catalog.evaluation.backends import Backends
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import DIFFICULTIES, GoldenSet, read_golden
 from catalog.evaluation.metrics import score_run
-from catalog.evaluation.running import run_backends
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.workspace import Library
+from catalog.evaluation.runs import run_backends
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 
 pytestmark = pytest.mark.model
 GOLDEN = Path(__file__).parents[2] / "golden_queries" / "python-docs.jsonl"

@@ -9,11 +9,11 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 import catalog.search
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
+from catalog.library.indexing import Indexer
 from catalog.search.fts_chunk import ChunksFTS, create_chunks_fts, match_text
 from catalog.search.hybrid import HybridSearch
 from catalog.search.service import SearchService
-from catalog.search_v2.indexing import Indexer
 from fakes import WordEncoder, open_workspace
 
 CHANGED = [

@@ -19,12 +19,12 @@ from catalog.core.errors import (
     UnknownDatasetError,
     UnknownModeError,
 )
-from catalog.core.results import MODES
+from catalog.core.params import MODES
 from catalog.core.settings import Settings
 from catalog.embedding.resilient import ResilientEmbedding
+from catalog.library.indexing import Indexer
 from catalog.search.models import SearchCriteria
 from catalog.search.service import SearchService
-from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_workspace
 

@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.vectors.edge import EdgeEngine
 from fakes import open_workspace, write

@@ -2,11 +2,11 @@
 
 import pytest
 
-from catalog.core.models import Chunk, Cue, Locator
+from catalog.core.documents import Chunk, Cue, Locator
 from catalog.core.results import Reranked, ResultLocator
 from catalog.search_v2.citations import chunk_citation, citation, clock, header, marked
-from catalog.search_v2.formatting import to_result
 from catalog.search_v2.fusion import RankedList, rrf
+from catalog.search_v2.shape import to_result
 
 NOWHERE = Locator()
 

@@ -6,8 +6,8 @@ import types
 import pytest
 
 from catalog.core.errors import StageFailedError
+from catalog.library.indexing import Indexer
 from catalog.search_v2.compare import compared
-from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 
@@ -107,7 +107,7 @@ def test_without_asking_nothing_is_compared(service):
 @pytest.mark.model
 def test_by_default_v1_is_asked_on_the_same_store(tmp_path, notes):
     from catalog.core.settings import load_settings
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
     settings = load_settings(overrides={"home": tmp_path / "home"}).settings
     with Library(settings) as workspace:

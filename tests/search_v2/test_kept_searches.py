@@ -4,11 +4,11 @@ import pytest
 from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import StageFailedError
+from catalog.library.indexing import Indexer
+from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.factory import HybridRetrieverFactoryV2
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.model_cache import ModelCache
+from catalog.search_v2.retriever import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 from scripted import ScriptedSource

@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.search_v2.links import file_link, moved, page_link, recording_link, seek_link
+from catalog.search_v2.citations import file_link, moved, page_link, recording_link, seek_link
 
 
 @pytest.mark.parametrize(

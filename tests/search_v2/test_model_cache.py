@@ -7,8 +7,8 @@ import pytest
 from builders import make_database
 from catalog.core.errors import StoreError
 from catalog.core.ids import sha1_hex
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.model_cache import ModelCache
+from catalog.library.indexing import Indexer
+from catalog.search_v2.caches import ModelCache
 from catalog.store import Database, llm_cache
 from catalog.store.llm_cache import CacheEntry
 from fakes import open_workspace

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.core.answers import to_ranking
-from catalog.core.results import MODES
+from catalog.core.params import MODES
+from catalog.core.user_search import to_ranking
+from catalog.library.indexing import Indexer
 from catalog.search_v2.citations import header
-from catalog.search_v2.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace
 

@@ -1,6 +1,6 @@
 """Stored chunks as LlamaIndex nodes."""
 
-from catalog.core.models import Chunk, Locator
+from catalog.core.documents import Chunk, Locator
 from catalog.search_v2.passages import PassageNode
 
 

@@ -16,10 +16,10 @@ from llama_index.core.schema import (
 )
 from pydantic import ValidationError
 
-from catalog.core.models import Chunk, Locator
+from catalog.core.documents import Chunk, Locator
 from catalog.search_v2.fusion import Contributed, FusedHit, RankedList
 from catalog.search_v2.passages import PassageNode, ScoredPassage
-from catalog.search_v2.postprocessors import (
+from catalog.search_v2.select import (
     DistinctText,
     KeywordChunkSelector,
     MaxChunksPerDocument,

@@ -6,11 +6,11 @@ import pytest
 
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
 from catalog.core.settings import LLMSettings
-from catalog.search_v2.engine import QueryEngineBuilderV2
+from catalog.library.indexing import Indexer
+from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import strong_signal
-from catalog.search_v2.indexing import Indexer
-from catalog.search_v2.model_cache import ModelCache
+from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.relevance import Calibration, Signals, keep_calibration
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_workspace

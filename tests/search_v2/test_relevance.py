@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from catalog.core.models import Chunk, Locator
+from catalog.core.documents import Chunk, Locator
 from catalog.core.results import Reranked
 from catalog.core.settings import Settings
 from catalog.search_v2.fusion import RankedList, rrf

@@ -7,12 +7,12 @@ from sqlalchemy import create_engine, delete
 
 from catalog.core.errors import StageFailedError, StoreError
 from catalog.core.filters import parse_filters
-from catalog.core.results import MODES
+from catalog.core.params import MODES
 from catalog.core.scope import Scope
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from catalog.search_v2.router import Router
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Restriction
 from catalog.store.schema import document_cards
 from fakes import open_workspace, write
 

@@ -20,12 +20,12 @@ from catalog.core.errors import (
     UnknownModeError,
     UnknownOperatorError,
 )
-from catalog.core.results import MODES
-from catalog.search_v2.engine import QueryEngineBuilderV2
-from catalog.search_v2.factory import HybridRetrieverFactoryV2
-from catalog.search_v2.indexing import Indexer
+from catalog.core.params import MODES
+from catalog.library.indexing import Indexer
+from catalog.search_v2.llama import QueryEngineBuilderV2
+from catalog.search_v2.retriever import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.hits import Hit
+from catalog.store.engine_types import Hit
 from fakes import WordEncoder, open_workspace
 
 

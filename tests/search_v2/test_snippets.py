@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from catalog.core.models import Chunk, Locator, ParsedDocument
+from catalog.core.documents import Chunk, Locator, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.chunking.sentences import sentence_spans
-from catalog.search_v2.indexing import Indexer
+from catalog.ingest.chunking.boundaries import sentence_spans
+from catalog.library.indexing import Indexer
 from catalog.search_v2.query_words import query_words
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.snippets import snippet_of

@@ -7,27 +7,27 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from sqlalchemy import event
 
 from catalog.core import ids
+from catalog.core.documents import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.core.errors import StageFailedError, StoreError
-from catalog.core.models import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.core.scope import Scope
-from catalog.search_v2.engine import QueryEngineBuilderV2
 from catalog.search_v2.evidence import (
     TimeWindow,
     evidence_lines,
     evidence_text,
+    frame_text,
     line_text,
     tellings,
     told_once,
 )
-from catalog.search_v2.frame_text import frame_text
+from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.temporal import TemporalExpansion, merged, window
 from catalog.store import manifest
+from catalog.store.chunks import load_chunks
 from catalog.store.documents import NewChunk, NewRevision, content_hash, ensure_dataset, publish
-from catalog.store.media import chunks_between, media_end, media_name
-from catalog.store.passages import load_chunks
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Restriction
+from catalog.store.recordings import chunks_between, media_end, media_name
 from fakes import open_workspace
 
 NOW = 1_700_000_000.0

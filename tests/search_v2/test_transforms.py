@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from catalog.core.models import ChunkSpan, Cue, Locator, ParsedDocument
+from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.nodes import ChunkNode, Source
-from catalog.search_v2.transforms import EmbeddingPrefixTransform, parts_of, place_of
+from catalog.ingest.transforms import EmbeddingPrefixTransform, parts_of, place_of
 from fakes import WordEncoder
 
 

@@ -20,16 +20,13 @@ from builders import drop, make_database, put
 from catalog.core.errors import ConfigError, EngineError
 from catalog.core.filters import Op, condition
 from catalog.store.database import Database
-from catalog.store.lexical import bm25, compaction
+from catalog.store.engine_types import Restriction, Stamp, read_stamp
+from catalog.store.lexical import bm25
+from catalog.store.lexical import snapshot as compaction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.lexical.chunk_rows import indexed_text, read_texts
-from catalog.store.lexical.postings import MAX_COUNT, PostingsSegment
-from catalog.store.lexical.scoring import best
-from catalog.store.lexical.segment_building import SegmentBuilder, merge
-from catalog.store.lexical.snapshot import LexicalSnapshot, Part
-from catalog.store.restriction import Restriction
-from catalog.store.stamp import Stamp, read_stamp
+from catalog.store.lexical.postings import MAX_COUNT, PostingsSegment, SegmentBuilder, best, merge
+from catalog.store.lexical.snapshot import LexicalSnapshot, Part, indexed_text, read_texts
 
 WHOLE = Restriction("notes")
 
@@ -426,7 +423,7 @@ import sys
 from pathlib import Path
 from catalog.store.database import Database
 from catalog.store.lexical import get_lexical_engine
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Restriction
 database = Database.at(Path({str(tmp_path)!r}))
 for name in ("bm25", "fts"):
     engine = get_lexical_engine(name, database, "notes", Path({str(tmp_path)!r}) / name)

@@ -14,10 +14,10 @@ from builders import drop, make_database, put
 from catalog.core.errors import EngineError
 from catalog.core.scope import Scope
 from catalog.store.database import Database
+from catalog.store.engine_types import Restriction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.bm25_retriever import ChunkBM25Retriever
-from catalog.store.restriction import Restriction
 
 WHOLE = Restriction("notes")
 

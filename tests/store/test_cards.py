@@ -10,9 +10,9 @@ from builders import drop, put
 from catalog.store import Database
 from catalog.store.card_search import card_terms, find_documents, search_cards
 from catalog.store.cards import CARDS_FTS, count_without_card, put_cards, without_card
+from catalog.store.engine_types import Restriction
 from catalog.store.listing import documents_within
 from catalog.store.migrate import HEAD
-from catalog.store.restriction import Restriction
 from catalog.store.schema import document_cards, documents
 
 

@@ -16,7 +16,7 @@ from catalog.core.errors import (
     StoreVersionError,
 )
 from catalog.store import Database
-from catalog.store.checks import integrity_problem, orphan_counts
+from catalog.store.statistics import integrity_problem, orphan_counts
 
 OPEN = """
 import sys

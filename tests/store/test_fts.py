@@ -12,9 +12,9 @@ from builders import make_database, put
 from catalog.core.filters import Op, condition
 from catalog.core.scope import Scope
 from catalog.store.database import Database
+from catalog.store.engine_types import Restriction
 from catalog.store.fts_match import MAX_TERMS, any_of, quoted, words
 from catalog.store.lexical.fts import FtsEngine, _query
-from catalog.store.restriction import Restriction
 
 WHOLE = Restriction("notes")
 

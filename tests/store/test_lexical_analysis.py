@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.core.errors import ConfigError
-from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.words import MAX_LENGTH
+from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer
 
 PLAIN = Analyzer(stemming=False)
 ENGLISH = Analyzer()

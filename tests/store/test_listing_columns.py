@@ -9,10 +9,11 @@ from sqlalchemy import event, select, text
 
 from builders import NOW, make_database, put
 from catalog.core.dates import parse_date, to_timestamp
+from catalog.core.documents import ParsedDocument
 from catalog.core.filters import Op, condition
-from catalog.core.models import ParsedDocument
 from catalog.core.narrowing import name_filter
 from catalog.store.documents import NewRevision, content_hash, ensure_dataset, publish
+from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     dated_between,
     days_within,
@@ -20,7 +21,6 @@ from catalog.store.listing import (
     ids_within,
     paths_within,
 )
-from catalog.store.restriction import Restriction
 from catalog.store.schema import documents
 
 # What asked every date of every document, before dates were stored.

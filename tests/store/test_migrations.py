@@ -10,10 +10,10 @@ from sqlalchemy import Connection, create_engine, select
 from sqlalchemy.exc import IntegrityError
 
 import catalog.store
-from catalog.core.models import ChunkSpan, ParsedDocument
+from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database
+from catalog.store.chunks import load_chunks
 from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
-from catalog.store.passages import load_chunks
 from catalog.store.schema import document_fields, documents
 
 MANY = 450  # documents: more than two batches

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.core.models import ChunkSpan, ParsedDocument
+from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database, manifest
 from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
 from catalog.store.manifest import ManifestEntry
-from catalog.store.statistics import (
-    SizeBin,
-    chunk_sizes,
-    database_bytes,
-    file_counts,
-    modalities,
-)
+from catalog.store.statistics import SizeBin, chunk_sizes, database_bytes, file_counts, modalities
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from builders import drop, make_database
 from catalog.core.errors import EngineError
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
-from catalog.store.vectors.llama_store import MinimalQdrantVectorStore
 from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.server import ServerEngine, address_of, collection_name
+from catalog.store.vectors.server_index import MinimalQdrantVectorStore
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(

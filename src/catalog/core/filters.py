@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
-from catalog.core.models import MetadataScalar, MetadataValue
 
 DOCUMENT_FIELDS = frozenset(
     {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.core.errors import QueryError
-from catalog.core.results import Mode
+from catalog.core.params import Mode
 from catalog.core.text import storable
 
 _PART = re.compile(

@@ -1,18 +1,24 @@
-"""What runs a model: texts in, vectors out, nothing added to the texts."""
+"""What runs a model: texts in, vectors out; batches in which one bad text costs only itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from catalog.core.errors import CatalogError, EmbeddingError
 from catalog.core.ids import sha256_hex
-from catalog.core.tokens import TokenCounter
+from catalog.core.tokens import CharTokenCounter, TokenCounter
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     Vector = npt.NDArray[np.float32]
+    Encode = Callable[[Sequence[str]], list[Vector]]
 
 
 class Encoder(Protocol):
@@ -51,3 +57,119 @@ class Encoder(Protocol):
 def fingerprint(*parts: object) -> str:
     """A short hash of everything that decides a vector's meaning."""
     return sha256_hex("|".join(str(part) for part in parts))[:16]
+
+
+PROBE = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors in the order of the texts (``None`` where it failed), and why each one failed."""
+
+    vectors: tuple[Vector | None, ...]
+    failures: Mapping[int, str]
+
+
+def embed_resiliently(
+    encode: Encode,
+    texts: Sequence[str],
+    *,
+    dim: int,
+    batch_size: int,
+    on_batch: Callable[[int], None] | None = None,
+) -> Embedded:
+    """Embed in batches of texts of like length; a failing batch is halved down to the bad text.
+
+    ``on_batch`` is told how many texts each finished batch held. When every text fails and so
+    does a harmless probe, the model itself is down: :class:`EmbeddingError`, and nothing is
+    recorded against the texts.
+    """
+    vectors: list[Vector | None] = [None] * len(texts)
+    failures: dict[int, str] = {}
+    by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    for start in range(0, len(by_length), batch_size):
+        batch = by_length[start : start + batch_size]
+        _embed_or_halve(encode, texts, batch, dim, vectors, failures)
+        if on_batch is not None:
+            on_batch(len(batch))
+    if texts and len(failures) == len(texts):
+        _require_alive(encode, dim, next(iter(failures.values())))
+    return Embedded(tuple(vectors), failures)
+
+
+def _embed_or_halve(
+    encode: Encode,
+    texts: Sequence[str],
+    batch: Sequence[int],
+    dim: int,
+    vectors: list[Vector | None],
+    failures: dict[int, str],
+) -> None:
+    try:
+        found = _checked(encode([texts[index] for index in batch]), len(batch), dim)
+    except CatalogError as error:
+        if not isinstance(error, EmbeddingError):
+            raise
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - any model may raise anything; it is recorded
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        for index, vector in zip(batch, found, strict=True):
+            vectors[index] = vector
+        return
+    if len(batch) == 1:
+        failures[batch[0]] = reason
+        return
+    middle = len(batch) // 2
+    for half in (batch[:middle], batch[middle:]):
+        _embed_or_halve(encode, texts, half, dim, vectors, failures)
+
+
+def _checked(found: Sequence[Vector], count: int, dim: int) -> Sequence[Vector]:
+    import numpy as np
+
+    if len(found) != count:
+        raise EmbeddingError(f"the model answered {len(found)} vectors for {count} texts")
+    for vector in found:
+        if np.shape(vector) != (dim,):
+            raise EmbeddingError(f"the model answered a vector of shape {np.shape(vector)}")
+        if not np.isfinite(vector).all() or not np.any(vector):
+            raise EmbeddingError("the model answered a vector that is zero or not finite")
+    return found
+
+
+def _require_alive(encode: Encode, dim: int, reason: str) -> None:
+    try:
+        _checked(encode([PROBE]), 1, dim)
+    except Exception as error:
+        raise EmbeddingError(f"the embedding model does not answer: {reason}") from error
+
+
+class LlamaIndexEncoder:
+    """Wraps a ``BaseEmbedding``; it counts tokens as four characters each, having no tokenizer.
+
+    The fingerprint is made of class and model name: two models of one name are taken for one.
+    """
+
+    def __init__(self, model: BaseEmbedding, *, max_tokens: int = 512) -> None:
+        self._model = model
+        self.model = model.model_name
+        self.max_tokens = max_tokens
+        self.counter: TokenCounter = CharTokenCounter()
+
+    @property
+    def fingerprint(self) -> str:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        return fingerprint("llama-index", type(self._model).__qualname__, self.model)
+
+    @cached_property
+    def dim(self) -> int:
+        """See :class:`~catalog.embedding.encoder.Encoder`; asks the model once."""
+        return len(self._model.get_text_embedding(PROBE))
+
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        import numpy as np
+
+        vectors = self._model.get_text_embedding_batch(list(texts))
+        return [np.asarray(vector, dtype=np.float32) for vector in vectors]

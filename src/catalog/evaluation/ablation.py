@@ -10,11 +10,11 @@ from catalog.core.errors import BlindComparisonError, CatalogError
 from catalog.core.settings import Settings
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, Allowed, Timing, score_run
-from catalog.evaluation.running import BackendRun
+from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, judge
 
 if TYPE_CHECKING:
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
 _PLAIN = {
     "rerank_enabled": "false",

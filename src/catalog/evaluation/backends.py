@@ -22,21 +22,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from catalog.core.answers import Ranking, to_ranking
 from catalog.core.errors import BackendError, InputError, StageFailedError
-from catalog.core.plugged import UserSearch
-from catalog.core.results import Mode
+from catalog.core.params import Mode
 from catalog.core.settings import Settings
 from catalog.core.text import without_userinfo
+from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.records import require_run
-from catalog.evaluation.trec import read_run
-from catalog.ingest.report import Progress
+from catalog.evaluation.run_records import require_run
+from catalog.evaluation.trec_files import read_run
+from catalog.ingest.sync_report import Progress
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
     from catalog.store.eval_runs import EvalRun
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}

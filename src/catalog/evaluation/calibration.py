@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from catalog.core.errors import InputError
-from catalog.core.results import Mode
+from catalog.core.params import Mode
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.ingest.report import Progress
+from catalog.ingest.sync_report import Progress
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.relevance import Calibration, Features, features
 

@@ -11,8 +11,8 @@ from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
 from catalog.store import Database
-from catalog.store.passages import StoredDocument, all_paths, dataset_fields, find_by_path
-from catalog.store.restriction import Restriction, allowed_paths
+from catalog.store.chunks import StoredDocument, all_paths, dataset_fields, find_by_path
+from catalog.store.engine_types import Restriction, allowed_paths
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

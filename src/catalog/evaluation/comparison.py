@@ -9,14 +9,8 @@ from typing import Literal
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, QUALITY, Allowed, RunScores, score_run
-from catalog.evaluation.running import BackendRun
-from catalog.evaluation.significance import (
-    McNemar,
-    PairedTest,
-    holm,
-    judge,
-    mcnemar_exact,
-)
+from catalog.evaluation.runs import BackendRun
+from catalog.evaluation.significance import McNemar, PairedTest, holm, judge, mcnemar_exact
 
 ALPHA = 0.05
 LEAST_SEEN = 0.5  # share of queries with a judged document near the top, below which all is blind

@@ -8,8 +8,8 @@ from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
-from catalog.core.answers import RankedHit, Ranking
 from catalog.core.errors import GoldenSetError
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import Expected, GoldenQuery, Kind, parse_golden, read_lines
 
 GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}

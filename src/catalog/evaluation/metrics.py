@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
-from catalog.evaluation.running import BackendRun
+from catalog.evaluation.runs import BackendRun
 
 PRIMARY = "nDCG@10"
 MEASURES = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from catalog.core.answers import RankedHit
+from catalog.core.user_search import RankedHit
 from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.report_charts import side_of
 from catalog.evaluation.report_text import (
@@ -19,7 +19,7 @@ from catalog.evaluation.report_text import (
     told,
     word_pattern,
 )
-from catalog.evaluation.running import BackendRun, QueryOutcome
+from catalog.evaluation.runs import BackendRun, QueryOutcome
 
 SHOWN = 10  # documents of a list
 _MOST_LABELS = 20

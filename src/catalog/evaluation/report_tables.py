@@ -19,7 +19,7 @@ from catalog.evaluation.report_text import (
     signed,
     told,
 )
-from catalog.evaluation.running import BackendRun
+from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest
 
 OUTCOME_MARKS = {"better": "▲", "worse": "▼", "no difference": "≈", "too few to tell": "…"}

@@ -11,7 +11,7 @@ from typing import Any
 from catalog.evaluation.comparison import MetricRow, PipelineComparison, Stratum, outcome_of
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, RunScores
-from catalog.evaluation.records import RunDifference, summary_of
+from catalog.evaluation.run_records import RunDifference, summary_of
 from catalog.evaluation.significance import Interval, PairedTest, bootstrap_interval, judge
 from catalog.store.eval_runs import EvalRun
 

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import InputError, ReadError, SourceError
-from catalog.ingest.readers.base import file_type
-from catalog.ingest.readers.limits import DEFAULT_LIMITS, ReadLimits
-from catalog.ingest.readers.opening import kind_of, open_regular
-from catalog.ingest.readers.sniffing import DOCUMENTS
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
+from catalog.ingest.readers.opening import DOCUMENTS, kind_of, open_regular
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

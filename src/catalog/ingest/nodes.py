@@ -11,7 +11,7 @@ from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo,
 from pydantic import PrivateAttr
 
 from catalog.core import ids
-from catalog.core.models import ChunkSpan, ParsedDocument
+from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store.documents import content_hash
 
 

@@ -10,10 +10,16 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from catalog.ingest.chunking.sentences import END_MARK, sentence_spans
-from catalog.ingest.contents import HEAD_CHARS, beyond_contents, without_contents
-from catalog.ingest.markup import IMAGE, TIME, without_markup
-from catalog.store.lexical.words import UNSPACED
+from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
+from catalog.ingest.markup import (
+    HEAD_CHARS,
+    IMAGE,
+    TIME,
+    beyond_contents,
+    without_contents,
+    without_markup,
+)
+from catalog.store.lexical.analysis import UNSPACED
 
 PIECES = 30
 PIECE_CHARS = 400

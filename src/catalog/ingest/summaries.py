@@ -13,8 +13,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from catalog.ingest.prose import first_lines, read_prose
-from catalog.store.lexical.stop_words import stop_words
-from catalog.store.lexical.words import UNSPACED
+from catalog.store.lexical.analysis import UNSPACED, stop_words
 
 if TYPE_CHECKING:
     import numpy as np

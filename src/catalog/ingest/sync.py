@@ -19,17 +19,15 @@ from pathlib import Path
 
 from llama_index.core.ingestion import IngestionPipeline
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, InputError, ReadError, TransientReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.comparing import Fingerprints, FolderChanges, StoredFiles
+from catalog.ingest.changes import DEFECTS, FileOutcome, Fingerprints, FolderChanges, StoredFiles
 from catalog.ingest.discovery import discover
-from catalog.ingest.outcome import DEFECTS, FileOutcome
-from catalog.ingest.publishing import Publisher
+from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest.publishing import Publisher, Recorder
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.readers.limits import DEFAULT_LIMITS
-from catalog.ingest.recording import Recorder
-from catalog.ingest.report import Progress, Silent, SyncReport
-from catalog.ingest.stages import PipelineSteps
+from catalog.ingest.readers.base import DEFAULT_LIMITS
+from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.store import Database, manifest
 from catalog.store.documents import ensure_dataset, note_source
 from catalog.store.locks import locked

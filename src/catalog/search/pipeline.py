@@ -12,10 +12,10 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, MetadataMode
 from llama_index.core.utils import get_tokenizer
 
-from catalog.ingest.report import Progress, Silent
+from catalog.ingest.sync_report import Progress, Silent
 from catalog.search.fts_chunk import create_chunks_fts
 from catalog.search.vector import VectorStoreManager
-from catalog.store.passages import StoredDocument
+from catalog.store.chunks import StoredDocument
 
 CHUNK_SIZE = 1024
 CHUNK_OVERLAP = 200

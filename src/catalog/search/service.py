@@ -14,8 +14,8 @@ from catalog.core.settings import Settings
 from catalog.core.text import storable
 from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.report import Progress
 from catalog.ingest.sync import check_dataset_name
+from catalog.ingest.sync_report import Progress
 from catalog.search.dataset_index import DatasetIndex, LoadedIndex
 from catalog.search.fts_chunk import FTSChunkRetriever
 from catalog.search.hybrid import HybridSearch
@@ -23,7 +23,7 @@ from catalog.search.models import BaselineResult, BaselineResults, SearchCriteri
 from catalog.search.rerank import BaselineReranker
 from catalog.search.vector import VectorSearch
 from catalog.store import Database
-from catalog.store.passages import require_dataset
+from catalog.store.chunks import require_dataset
 
 MIN_DEPTH = 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from catalog.core.kept import OpenServices
+from catalog.core.open_services import OpenServices
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
@@ -57,8 +57,8 @@ def close() -> None:
 
 def _service() -> SearchServiceV2:
     from catalog.core.settings import get_settings
+    from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
-    from catalog.search_v2.workspace import Library
 
     settings = get_settings()
     return _services.get(settings.model_dump_json(), lambda: SearchServiceV2(Library(settings)))

@@ -7,9 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from catalog.core.models import Chunk
-from catalog.ingest.chunking.lines import Line
-from catalog.ingest.chunking.sentences import END_MARK, sentence_spans, sentence_starts
+from catalog.core.documents import Chunk
+from catalog.ingest.chunking.boundaries import END_MARK, Line, sentence_spans, sentence_starts
 from catalog.search_v2.query_words import Match, QueryWords
 
 _PLAIN_WORD = re.compile(r"\w+")

@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from catalog.core.answers import Ranking
-from catalog.core.plugged import UserSearch
 from catalog.core.results import Comparison, Latency, RankChange
 from catalog.core.settings import Settings
+from catalog.core.user_search import Ranking, UserSearch
 
 
 class Baseline:

@@ -17,8 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.words import raw_words
+from catalog.store.lexical.analysis import Analyzer, raw_words
 
 
 def relevance_model(

@@ -11,14 +11,13 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import CatalogError, EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.query import SubQuery
+from catalog.library.library import Library
 from catalog.search_v2.passages import PassageNode
-from catalog.search_v2.workspace import Library
 from catalog.store import Database
+from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
-from catalog.store.hits import Hit
+from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.base import LexicalEngine
-from catalog.store.passages import load_chunks
-from catalog.store.restriction import Restriction
 
 UNSEARCHABLE = "the query has no word that is not too common to look for"
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from pydantic import PrivateAttr
 
-from catalog.core.models import Chunk
+from catalog.core.documents import Chunk
 from catalog.core.query import Kind
 from catalog.core.results import Evidence, Reranked
 from catalog.search_v2.fusion import FusedHit
 
 if TYPE_CHECKING:
-    from catalog.store.restriction import Restriction
+    from catalog.store.engine_types import Restriction
 
 
 class PassageNode(TextNode):

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.words import UNSPACED, WORD
+from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer
 
 _ANALYZER = Analyzer()
 _APART = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word

@@ -25,13 +25,13 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.ids import sha256_hex
+from catalog.core.params import Mode
 from catalog.core.query import Kind
-from catalog.core.results import Mode
 from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
 _LIMIT = 40.0  # exp of more says nothing new
 _PACKAGED = "calibrations.json"

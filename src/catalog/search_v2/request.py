@@ -8,14 +8,14 @@ from typing import Required, TypedDict, Unpack
 
 from catalog.core.errors import InputError, UnknownModeError
 from catalog.core.filters import check_fields, fields_of, parse_filters
+from catalog.core.params import MODES, Mode
 from catalog.core.query import ParsedQuery, parse_query
-from catalog.core.results import MODES, Mode
 from catalog.core.scope import Scope
 from catalog.core.text import storable
+from catalog.library.library import Library
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.workspace import Library
-from catalog.store.passages import dataset_fields, has_field, live_documents
-from catalog.store.restriction import Restriction
+from catalog.store.chunks import dataset_fields, has_field, live_documents
+from catalog.store.engine_types import Restriction
 
 MAX_TOP_K = 1000
 DEFAULT_TOP_K = 10

@@ -9,13 +9,13 @@ from itertools import zip_longest
 
 from catalog.core.errors import StoreError
 from catalog.core.scope import Scope
-from catalog.search_v2.carding import AT_A_QUERY, LATER, make_cards
+from catalog.library.document_cards import AT_A_QUERY, LATER, make_cards
+from catalog.library.library import Library
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.workspace import Library
 from catalog.store.card_search import card_terms, search_cards
+from catalog.store.engine_types import Restriction
 from catalog.store.listing import count_within, documents_of_chunks, documents_within, source_ids
-from catalog.store.restriction import Restriction
 
 PASSAGES = 100  # of the lexical index, whose documents are candidates
 

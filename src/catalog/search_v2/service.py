@@ -10,11 +10,11 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 
 from catalog.core.results import Comparison, Evidence, SearchResults
+from catalog.library.library import Library
+from catalog.search_v2.candidates import Candidates, gather_candidates
 from catalog.search_v2.compare import Baseline, compared, not_compared
-from catalog.search_v2.formatting import to_result
-from catalog.search_v2.gathering import Candidates, gather_candidates
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.precision import Refiner
+from catalog.search_v2.refine import Refiner
 from catalog.search_v2.request import (
     DEFAULT_TOP_K,
     SearchArguments,
@@ -23,9 +23,9 @@ from catalog.search_v2.request import (
     possible_top_k,
     read_request,
 )
+from catalog.search_v2.shape import to_result
 from catalog.search_v2.stages import StageLog
 from catalog.search_v2.temporal import TemporalExpansion
-from catalog.search_v2.workspace import Library
 
 
 class SearchServiceV2:

@@ -19,9 +19,10 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
+from catalog.core.documents import Chunk
 from catalog.core.errors import CatalogError
-from catalog.core.models import Chunk
 from catalog.core.results import TIMED, Evidence
+from catalog.search_v2.citations import recording_link
 from catalog.search_v2.evidence import (
     TimeWindow,
     evidence_lines,
@@ -30,16 +31,15 @@ from catalog.search_v2.evidence import (
     times_of,
     told_once,
 )
-from catalog.search_v2.links import recording_link
 from catalog.search_v2.passages import PassageNode, ScoredPassage
-from catalog.store.media import chunks_between, media_end, media_file, media_key, name_of
+from catalog.store.recordings import chunks_between, media_end, media_file, media_key, name_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from catalog.core.settings import RAGv2Settings
     from catalog.store import Database
-    from catalog.store.restriction import Restriction
+    from catalog.store.engine_types import Restriction
 
 _log = logging.getLogger(__name__)
 

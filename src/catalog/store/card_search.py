@@ -15,8 +15,7 @@ from sqlalchemy import Connection, Float, bindparam, literal_column, select, tex
 from catalog.store.cards import CARDS_FTS, WEIGHTS, lacking_cards, spaced
 from catalog.store.filter_sql import among
 from catalog.store.fts_match import MAX_TERMS, any_of, quoted, words
-from catalog.store.lexical.stop_words import stop_words
-from catalog.store.lexical.words import UNSPACED, fold, raw_words
+from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, stop_words
 from catalog.store.schema import documents
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from catalog.store.filter_sql import among
 from catalog.store.fts_match import words
-from catalog.store.lexical.words import UNSPACED, parts, raw_words
+from catalog.store.lexical.analysis import UNSPACED, parts, raw_words
 from catalog.store.schema import (
     chunk_sections,
     chunks,

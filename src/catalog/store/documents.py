@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core import ids
-from catalog.core.models import ChunkSpan, MetadataValue, ParsedDocument
+from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store.field_rows import date_of, field_rows
 from catalog.store.schema import (
     chunk_sections,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from catalog.core.dates import to_timestamp
+from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import kind_of, number
-from catalog.core.models import MetadataScalar, MetadataValue
 
 DATES = ("modified", "created")  # the fields that tell a document's date, the first one first
 

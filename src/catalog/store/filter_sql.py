@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, false, func, literal, not_, null, or_, select, true, union_all
 
+from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, kind_of, number
-from catalog.core.models import MetadataScalar
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
 
 if TYPE_CHECKING:

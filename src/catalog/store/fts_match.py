@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, false, func, literal_column, or_, text
 
-from catalog.store.lexical.words import WORD_CHARACTERS, raw_words
+from catalog.store.lexical.analysis import WORD_CHARACTERS, raw_words
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:

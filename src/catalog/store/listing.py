@@ -20,13 +20,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.visitors import replacement_traverse
 
-from catalog.core.browsing import Sort
 from catalog.core.dates import day_at, seconds
 from catalog.core.filters import CHUNK_FIELDS, fields_of
+from catalog.core.params import Sort
 from catalog.store.cards import CARD_VERSION
+from catalog.store.engine_types import Restriction
 from catalog.store.field_rows import DATES
 from catalog.store.filter_sql import among, compile_filter
-from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from catalog.core.errors import StoreBusyError, StoreError
-from catalog.core.unusable import describe_os_error
+from catalog.core.os_errors import describe_os_error
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from catalog.search_v2.indexing import Indexer
+from catalog.library.indexing import Indexer
 from fakes import open_workspace
 from interfaces.mcp.running import http_server, of_store, stdio_server, talk
 

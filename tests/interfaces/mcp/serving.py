@@ -10,12 +10,12 @@ import time
 from functools import partial
 from pathlib import Path
 
-from catalog.core.settings.models import ServeSettings
-from catalog.interfaces.mcp import catalog_server, serve_stdio
-from catalog.interfaces.mcp.listening import serve_http
-from catalog.interfaces.operations import LocalEngine
-from catalog.interfaces.serving.security import Address
-from catalog.interfaces.serving.workers import Workers
+from catalog.core.settings.sections import ServeSettings
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.mcp import catalog_server, serve_stdio
+from catalog.interfaces.server.mcp.http import serve_http
+from catalog.interfaces.server.security import Address
+from catalog.interfaces.server.workers import Workers
 from fakes import open_workspace
 from interfaces.mcp.stubs import make_noise
 

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from catalog.core.errors import ConfigError
-from catalog.core.settings.models import ServeSettings
-from catalog.interfaces.mcp.listening import serve_http
-from catalog.interfaces.mcp.server import build_server
-from catalog.interfaces.mcp.stdio import serve_stdio
-from catalog.interfaces.serving.security import Address
-from catalog.interfaces.serving.workers import Workers
+from catalog.core.settings.sections import ServeSettings
+from catalog.interfaces.server.mcp.http import serve_http
+from catalog.interfaces.server.mcp.server import build_server
+from catalog.interfaces.server.mcp.stdio import serve_stdio
+from catalog.interfaces.server.security import Address
+from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.stubs import TOOLS, StubEngine
 
 

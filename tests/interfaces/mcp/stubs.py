@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import ClassVar
 
-from catalog.interfaces.tools.base import AgentTool, ToolArguments, ToolData, ToolResult
+from catalog.interfaces.agents.tool import AgentTool, ToolArguments, ToolData, ToolResult
 
 
 class Said(ToolArguments):

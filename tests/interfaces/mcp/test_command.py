@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from catalog.core.errors import ConfigError
-from catalog.interfaces.cli.mcp import mcp
+from catalog.interfaces.cli.serve import mcp
 
 
 def run(*arguments):

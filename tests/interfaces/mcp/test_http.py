@@ -11,13 +11,12 @@ from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
 from catalog.core.errors import ConfigError
-from catalog.core.settings.models import ServeSettings
-from catalog.interfaces.mcp import http as http_module
-from catalog.interfaces.mcp.http import streamable_http_app
-from catalog.interfaces.mcp.listening import serve_http
-from catalog.interfaces.mcp.server import build_server
-from catalog.interfaces.serving.security import Address
-from catalog.interfaces.serving.workers import Workers
+from catalog.core.settings.sections import ServeSettings
+from catalog.interfaces.server.mcp import http as http_module
+from catalog.interfaces.server.mcp.http import serve_http, streamable_http_app
+from catalog.interfaces.server.mcp.server import build_server
+from catalog.interfaces.server.security import Address
+from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.running import bearing, http_server, of_stubs, talk, until
 from interfaces.mcp.stubs import TOOLS, StubEngine
 

@@ -7,8 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp.shared.exceptions import MCPError
 
-from catalog.interfaces.mcp.resources import document_of, document_uri
-from catalog.interfaces.tools import AGENT_TOOLS
+from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.server.mcp.resources import document_of, document_uri
 from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
 from interfaces.mcp.running import until
 

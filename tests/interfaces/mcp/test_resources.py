@@ -10,16 +10,16 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from catalog.core.errors import DocumentNotFoundError, StoreBusyError
-from catalog.interfaces.mcp.resources import (
+from catalog.interfaces.calls import within
+from catalog.interfaces.server.mcp.resources import (
     MAX_BYTES,
     TEMPLATE,
     DocumentResources,
     document_of,
     document_uri,
 )
-from catalog.interfaces.operations.documents import within
-from catalog.search_v2.references import FoundDocument
-from catalog.store.passages import StoredDocument
+from catalog.library.references import FoundDocument
+from catalog.store.chunks import StoredDocument
 from interfaces.mcp.stubs import StubEngine, status
 
 PATHS = [

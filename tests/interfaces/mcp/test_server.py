@@ -8,9 +8,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from catalog.core.errors import StoreBusyError
-from catalog.interfaces.mcp.catalog_server import catalog_server, instructions
-from catalog.interfaces.mcp.server import build_server
-from catalog.interfaces.serving.workers import Workers
+from catalog.interfaces.server.mcp.server import build_server, catalog_server, instructions
+from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.stubs import TOOLS, StubEngine, status
 
 DEADLINE = 10

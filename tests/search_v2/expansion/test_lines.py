@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.search_v2.expansion.lines import LONGEST, ExpansionLine, kept_lines, parse_lines
-from catalog.search_v2.expansion.prompt import PROMPT
-from catalog.search_v2.expansion.text import KINDS, word_count
+from catalog.search_v2.expansion.lines import (
+    KINDS,
+    LONGEST,
+    ExpansionLine,
+    kept_lines,
+    parse_lines,
+    word_count,
+)
+from catalog.search_v2.expansion.sources import PROMPT
 from catalog.store.lexical.analysis import Analyzer
 
 ANALYZER = Analyzer()

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from llama_index.core.llms import ChatMessage
 
-from catalog.core.bounded import BoundedCalls
+from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMError, LLMTimeoutError
-from catalog.llm.local import LocalLLM
-from catalog.llm.packaged import SMOLLM2
+from catalog.llm.local import SMOLLM2, LocalLLM
 from catalog.search_v2.expansion.lines import parse_lines
-from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT
+from catalog.search_v2.expansion.sources import GRAMMAR, PROMPT
 
 pytestmark = [
     pytest.mark.skipif(

@@ -9,8 +9,14 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.search_v2.expansion.prompt import GRAMMAR, PROMPT, ExpansionReply
-from catalog.search_v2.expansion.transform import HydeSource, LexVecQueryTransform, get_source
+from catalog.search_v2.expansion.sources import (
+    GRAMMAR,
+    PROMPT,
+    ExpansionReply,
+    HydeSource,
+    LexVecQueryTransform,
+    get_source,
+)
 
 GOOD = "lex: key renewal\nvec: replacing an API key\nhyde: Keys are rotated every month.\n"
 KINDS = [("lex", "key renewal"), ("vec", "replacing an API key")]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from catalog.core.errors import ModelUnavailableError, RerankError
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
 from catalog.search_v2.rerank.base import checked, sigmoid
 from catalog.search_v2.rerank.cross_encoder import DEFAULT_MODEL, FastEmbedReranker
 

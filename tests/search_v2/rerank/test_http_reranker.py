@@ -11,7 +11,7 @@ import pytest
 from catalog.core.errors import ConfigError, RerankError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.http import HttpReranker
+from catalog.search_v2.rerank.http_reranker import HttpReranker
 
 GOOD = {
     "results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.25}],

@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 from catalog.core.errors import ConfigError, LLMTimeoutError, RerankError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.llm import LLMReranker, read_answer
+from catalog.search_v2.rerank.llm_reranker import LLMReranker, read_answer
 
 PASSAGES = ["about bread", "about keys", "about backups"]
 

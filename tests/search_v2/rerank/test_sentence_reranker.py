@@ -6,9 +6,9 @@ import pytest
 
 from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import RAGv2Settings
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
 from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.sentence import SentenceTransformersReranker
+from catalog.search_v2.rerank.sentence_reranker import SentenceTransformersReranker
 
 MINILM = packaged.HUGGINGFACE["sentence-transformers/all-MiniLM-L6-v2"]
 needs_minilm = pytest.mark.skipif(

@@ -17,8 +17,8 @@ from catalog.core.settings.loading import (
     presets,
     with_rag,
 )
-from catalog.core.settings.models import EmbeddingSettings, LLMSettings, ServeSettings, Settings
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
+from catalog.core.settings.sections import EmbeddingSettings, LLMSettings, ServeSettings, Settings
 
 __all__ = [
     "EmbeddingSettings",

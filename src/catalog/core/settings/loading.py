@@ -1,4 +1,4 @@
-"""Merging the places a setting may come from, and remembering which it was."""
+"""Loading settings: defaults, presets, files, environment, and where each value came from."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from catalog.core.errors import ConfigError, UnknownPresetError
-from catalog.core.places import default_home, settings_file
-from catalog.core.settings.models import EmbeddingSettings, LLMSettings, ServeSettings, Settings
+from catalog.core.home import default_home, settings_file
 from catalog.core.settings.rag import RAGv2Settings
+from catalog.core.settings.sections import EmbeddingSettings, LLMSettings, ServeSettings, Settings
 from catalog.core.settings.variables import PREFIX, V2_PREFIX, refuse_unknown_variables
 
 

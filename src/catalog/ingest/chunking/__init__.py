@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.ingest.chunking.base import Chunker, Cut
-from catalog.ingest.chunking.document import DocumentChunker
-from catalog.ingest.chunking.lines import LineIndex
-from catalog.ingest.chunking.sentences import sentence_spans
+from catalog.ingest.chunking.boundaries import LineIndex, sentence_spans
+from catalog.ingest.chunking.document import Chunker, Cut, DocumentChunker
 
 __all__ = ["Chunker", "Cut", "DocumentChunker", "LineIndex", "sentence_spans"]

@@ -2,20 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from catalog.core.documents import (
+    ChunkSpan,
+    Cue,
+    Locator,
+    Modality,
+    ParsedDocument,
+    Segment,
+    last_page,
+)
 from catalog.core.errors import ConfigError
-from catalog.core.models import ChunkSpan, Cue, ParsedDocument, Segment
 from catalog.core.tokens import TokenCounter
-from catalog.ingest.chunking.band import Band
-from catalog.ingest.chunking.base import Cut
-from catalog.ingest.chunking.measure import Measure, measure
-from catalog.ingest.chunking.placing import Placer
-from catalog.ingest.chunking.sections import Outline
-from catalog.ingest.chunking.streams import TRANSCRIPTS, Stream, streams
-from catalog.ingest.chunking.text import TextCutter, checked
-from catalog.ingest.chunking.windows import Windows
+from catalog.ingest.chunking.boundaries import LineIndex
+from catalog.ingest.chunking.measure import Atoms, Measure, measure
+from catalog.ingest.chunking.packing import Band, Packer, grouped
+from catalog.ingest.chunking.sections import TRANSCRIPTS, Outline, Stream, streams
+from catalog.ingest.chunking.transcript_windows import Windows
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The passages of one document.
+
+    ``fallback`` is ``None`` when sizes were counted in the model's tokens; otherwise it says
+    what was counted instead, and why, for the report of the run.
+    """
+
+    spans: tuple[ChunkSpan, ...]
+    fallback: str | None = None
+
+
+class Chunker(Protocol):
+    """Cuts one kind of document.
+
+    ``doc.text[span.start:span.end]`` is the passage, starts are strictly increasing, no
+    passage is empty, and together they hold every character from ``doc.body_start`` on that
+    is not white space. The same document always gives the same spans.
+    """
+
+    def chunk(self, doc: ParsedDocument) -> tuple[ChunkSpan, ...]:
+        """The passages in order of their start; none for a document without text."""
+        ...
+
+    def cut(self, doc: ParsedDocument) -> Cut:
+        """The same, and whether a substitute had to count their tokens."""
+        ...
+
+
+class Placer:
+    """Makes the spans of one document."""
+
+    def __init__(self, doc: ParsedDocument, measure: Measure) -> None:
+        self._pages = doc.pages
+        self._lines = LineIndex(doc.text)
+        self._measure = measure
+
+    def span(
+        self,
+        start: int,
+        end: int,
+        path: tuple[str, ...],
+        modality: Modality = "text",
+        cues: Sequence[Cue] = (),
+    ) -> ChunkSpan:
+        """The passage ``[start, end)``; ``cues`` have their offsets in the document.
+
+        Its time runs from the start of the first cue to the latest end of any.
+        """
+        lines = self._lines.locator(start, end)
+        before = bisect_right(self._pages, start)
+        page = before or None
+        following = self._pages[before : bisect_left(self._pages, end)]
+        return ChunkSpan(
+            start,
+            end,
+            path,
+            modality,
+            Locator(
+                page=page,
+                page_end=last_page(page, following),
+                line_start=lines.line_start,
+                line_end=lines.line_end,
+                time_start=cues[0].time_start if cues else None,
+                time_end=max(cue.time_end for cue in cues) if cues else None,
+            ),
+            tokens=self._measure.size(start, end),
+            cues=tuple(
+                Cue(cue.start - start, cue.end - start, cue.time_start, cue.time_end, cue.speaker)
+                for cue in cues
+            ),
+            page_breaks=tuple(offset - start for offset in following),
+        )
+
+
+SMALLEST_CHUNK_SIZE = 16
+
+_LINE_ORIENTED_TEXT = """
+    bash bat c cc cfg clj conf cpp cs css csv cxx dart env erl ex exs fish go gradle h hh hpp hs
+    ini java jl js json jsx kt kts less log lua m mjs ml php pl plist proto ps1 psv py pyi r rb rs
+    sass scala scss sh sql svelte swift tf toml ts tsv tsx vb vue xml yaml yml zig zsh"""
+_LINE_ORIENTED = frozenset(_LINE_ORIENTED_TEXT.split())
+
+
+class TextCutter:
+    """Cuts any stretch of one document as text.
+
+    A section within the band is one passage; one under it is joined with its neighbours. A
+    larger section ends its passages at paragraphs, else sentences, else words, else anywhere;
+    consecutive passages of it share up to ``band.overlap`` tokens. ``band.chunk_size`` is never
+    exceeded; ``band.min_size`` is kept wherever the document and its tables allow it.
+    """
+
+    def __init__(self, doc: ParsedDocument, outline: Outline, sizes: Measure, band: Band) -> None:
+        self._outline = outline
+        self._sizes = sizes
+        self._band = band
+        self._packer = Packer(
+            doc.text,
+            sizes,
+            Atoms(doc.atomic, sizes, band.chunk_size),
+            band,
+            lines_first=doc.file_type in _LINE_ORIENTED,
+        )
+
+    def cut(self, start: int, end: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Start, end and heading path of every passage of ``text[start:end]``."""
+        for group in grouped(self._outline.sections(start, end), self._sizes, self._band):
+            for begin, stop in self._packer.pieces(group):
+                yield begin, stop, group.path(begin, stop)
+
+
+def checked(chunk_size: int, chunk_overlap: int, min_size: int) -> Band:
+    """The band of these settings; raises ``ConfigError`` for sizes without a meaning."""
+    if chunk_size < SMALLEST_CHUNK_SIZE:
+        raise ConfigError(f"chunk_size is {chunk_size}: use {SMALLEST_CHUNK_SIZE} or more")
+    if not 0 <= 2 * chunk_overlap < chunk_size:
+        raise ConfigError(
+            f"chunk_overlap is {chunk_overlap}: use 0 or more, and less than half of "
+            f"chunk_size ({chunk_size})"
+        )
+    if min_size < 0:
+        raise ConfigError(f"min_size is {min_size}: use 0 or more")
+    return Band(chunk_size, chunk_overlap, min(min_size, chunk_size - 1))
 
 
 class DocumentChunker:
@@ -23,7 +156,7 @@ class DocumentChunker:
 
     Sizes are the counter's tokens, or eight characters each where tokens are longer than that.
     Passages of text have ``min_size`` to ``chunk_size`` tokens where the document allows it (see
-    :class:`~catalog.ingest.chunking.text.TextCutter`), and are never larger.
+    :class:`~catalog.ingest.chunking.document.TextCutter`), and are never larger.
 
     A transcript becomes windows of about ``window_seconds`` that do not overlap, none over
     ``chunk_size`` tokens, each with its cues. A frame of a video is one passage, or several of

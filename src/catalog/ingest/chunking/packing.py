@@ -1,16 +1,123 @@
-"""Cuts a group of sections that is too large for one passage."""
+"""Groups sections into passages within the size band, and cuts those that are too large."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from catalog.ingest.chunking import breaks
-from catalog.ingest.chunking.atoms import Atoms
-from catalog.ingest.chunking.band import Band
-from catalog.ingest.chunking.breaks import Finder
-from catalog.ingest.chunking.grouping import Group
-from catalog.ingest.chunking.measure import Measure
+from catalog.ingest.chunking import boundaries as breaks
+from catalog.ingest.chunking.boundaries import Finder
+from catalog.ingest.chunking.measure import Atoms, Measure
+from catalog.ingest.chunking.sections import Section
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Sizes in tokens: ``min_size`` to ``chunk_size`` a passage, up to ``overlap`` shared.
+
+    ``k`` passages hold at least ``k * min_size`` and, as each but the first may begin with an
+    overlap, at most ``k * chunk_size - (k - 1) * overlap`` tokens of text. Where ``min_size`` is
+    over half of ``chunk_size``, some sizes lie between two of these ranges (1,001 to 1,399 for
+    a band of 700 to 1,000): no cut is good then, only the best possible.
+    """
+
+    chunk_size: int
+    overlap: int
+    min_size: int
+
+    def holds(self, size: int) -> bool:
+        """Whether a text of that size can be cut into passages inside the band.
+
+        For several passages there must be some room as well, or no break would be in the place.
+        """
+        if size <= self.chunk_size:
+            return size >= self.min_size
+        room = (self.chunk_size - self.min_size) // 4
+        return self.fewest(size + room) * self.min_size + room <= size
+
+    def fewest(self, size: int) -> int:
+        """How many passages a text of that size needs at least."""
+        return max(1, -((self.overlap - size) // (self.chunk_size - self.overlap)))
+
+    def rests(self, low: int, high: int, *, shared: int) -> Iterator[tuple[int, int]]:
+        """The ranges within ``[low, high]`` of what a passage may leave uncut, ascending.
+
+        Each passage of the rest may begin with an overlap; ``shared`` tokens of it count towards
+        the lower end of the band.
+        """
+        least, most = max(1, self.min_size - shared), self.chunk_size - self.overlap
+        passages = max(1, -(-low // most))
+        while least <= most and passages * least <= high:
+            start = max(low, passages * least)
+            if (passages + 1) * least <= passages * most + 1:
+                yield start, high
+                return
+            yield start, min(high, passages * most)
+            passages += 1
+
+
+class Group:
+    """One or several sections in a row, none of them empty."""
+
+    def __init__(self, sections: list[Section]) -> None:
+        self._sections = sections
+        self._starts = [section.start for section in sections]
+        self.start = sections[0].start
+        self.end = sections[-1].end
+
+    def __len__(self) -> int:
+        return len(self._sections)
+
+    def index(self, offset: int) -> int:
+        """Which of the sections holds the character at ``offset``."""
+        return bisect_right(self._starts, offset) - 1
+
+    def path(self, start: int, end: int) -> tuple[str, ...]:
+        """The heading path of a passage: that of the section it starts in.
+
+        One that begins with a section and reaches into the next has the outer path of the first.
+        """
+        section = self._sections[self.index(start)]
+        reaches_over = end > section.end and start == section.start
+        return section.outer_path if reaches_over else section.path
+
+    def starts(self, low: int, high: int) -> list[int]:
+        """Where sections start in ``(low, high]``: outer before inner, late before early."""
+        found = range(bisect_right(self._starts, low), bisect_right(self._starts, high))
+        ordered = sorted(found, key=lambda at: (len(self._sections[at].outer_path), -at))
+        return [self._starts[at] for at in ordered]
+
+
+def grouped(sections: Iterable[Section], measure: Measure, band: Band) -> list[Group]:
+    """The sections in groups, each as few sections as the band allows.
+
+    A section too small for the band is joined with those after it until the band holds what is
+    joined; where that would be too large for one passage, with the group before it if both fit
+    one; and at the end with as much of what is before it as is needed. Only a document that the
+    band cannot hold makes a group outside.
+    """
+    groups: list[list[Section]] = []
+    pending: list[Section] = []
+
+    def size(first: Section, last: Section) -> int:
+        return measure.size(first.start, last.end)
+
+    for section in sections:
+        is_over = bool(pending) and size(pending[0], section) > band.chunk_size
+        if is_over and groups and size(groups[-1][0], pending[-1]) <= band.chunk_size:
+            groups[-1].extend(pending)
+            pending = []
+        pending.append(section)
+        if band.holds(size(pending[0], section)):
+            groups.append(pending)
+            pending = []
+    while pending and groups and not band.holds(size(pending[0], pending[-1])):
+        pending = groups.pop() + pending
+    if pending:
+        groups.append(pending)
+    return [Group(group) for group in groups]
 
 
 class BreakRange(NamedTuple):

@@ -1,7 +1,8 @@
-"""What every reader answers, and what readers of whole files share."""
+"""What every reader answers, and what readers of whole files share: limits, bytes to text."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -9,12 +10,195 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO, ClassVar, Protocol
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
 from catalog.core.text import storable
-from catalog.ingest.readers.binary import binary_kind
-from catalog.ingest.readers.decoding import decode
-from catalog.ingest.readers.limits import ReadLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Bounds of reading one file; what is over one is a ``ReadError`` that names it.
+
+    ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a
+    PDF, Office, e-book or notebook file as it lies on disk, and ``unpacked_bytes`` all that it
+    holds when unpacked. ``pages`` counts pages, slides or chapters, ``characters`` what comes out.
+    ``seconds`` and ``memory_bytes`` bound the process that reads such a file.
+    """
+
+    text_bytes: int = 20_000_000
+    document_bytes: int = 200_000_000
+    unpacked_bytes: int = 500_000_000
+    pages: int = 20_000
+    characters: int = 50_000_000
+    seconds: float = 600.0
+    memory_bytes: int = 2_000_000_000
+
+
+DEFAULT_LIMITS = ReadLimits()
+
+
+SAMPLE = 8192
+"""Bytes looked at."""
+
+BYTE_ORDER_MARKS = {
+    b"\xff\xfe\x00\x00": "utf-32-le",
+    b"\x00\x00\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
+"""Longest first, because the mark of UTF-32-LE begins with that of UTF-16-LE."""
+
+_CERTAIN = {
+    b"%PDF-": "pdf",
+    b"%!PS": "postscript",
+    b"{\\rtf": "rtf",
+    b"\x89PNG\r\n": "png",
+    b"\xff\xd8\xff": "jpeg",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"\x1f\x8b": "gzip",
+    b"\x7fELF": "elf",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "ole",
+    b"\xfd7zXZ\x00": "xz",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"Rar!\x1a\x07": "rar",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xca\xfe\xba\xbe": "java class",
+    b"\xcf\xfa\xed\xfe": "mach-o",
+    b"\x00asm": "wasm",
+    b"SQLite format 3\x00": "sqlite",
+}
+# Letters that a text may begin with as well: they only name what NUL bytes give away.
+_LIKELY = {
+    b"GIF8": "gif",
+    b"BZh": "bzip2",
+    b"MZ": "exe",
+    b"RIFF": "riff",
+    b"OggS": "ogg",
+    b"ID3": "mp3",
+    b"fLaC": "flac",
+    b"BM": "bmp",
+    b"II*\x00": "tiff",
+    b"MM\x00*": "tiff",
+    b"wOFF": "woff",
+    b"wOF2": "woff2",
+    b"PAR1": "parquet",
+}
+_CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r\b\x1b")) + b"\x7f"
+_MAX_CONTROL_SHARE = 0.1
+
+
+def byte_order_mark(data: bytes) -> tuple[bytes, str] | None:
+    """The UTF-16 or UTF-32 mark at the start and the encoding it names."""
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if data.startswith(mark):
+            return mark, encoding
+    return None
+
+
+def binary_kind(data: bytes) -> str | None:
+    """What binary format the data is (``data`` if unknown), or ``None`` for text."""
+    kind = _named(data, _CERTAIN)
+    if kind is not None:
+        return kind
+    if byte_order_mark(data) is not None:
+        return None
+    sample = data[:SAMPLE]
+    if b"\x00" in sample:
+        return _named(data, _LIKELY) or _named_inside(data) or "data"
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    if controls > _MAX_CONTROL_SHARE * len(sample):
+        return _named(data, _LIKELY) or "data"
+    return None
+
+
+def _named(data: bytes, magic: dict[bytes, str]) -> str | None:
+    return next((name for start, name in magic.items() if data.startswith(start)), None)
+
+
+def _named_inside(data: bytes) -> str | None:
+    if data[4:8] == b"ftyp":
+        return "mp4"
+    return "tar" if data[257:262] == b"ustar" else None
+
+
+_HIGH_BYTES = re.compile(rb"[\x80-\xff]")
+_DECLARATION = re.compile(rb"""(?:charset|encoding|coding)\s*[:=]\s*["']?([A-Za-z0-9_.:-]{2,40})""")
+_DECLARED_WITHIN = 1024
+_GUESS_SAMPLE = 64 * 1024
+_GUESS_NEEDS = 12
+"""High bytes under which a statistical guess is worse than the commonest legacy encoding."""
+_MOSTLY_UTF8 = 4
+"""Good UTF-8 sequences for every bad one, from which on the text is taken for damaged UTF-8."""
+
+
+_WIDE = ("utf_7", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le")
+_NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"]).union(
+    name.replace("_", "-") for name in _WIDE
+)
+"""Encodings of names or literals, and those that need a mark or would hold NUL bytes."""
+
+
+def decode(data: bytes, *, declared: bool = False) -> str:
+    """The text of a file that is not binary.
+
+    Tried in turn: a byte order mark, UTF-8, with ``declared`` the encoding the text names
+    for itself, UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    """
+    mark = byte_order_mark(data)
+    if mark is not None:
+        return storable(data[len(mark[0]) :].decode(mark[1], "replace"))
+    try:
+        return storable(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return storable(_decode_legacy(data, declared=declared))
+
+
+def _decode_legacy(data: bytes, *, declared: bool) -> str:
+    text = _decode_declared(data) if declared else None
+    if text is None and _is_damaged_utf8(data):
+        text = data.decode("utf-8-sig", "replace")
+    if text is None:
+        text = _decode_guessed(data)
+    return data.decode("cp1252", "replace") if text is None else text
+
+
+def _decode_declared(data: bytes) -> str | None:
+    found = _DECLARATION.search(data[:_DECLARED_WITHIN])
+    return None if found is None else _strictly(data, found.group(1).decode("ascii"))
+
+
+def _is_damaged_utf8(data: bytes) -> bool:
+    replaced = data.decode("utf-8", "replace")
+    bad = replaced.count("\ufffd")
+    kept = sum(character > "\x7f" for character in replaced) - bad
+    return kept >= _MOSTLY_UTF8 * bad
+
+
+def _decode_guessed(data: bytes) -> str | None:
+    high = _HIGH_BYTES.search(data)
+    start = 0 if high is None else max(0, high.start() - 1024)
+    sample = data[start : start + _GUESS_SAMPLE]
+    if len(_HIGH_BYTES.findall(sample)) < _GUESS_NEEDS:
+        return _strictly(data, "cp1252")
+    from charset_normalizer import from_bytes
+
+    for guess in from_bytes(sample, cp_exclusion=list(_WIDE)):
+        text = _strictly(data, guess.encoding)
+        if text is not None:
+            return text
+    return None
+
+
+def _strictly(data: bytes, encoding: str) -> str | None:
+    """The text in that encoding, or ``None`` if it is unknown, not for files, or fails."""
+    try:
+        if codecs.lookup(encoding).name.replace("_", "-") in _NEVER:
+            return None
+        return data.decode(encoding)
+    except (LookupError, ValueError):
+        return None
+
 
 MAX_TITLE = 300
 """Characters of a title at most."""

@@ -1,13 +1,280 @@
-"""HTML: what a reader sees, block by block, with its headings."""
+"""HTML: what a reader sees, block by block, with its headings; one pass, no tree."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from lxml import etree
+
+from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import EmptyDocumentError
-from catalog.core.models import ParsedDocument
 from catalog.core.text import storable
-from catalog.ingest.readers.base import WholeFileReader, file_type, one_line, title_or_stem
-from catalog.ingest.readers.html_extract import HtmlPage, extract
+from catalog.ingest.readers.base import (
+    MAX_TITLE,
+    WholeFileReader,
+    file_type,
+    one_line,
+    title_or_stem,
+)
 from catalog.ingest.readers.metadata import normalise
+
+_DROPPED_TAGS = """
+    script style noscript template svg math canvas iframe object
+    button select textarea datalist audio video"""
+_PARAGRAPH_TAGS = """
+    address article aside blockquote body details div dl fieldset figure footer form
+    h1 h2 h3 h4 h5 h6 header hr main ol p pre section table ul"""
+_DROPPED = frozenset(_DROPPED_TAGS.split())
+_NAVIGATION = frozenset(["nav"])
+_PARAGRAPHS = frozenset(_PARAGRAPH_TAGS.split())
+_LINES = frozenset(["caption", "dd", "dt", "figcaption", "legend", "li", "summary", "tr"])
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_KEPT_WHOLE = frozenset(["pre", "table"])
+_CELLS = frozenset(["td", "th"])
+_SOFT = frozenset(["div", "p"])
+"""Blocks that set the text of a cell rather than part it from the next cell."""
+_SURROGATE_REFERENCE = re.compile(r"&#(?:0+|x0+|x0*d[89a-f][0-9a-f]{2});?", re.IGNORECASE)
+_DOCTYPE_SUBSET = re.compile(
+    r"(\s*+(?:<\?xml[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[[^\]]*+\]", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlPage:
+    """The visible text of a page and what its head says of it; ``meta`` has lower-case names."""
+
+    text: str
+    title: str
+    headings: tuple[Heading, ...]
+    atomic: tuple[tuple[int, int], ...]
+    meta: Mapping[str, str]
+    canonical: str | None
+
+
+@dataclass(slots=True)
+class _Mark:
+    """An element whose place in the text is wanted; ``start`` is known at its first character."""
+
+    tag: str
+    piece: int
+    start: int = -1
+
+
+@dataclass(slots=True)
+class _Text:
+    """Pieces of text with white space as a browser would show it."""
+
+    pieces: list[str] = field(default_factory=list)
+    length: int = 0
+    breaks: int = 0
+    is_soft: bool = False
+    """Whether the breaks asked for are only those of paragraphs and line breaks."""
+    has_space: bool = False
+    marks: list[_Mark] = field(default_factory=list)
+    unplaced: int = 0
+    visible_end: int = 0
+
+    def break_lines(self, count: int, *, soft: bool = False) -> None:
+        self.is_soft = soft and (self.is_soft or not self.breaks)
+        self.breaks = max(self.breaks, count)
+
+    def drop_soft_breaks(self) -> None:
+        if self.is_soft:
+            self.breaks, self.is_soft = 0, False
+
+    def write(self, piece: str) -> None:
+        """Adds visible text, after the line breaks or the space that were asked for."""
+        if self.length and self.breaks:
+            self._append("\n" * self.breaks)
+        elif self.length and self.has_space:
+            self._append(" ")
+        self.breaks, self.is_soft, self.has_space = 0, False, False
+        while self.unplaced:
+            mark = self.marks[-self.unplaced]
+            mark.start, mark.piece = self.length, len(self.pieces)
+            self.unplaced -= 1
+        self._append(piece)
+
+    def open(self, tag: str) -> None:
+        self.marks.append(_Mark(tag, len(self.pieces)))
+        self.unplaced += 1
+
+    def close(self, tag: str) -> _Mark | None:
+        """The innermost open mark if it is of that tag and holds text."""
+        if not self.marks or self.marks[-1].tag != tag:
+            return None
+        mark = self.marks.pop()
+        if mark.start < 0:
+            self.unplaced -= 1
+            return None
+        return mark
+
+    def beginning(self, mark: _Mark) -> str:
+        """Enough of the text since ``mark`` for a title; all of it may be a whole page."""
+        found: list[str] = []
+        length = 0
+        for at in range(mark.piece, len(self.pieces)):
+            if length > 2 * MAX_TITLE:
+                break
+            found.append(self.pieces[at])
+            length += len(self.pieces[at])
+        return "".join(found)
+
+    def _append(self, piece: str) -> None:
+        self.pieces.append(piece)
+        if visible := len(piece.rstrip()):
+            self.visible_end = self.length + visible
+        self.length += len(piece)
+
+
+class _Extractor:
+    """Receives the parser's events; the parser closes what the author left open."""
+
+    def __init__(self, dropped: frozenset[str]) -> None:
+        self._dropped = dropped
+        self._cell_start = -1
+        self._out = _Text()
+        self._skipped = 0
+        self._preformatted = 0
+        self._is_title = False
+        self._has_cell = False
+        self._title: list[str] = []
+        self._headings: list[Heading] = []
+        self._atomic: list[tuple[int, int]] = []
+        self._meta: dict[str, str] = {}
+        self._canonical: str | None = None
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        kind = "nav" if attributes.get("role") == "navigation" else tag
+        if self._skipped or kind in self._dropped or _is_hidden(attributes):
+            self._skipped += 1
+            return
+        self._layout(tag)
+        if tag == "title":
+            self._is_title = not self._title
+        elif tag == "meta":
+            self._read_meta(attributes)
+        elif tag == "link" and "canonical" in attributes.get("rel", "").casefold().split():
+            self._canonical = self._canonical or attributes.get("href")
+        elif tag == "html" and attributes.get("lang"):
+            self._meta.setdefault("language", attributes["lang"])
+        if tag in _HEADINGS or tag in _KEPT_WHOLE:
+            self._out.open(tag)
+        self._preformatted += tag == "pre"
+
+    def end(self, tag: str) -> None:
+        if self._skipped:
+            self._skipped -= 1
+            return
+        self._is_title = self._is_title and tag != "title"
+        self._preformatted -= tag == "pre"
+        if tag in _HEADINGS or tag in _KEPT_WHOLE:
+            self._close(tag)
+        if tag in _PARAGRAPHS:
+            self._out.break_lines(2, soft=tag in _SOFT)
+        elif tag in _LINES:
+            self._out.break_lines(1)
+        elif tag in _CELLS:
+            self._out.drop_soft_breaks()
+
+    def data(self, data: str) -> None:
+        if self._skipped:
+            return
+        if self._is_title:
+            self._title.append(data)
+        elif self._preformatted:
+            self._write_preformatted(data)
+        else:
+            self._write_flowing(data)
+
+    def close(self) -> HtmlPage:
+        return HtmlPage(
+            text="".join(self._out.pieces).rstrip(),
+            title="".join(self._title),
+            headings=tuple(self._headings),
+            atomic=tuple(self._atomic),
+            meta=self._meta,
+            canonical=self._canonical,
+        )
+
+    def _layout(self, tag: str) -> None:
+        out = self._out
+        if tag in _SOFT and out.length == self._cell_start:
+            return
+        if tag in _PARAGRAPHS:
+            out.break_lines(2, soft=tag in _SOFT)
+        elif tag in _LINES:
+            out.break_lines(1)
+        elif tag == "br":
+            out.break_lines(min(2, out.breaks + 1), soft=True)
+        elif tag in _CELLS:
+            if self._has_cell and out.length and not out.breaks:
+                out.has_space = True
+                out.write("|")
+            out.has_space = True
+            self._has_cell = True
+            self._cell_start = out.length
+        if tag == "tr":
+            self._has_cell = False
+
+    def _write_flowing(self, data: str) -> None:
+        words = " ".join(data.split())
+        if data[:1].isspace():
+            self._out.has_space = True
+        if words:
+            self._out.write(words)
+            self._out.has_space = data[-1].isspace()
+
+    def _write_preformatted(self, data: str) -> None:
+        is_first = self._out.unplaced > 0
+        lines = data.replace("\r\n", "\n").replace("\r", "\n")
+        if is_first:
+            lines = lines.lstrip("\n")
+        if lines:
+            self._out.write(lines)
+
+    def _close(self, tag: str) -> None:
+        mark = self._out.close(tag)
+        if mark is None:
+            return
+        if tag in _KEPT_WHOLE:
+            self._atomic.append((mark.start, self._out.visible_end))
+        elif title := one_line(self._out.beginning(mark)):
+            self._headings.append(Heading(mark.start, self._out.visible_end, _HEADINGS[tag], title))
+
+    def _read_meta(self, attributes: Mapping[str, str]) -> None:
+        keys = ("name", "property", "itemprop", "http-equiv")
+        name = next((attributes[key] for key in keys if attributes.get(key)), None)
+        content = attributes.get("content", "").strip()
+        if name and content:
+            self._meta.setdefault(name.strip().casefold(), content)
+
+
+def extract(source: str, *, keep_navigation: bool) -> HtmlPage:
+    """The visible text of a page or fragment; blocks are parted by line breaks.
+
+    Cells of a table row stand in one line, also those whose text is set in paragraphs.
+    """
+    dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
+    target = _Extractor(dropped)
+    parser = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True)
+    declared = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
+    if declared is not None:
+        source = declared[1] + source[declared.end() :]
+    cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
+    return cast(HtmlPage, etree.fromstring(cleaned.encode("utf-8"), parser))
+
+
+def _is_hidden(attributes: Mapping[str, str]) -> bool:
+    """Also the link signs that documentation generators put beside every heading."""
+    if "hidden" in attributes or "headerlink" in attributes.get("class", "").split():
+        return True
+    style = attributes.get("style", "")
+    return "display:none" in style.replace(" ", "").casefold()
+
 
 _CREATED = ("article:published_time", "datepublished", "dcterms.created", "dc.date", "dcterms.date")
 _MODIFIED = ("article:modified_time", "datemodified", "dcterms.modified", "last-modified")
@@ -46,7 +313,7 @@ class HtmlReader(WholeFileReader):
 
 def _fields(page: HtmlPage) -> dict[str, object]:
     fields: dict[str, object] = {name: page.meta.get(name) for name in _KEPT}
-    for field, names in (("created", _CREATED), ("modified", _MODIFIED)):
-        fields[field] = next((page.meta[name] for name in names if name in page.meta), None)
+    for name, names in (("created", _CREATED), ("modified", _MODIFIED)):
+        fields[name] = next((page.meta[one] for one in names if one in page.meta), None)
     fields["source_url"] = page.canonical or page.meta.get("og:url")
     return fields

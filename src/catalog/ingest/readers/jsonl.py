@@ -13,12 +13,15 @@ from io import TextIOWrapper
 from itertools import islice
 from typing import BinaryIO
 
-from catalog.core.models import ParsedDocument
+from catalog.core.documents import ParsedDocument
 from catalog.core.text import storable
-from catalog.ingest.readers.base import ReadFailure, title_or_stem
-from catalog.ingest.readers.binary import byte_order_mark
-from catalog.ingest.readers.decoding import decode
-from catalog.ingest.readers.limits import ReadLimits
+from catalog.ingest.readers.base import (
+    ReadFailure,
+    ReadLimits,
+    byte_order_mark,
+    decode,
+    title_or_stem,
+)
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.plain import PlainTextReader
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catalog.core.models import MetadataValue, ParsedDocument
+from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.ingest.readers.base import WholeFileReader, file_type, one_line, title_or_stem
-from catalog.ingest.readers.frontmatter import front_matter
 from catalog.ingest.readers.markdown_scan import scan
-from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.ingest.readers.timed.converter_header import converter_header
-from catalog.ingest.readers.timed.made_of import made_of
-from catalog.ingest.readers.timed.recording_fields import recording_fields
-from catalog.ingest.readers.timed.timed_markdown import timed
+from catalog.ingest.readers.metadata import front_matter, normalise, take_title
+from catalog.ingest.readers.timed.source_media import made_of, recording_fields
+from catalog.ingest.readers.timed.timed_markdown import converter_header, timed
 
 
 class MarkdownReader(WholeFileReader):

@@ -2,19 +2,141 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure
-from catalog.ingest.readers.containers.joined import JoinedText
-from catalog.ingest.readers.decoding import decode
-from catalog.ingest.readers.limits import ReadLimits
+from catalog.core.text import storable
+from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode
+from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.markdown_scan import scan
 from catalog.ingest.readers.metadata import normalise
-from catalog.ingest.readers.notebook_cells import Cell, parse_notebook
+
+MAX_OUTPUT = 2000
+"""Characters of one output that are kept."""
+
+_CURRENT = 4
+_EMBEDDED = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_NO_TEXT = ("image/", "application/vnd.jupyter.widget", "application/javascript")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: its source as written, and the texts it put out."""
+
+    kind: Literal["markdown", "code", "raw"]
+    source: str
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """Cells in order; ``metadata`` is the notebook's own."""
+
+    cells: tuple[Cell, ...]
+    metadata: Mapping[str, object]
+
+
+def parse_notebook(text: str) -> Notebook:
+    """Reads the JSON of a notebook; old versions are brought up to date where that works.
+
+    Raises ``ReadError`` if it is no notebook, or too deeply nested.
+    """
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and found.get("nbformat", 1) != _CURRENT:
+            found = _upgraded(text) or found
+        if not isinstance(found, dict) or not isinstance(_raw_cells(found), list):
+            raise ReadError("not a notebook")
+        cells = tuple(_cell(raw) for raw in _raw_cells(found) if isinstance(raw, dict))
+    except RecursionError as error:
+        raise ReadError("nested too deeply") from error
+    except ValueError as error:
+        raise ReadError("not valid JSON") from error
+    metadata = found.get("metadata")
+    return Notebook(cells, metadata if isinstance(metadata, dict) else {})
+
+
+def _upgraded(text: str) -> Any:
+    """The notebook in the present form; ``None`` if nbformat cannot read or convert it."""
+    import nbformat
+    from nbformat import converter, reader
+
+    try:
+        return converter.convert(reader.reads(text), _CURRENT)  # type: ignore[no-untyped-call]
+    except (nbformat.ValidationError, ValueError, LookupError, AttributeError, TypeError):
+        return None
+    except NameError:  # nbformat's own slip on cells that its first version did not have
+        return None
+
+
+def _raw_cells(notebook: Mapping[str, Any]) -> Any:
+    """The cells; in the third version they stood in worksheets."""
+    if isinstance(notebook.get("cells"), list):
+        return notebook["cells"]
+    sheets = notebook.get("worksheets")
+    if not isinstance(sheets, list):
+        return None
+    lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+    return [cell for cells in lists if isinstance(cells, list) for cell in cells]
+
+
+def _cell(raw: Mapping[str, Any]) -> Cell:
+    source = _EMBEDDED.sub("", _text(raw.get("source", raw.get("input", ""))))
+    kind = raw.get("cell_type")
+    if kind == "heading":
+        level = raw.get("level")
+        marks = "#" * (level if isinstance(level, int) and 1 <= level <= 6 else 1)
+        return Cell("markdown", f"{marks} {' '.join(source.split())}")
+    if kind == "code":
+        outputs = raw.get("outputs")
+        listed = outputs if isinstance(outputs, list) else []
+        texts = (_output(output) for output in listed if isinstance(output, dict))
+        return Cell("code", source, tuple(filter(None, texts)))
+    return Cell("markdown" if kind in ("markdown", "html") else "raw", source)
+
+
+def _output(raw: Mapping[str, Any]) -> str:
+    kind = raw.get("output_type")
+    if kind == "stream":
+        is_printed = raw.get("name", raw.get("stream", "stdout")) == "stdout"
+        text = _text(raw.get("text")) if is_printed else ""
+    elif kind in ("error", "pyerr"):
+        text = f"{_text(raw.get('ename'))}: {_text(raw.get('evalue'))}".strip(": ")
+    else:
+        text = _plain(raw)
+    text = _EMBEDDED.sub("", "\n".join(_shown(text))).strip("\n").rstrip()
+    return text if len(text) <= MAX_OUTPUT else f"{text[:MAX_OUTPUT].rstrip()}…"
+
+
+def _plain(raw: Mapping[str, Any]) -> str:
+    """A result as text; what was displayed as a picture or a control is only that."""
+    data = raw.get("data")
+    if not isinstance(data, dict):
+        return _text(raw.get("text"))
+    is_result = raw.get("output_type") in ("execute_result", "pyout")
+    if not is_result and any(str(kind).startswith(_NO_TEXT) for kind in data):
+        return ""
+    return _text(data.get("text/plain"))
+
+
+def _shown(text: str) -> Iterator[str]:
+    """Lines as a terminal leaves them: without colours, progress bars in their last state."""
+    for line in _TERMINAL.sub("", text[: 100 * MAX_OUTPUT]).replace("\r\n", "\n").split("\n"):
+        yield line.rstrip("\r").rpartition("\r")[2]
+
+
+def _text(value: object) -> str:
+    """A string, or the list of lines in which notebooks keep one."""
+    if isinstance(value, list):
+        value = "".join(part for part in value if isinstance(part, str))
+    return storable(value) if isinstance(value, str) else ""
+
 
 _BACKTICKS = re.compile(r"`{3,}")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")

@@ -17,12 +17,12 @@ from importlib import import_module
 from typing import BinaryIO, NoReturn
 
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.ingest.readers import wire
+from catalog.ingest.readers import isolated
 from catalog.ingest.readers.base import Reader
 
 KINDS = {
-    "pdf": ("pdf.reader", "PdfReader"),
-    "archive": ("containers.reader", "ContainerReader"),
+    "pdf": ("pdf.document", "PdfReader"),
+    "archive": ("containers.office", "ContainerReader"),
     "notebook": ("notebook", "NotebookReader"),
 }
 _BASELINE_BYTES = 500_000_000  # address space of the interpreter and its libraries
@@ -39,28 +39,28 @@ def main() -> None:
     requests, answers = _own_pipes()
     _give_up(int(sys.argv[1]))
     threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
-    while (received := wire.receive_request(requests)) is not None:
-        wire.send(answers, _serve(*received, answers))
+    while (received := isolated.receive_request(requests)) is not None:
+        isolated.send(answers, _serve(*received, answers))
 
 
-def _serve(request: wire.Request, data: bytes, answers: BinaryIO) -> wire.Ended:
+def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolated.Ended:
     try:
         module, name = KINDS[request.kind]
         reader: Reader = getattr(import_module(f"catalog.ingest.readers.{module}"), name)()
         for item in reader.read(io.BytesIO(data), request.path, limits=request.limits):
-            wire.send(answers, item)
+            isolated.send(answers, item)
     except EmptyDocumentError as error:
-        return wire.Ended("empty", str(error))
+        return isolated.Ended("empty", str(error))
     except ReadError as error:
-        return wire.Ended("unreadable", str(error))
+        return isolated.Ended("unreadable", str(error))
     except MemoryError:
         limit = request.limits.memory_bytes
-        return wire.Ended("unreadable", f"reading it takes more than {limit:,} bytes of memory")
+        return isolated.Ended("unreadable", f"reading it takes more than {limit:,} bytes of memory")
     except RecursionError:
-        return wire.Ended("unreadable", "it is nested too deeply")
+        return isolated.Ended("unreadable", "it is nested too deeply")
     except Exception as error:  # noqa: BLE001 - a library's defect on an odd file; reported
-        return wire.Ended("defect", f"the reader failed: {type(error).__name__}: {error}")
-    return wire.Ended("done")
+        return isolated.Ended("defect", f"the reader failed: {type(error).__name__}: {error}")
+    return isolated.Ended("done")
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:

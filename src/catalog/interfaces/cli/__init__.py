@@ -14,8 +14,7 @@ def main() -> None:
     """Run the command line; every error of ours is one sentence on stderr and exit code 1."""
     gc.set_threshold(50_000)  # importing makes a million lasting objects: a tenth of the start
     from catalog.core.errors import CatalogError
-    from catalog.interfaces.cli.output import complain
-    from catalog.interfaces.cli.streams import prepare
+    from catalog.interfaces.cli.output import complain, prepare
 
     prepare()
     try:
@@ -31,8 +30,7 @@ def main() -> None:
 def _run() -> None:
     """The command; raises :class:`CatalogError`, also for what could not be printed."""
     from catalog.interfaces.cli.app import app
-    from catalog.interfaces.cli.output import complain
-    from catalog.interfaces.cli.streams import finish, refuse
+    from catalog.interfaces.cli.output import complain, finish, refuse
 
     try:
         app()

@@ -22,7 +22,7 @@ from catalog.interfaces.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
 app = typer.Typer(help="What models answered, kept to be used again.", no_args_is_help=True)
 CacheKind = Literal["expansion", "rerank", "queries"]

@@ -1,4 +1,4 @@
-"""``catalog compare`` and ``catalog eval``."""
+"""``catalog compare``, ``eval`` and ``ablate``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from catalog.interfaces.cli.output import complain, print_json, say
 if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
     from catalog.evaluation.metrics import Allowed, RunScores
-    from catalog.evaluation.running import BackendRun
-    from catalog.search_v2.workspace import Library
+    from catalog.evaluation.runs import BackendRun
+    from catalog.library.library import Library
     from catalog.store.eval_runs import EvalRun
+
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 GoldenOption = Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")]
@@ -160,7 +161,7 @@ def questions(
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     from catalog.core.errors import UnknownModeError
-    from catalog.core.results import MODES
+    from catalog.core.params import MODES
 
     unknown = [mode for mode in modes or () if mode not in MODES]
     if unknown:
@@ -181,8 +182,8 @@ def ask_backends(
     """What the backends of these specs answer to every query, in order."""
     from catalog.core.errors import StoreBusyError
     from catalog.evaluation.backends import Backends
-    from catalog.evaluation.records import corpus_digest
-    from catalog.evaluation.running import run_backends
+    from catalog.evaluation.run_records import corpus_digest
+    from catalog.evaluation.runs import run_backends
     from catalog.interfaces.cli.progress import TerminalProgress
 
     workspace.require_dataset(dataset)
@@ -219,7 +220,7 @@ def _measured(
     """A record of each, in order; those that may be reused are not asked again."""
     from catalog.evaluation.backends import Backends
     from catalog.evaluation.metrics import score_run
-    from catalog.evaluation.records import recorded
+    from catalog.evaluation.run_records import recorded
 
     found: dict[str, EvalRun] = {}
     if reuse:
@@ -248,8 +249,8 @@ def _keep(
     folder: Path | None,
 ) -> EvalRun:
     """Record a run, and write its TREC file if there is a folder for it."""
-    from catalog.evaluation.records import record_run
-    from catalog.evaluation.trec import write_run
+    from catalog.evaluation.run_records import record_run
+    from catalog.evaluation.trec_files import write_run
 
     record = record_run(workspace.database, run, scores, queries, now=time.time())
     if folder is not None:
@@ -270,8 +271,8 @@ def _index(workspace: Library, folder: Path, dataset: str) -> None:
     from catalog.core.errors import InputError
     from catalog.evaluation.beir import CORPUS
     from catalog.interfaces.cli.progress import TerminalProgress
-    from catalog.search_v2.indexing import Indexer
-    from catalog.store.passages import all_datasets
+    from catalog.library.indexing import Indexer
+    from catalog.store.chunks import all_datasets
 
     corpus = (folder / CORPUS).resolve()
     with workspace.database.read() as connection:
@@ -282,3 +283,44 @@ def _index(workspace: Library, folder: Path, dataset: str) -> None:
         done = Indexer(workspace).build(corpus, dataset, progress=progress)
     for failure in done.failed[:5]:
         complain(f"not indexed: {failure.path}: {failure.reason}")
+
+
+def ablate(
+    context: typer.Context,
+    golden: Annotated[
+        Path | None, typer.Option("--golden", help="Labelled queries, JSON Lines.")
+    ] = None,
+    beir: Annotated[
+        Path | None, typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of that collection.")] = "test",
+    dataset: DatasetOption = None,
+    top_k: TopKOption = 30,
+    repeats: RepeatsOption = 1,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Measure what each stage is worth: hybrid search with one stage more or other at a time."""
+    from catalog.evaluation.ablation import (
+        ablation,
+        ablation_dict,
+        ablation_lines,
+        possible,
+        variants,
+    )
+
+    with open_workspace(context, home, preset) as workspace:
+        queries, name = questions(workspace, golden, beir, split, dataset)
+        chosen, left_out = possible(workspace, variants(workspace.settings))
+        for variant, why in left_out.items():
+            complain(f"{variant} is left out: {why}")
+        specs = [one.spec for one in chosen]
+        runs = ask_backends(workspace, queries, name, specs, top_k, repeats)
+        rows = ablation(chosen, runs, queries, allowed_by_filters(workspace, name))
+    if json:
+        print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
+        return
+    say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
+    for line in ablation_lines(rows):
+        say(line)

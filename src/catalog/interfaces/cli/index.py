@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +17,62 @@ from catalog.interfaces.cli.options import (
     open_workspace,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
-from catalog.interfaces.cli.stats import print_stats
 
 if TYPE_CHECKING:
-    from catalog.ingest.report import SyncReport
-    from catalog.search_v2.indexing import Indexer
+    from catalog.ingest.sync_report import SyncReport
+    from catalog.library.health import DatasetStats
+    from catalog.library.indexing import Indexer
+    from catalog.store.statistics import ChunkSizes, FileCounts
+
+
+_BAR = 40
+_REASONS_SHOWN = 10
+
+
+def print_stats(stats: DatasetStats) -> None:
+    """Print the counts, why files are missing, and the histogram of sizes."""
+    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
+    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    _print_files(stats.files)
+    for name, value in (
+        ("documents", stats.documents),
+        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
+        ("vectors", f"{stats.vectors} of {stats.windows}"),
+        ("pending points", stats.pending_points),
+        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
+        ("updated", updated),
+        ("folder", stats.root or "none: filled by a pipeline"),
+    ):
+        say(f"{name:15} {value}")
+    _print_sizes(stats.sizes)
+
+
+def _print_files(files: FileCounts) -> None:
+    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
+    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
+    _print_reasons(files.reasons, "not")
+    _print_reasons(files.partly, "not wholly, or not as it is now")
+
+
+def _print_reasons(reasons: dict[str, int], told: str) -> None:
+    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
+        say(f"{'':15} {count} {told}: {reason}")
+    if len(reasons) > _REASONS_SHOWN:
+        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
+
+
+def _print_sizes(sizes: ChunkSizes) -> None:
+    if sizes.in_band is not None:
+        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
+        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
+    if sizes.uncounted:
+        say(f"{'':15} {sizes.uncounted} were cut by an older release and not counted")
+    most = max((one.chunks for one in sizes.histogram), default=0)
+    for one in sizes.histogram:
+        span = f"{one.low}-{one.high}" if one.high is not None else f"{one.low}-"
+        bar = "#" * round(_BAR * one.chunks / most) if most else ""
+        say(f"{span:>15} {one.chunks:>7} {bar}".rstrip())
+
 
 app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
 
@@ -60,7 +112,7 @@ def build(
     folder it was built from; texts whose vectors are kept are not embedded again.
     """
     from catalog.interfaces.cli.progress import TerminalProgress
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.indexing import Indexer
 
     if folder is not None and dataset is None:
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
@@ -100,7 +152,7 @@ def update(
 ) -> None:
     """Index what changed since the last run, in the folder the dataset was built from."""
     from catalog.interfaces.cli.progress import TerminalProgress
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.indexing import Indexer
 
     with open_workspace(context, home, preset) as workspace:
         indexer, name = Indexer(workspace), workspace.chosen_dataset(dataset)
@@ -121,7 +173,7 @@ def rebuild(
 ) -> None:
     """Re-read and re-embed every dataset; the way to change the embedding model."""
     from catalog.interfaces.cli.progress import TerminalProgress
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.indexing import Indexer
 
     with open_workspace(context, home, preset) as workspace, TerminalProgress() as progress:
         reports = Indexer(workspace).rebuild(progress=progress)
@@ -143,7 +195,7 @@ def stats(
     preset: PresetOption = None,
 ) -> None:
     """What a dataset holds, counted in the database: files, passages and their sizes."""
-    from catalog.search_v2.indexing import Indexer
+    from catalog.library.indexing import Indexer
 
     with open_workspace(context, home, preset) as workspace:
         found = Indexer(workspace).stats(workspace.chosen_dataset(dataset))

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from catalog.core.settings import LoadedSettings
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
 HomeOption = Annotated[
     Path | None,
@@ -68,7 +68,7 @@ def open_workspace(context: typer.Context, home: Path | None, preset: str | None
     """The store these options name, opened."""
     import logging
 
-    from catalog.search_v2.workspace import Library
+    from catalog.library.library import Library
 
     settings = settings_for(context, home, preset).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")

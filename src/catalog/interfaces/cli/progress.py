@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from catalog.interfaces.cli.output import note
-from catalog.interfaces.terminal.plain import safe
+from catalog.interfaces.plain_text import safe
 
 _LINE_EVERY_SECONDS = 5.0
 

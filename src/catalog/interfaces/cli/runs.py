@@ -46,7 +46,7 @@ def show(
     preset: PresetOption = None,
 ) -> None:
     """One run: its scores, and exactly what was run."""
-    from catalog.evaluation.records import require_run
+    from catalog.evaluation.run_records import require_run
     from catalog.evaluation.summary import run_dict, shown_run_lines
 
     with open_workspace(context, home, preset) as workspace:
@@ -68,7 +68,7 @@ def diff(
     preset: PresetOption = None,
 ) -> None:
     """What changed from one run to another: settings, and metrics with their tests."""
-    from catalog.evaluation.records import diff_runs, require_run
+    from catalog.evaluation.run_records import diff_runs, require_run
     from catalog.evaluation.summary import diff_dict, diff_lines
 
     with open_workspace(context, home, preset) as workspace:

@@ -1,12 +1,25 @@
-"""``catalog serve``: one warm engine for every command, agent and program on this machine."""
+"""``catalog serve`` and ``catalog mcp``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.interfaces.cli.options import HomeOption, PresetOption, chosen, open_workspace
+from catalog.interfaces.cli.options import (
+    HomeOption,
+    PresetOption,
+    chosen,
+    open_workspace,
+    settings_for,
+)
+from catalog.interfaces.cli.output import note
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.server.workers import Workers
 
 
 def serve(
@@ -22,11 +35,11 @@ def serve(
     Commands with the same settings ask it by themselves. Programs find the HTTP API described at
     /openapi.json, agents the Model Context Protocol at /mcp; see docs/serving.md.
     """
-    from catalog.core.places import home_folder, settings_key
-    from catalog.interfaces.operations import LocalEngine
-    from catalog.interfaces.serving import run
-    from catalog.interfaces.serving.listening import end_process
-    from catalog.interfaces.serving.security import parse_address
+    from catalog.core.home import home_folder, settings_key
+    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.server import app as run
+    from catalog.interfaces.server.listen import end_process
+    from catalog.interfaces.server.security import parse_address
 
     address = parse_address(http)
     engine = LocalEngine(open_workspace(context, home, preset))
@@ -38,3 +51,46 @@ def serve(
         engine.close()
         raise
     end_process(engine)
+
+
+def mcp(
+    context: typer.Context,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Streamable HTTP instead of stdio."),
+    ] = None,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Serve the documents to coding agents over the Model Context Protocol.
+
+    An agent starts it by itself, from its configuration: {"mcpServers": {"catalog": {"command":
+    "catalog", "args": ["mcp"]}}}. It answers until its input ends; see docs/agents.md.
+    """
+    import logging
+    import sys
+
+    from catalog.interfaces.server.crash_log import quiet_libraries
+    from catalog.interfaces.server.mcp import catalog_server, serve_stdio
+    from catalog.interfaces.server.nearest import NearestEngine
+    from catalog.interfaces.server.security import parse_address
+    from catalog.interfaces.server.workers import Workers, warm_in_background
+
+    address = None if http is None else parse_address(http)
+    settings = settings_for(context, home, preset).settings
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    quiet_libraries()
+    workers = Workers(settings.serve.max_concurrent, settings.serve.timeout_seconds)
+
+    def make(engine: Engine) -> Server[Workers]:
+        warm_in_background(engine)
+        return catalog_server(engine, workers)
+
+    engine = NearestEngine.of(settings, chosen(context, home, preset).preset)
+    if address is not None:
+        from catalog.interfaces.server.mcp.http import serve_http
+
+        serve_http(make(engine), engine, address, settings.serve)
+    if sys.stdin.isatty():
+        note("MCP on standard input: an agent starts this; Ctrl-C ends it\n")
+    serve_stdio(engine, make)

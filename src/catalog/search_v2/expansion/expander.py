@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from catalog.core.bounded import BoundedCalls
+from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
+from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.expansion.lines import ExpansionLine, kept_lines
-from catalog.search_v2.model_cache import ModelCache
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.search_v2.expansion.transform import ExpansionSource
+    from catalog.search_v2.expansion.sources import ExpansionSource
 
 ResultT = TypeVar("ResultT")
 _ABANDONED = 2  # hanging calls before the source is left alone until one of them ends

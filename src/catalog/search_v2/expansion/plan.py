@@ -12,13 +12,13 @@ from catalog.core.query import SubQuery
 from catalog.search_v2.feedback import expansion_text
 from catalog.search_v2.legs import LegResult, LexicalRetriever
 from catalog.search_v2.stages import StageLog
-from catalog.store.hits import Hit
+from catalog.store.chunks import load_chunks
+from catalog.store.engine_types import Hit
 from catalog.store.lexical.analysis import Analyzer
-from catalog.store.passages import load_chunks
 
 if TYPE_CHECKING:
+    from catalog.library.library import Library
     from catalog.search_v2.expansion.expander import Expander
-    from catalog.search_v2.workspace import Library
 
 _NEAR = 3  # a line must be as near to the query as the median of this many best passages
 _ANALYZER = Analyzer()

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import LLMError
-from catalog.core.recent import LRUCache
+from catalog.core.lru_cache import LRUCache
+from catalog.library.library import Library
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import EngineHits, LegQuery, LegResult
 from catalog.search_v2.passages import PassageNode, ScoredPassage
-from catalog.search_v2.retrievers import Ask, FusedState, HybridRetrieverV2
+from catalog.search_v2.retriever import Ask, FusedState, HybridRetrieverV2
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.workspace import Library
-from catalog.store.stamp import read_stamp
+from catalog.store.engine_types import read_stamp
 
 if TYPE_CHECKING:
-    from catalog.search_v2.factory import LegMaker
-    from catalog.store.restriction import Restriction
+    from catalog.search_v2.retriever import LegMaker
+    from catalog.store.engine_types import Restriction
 
 _KEPT = "kept from an earlier search"
 

@@ -48,7 +48,7 @@ def get_reranker(
         return _http(rag)
     size = rag.rerank_max_tokens
     if rag.rerank_provider == "sentence_transformers":
-        from catalog.search_v2.rerank.sentence import SentenceTransformersReranker
+        from catalog.search_v2.rerank.sentence_reranker import SentenceTransformersReranker
 
         return SentenceTransformersReranker(rag.rerank_model, max_tokens=size, offline=offline)
     from catalog.search_v2.rerank.cross_encoder import FastEmbedReranker
@@ -62,7 +62,7 @@ def _llm(rag: RAGv2Settings, llm: LLM | None, seconds: float) -> Reranker:
             "the llm reranker needs a language model: set IDX_LLM__PROVIDER, "
             "or another IDX_RAG_V2__RERANK_PROVIDER"
         )
-    from catalog.search_v2.rerank.llm import LLMReranker
+    from catalog.search_v2.rerank.llm_reranker import LLMReranker
 
     seconds = min(seconds, rag.rerank_budget_ms / 1000) if rag.rerank_budget_ms else seconds
     return LLMReranker(llm, max_tokens=rag.rerank_max_tokens, timeout_seconds=seconds)
@@ -71,7 +71,7 @@ def _llm(rag: RAGv2Settings, llm: LLM | None, seconds: float) -> Reranker:
 def _http(rag: RAGv2Settings) -> Reranker:
     if not rag.rerank_url:
         raise ConfigError("the http reranker needs an address: set IDX_RAG_V2__RERANK_URL")
-    from catalog.search_v2.rerank.http import HttpReranker
+    from catalog.search_v2.rerank.http_reranker import HttpReranker
 
     return HttpReranker(
         rag.rerank_url,

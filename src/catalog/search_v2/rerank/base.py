@@ -40,7 +40,7 @@ class Reranker(Protocol):
         """What is read beside the query, and whether any of the passage was cut.
 
         That is ``head`` (such as title and headings) on a line of its own, and the run of the
-        passage that fits under it. See :mod:`catalog.search_v2.rerank.windows`.
+        passage that fits under it. See :mod:`catalog.search_v2.rerank.excerpts`.
         """
         ...
 

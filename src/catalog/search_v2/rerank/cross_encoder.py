@@ -12,12 +12,12 @@ from typing import Any
 
 from catalog.core.errors import ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
-from catalog.embedding import packaged
+from catalog.embedding import model_files as packaged
 from catalog.embedding.encoder import fingerprint
 from catalog.embedding.model_files import ModelFiles, hash_of, unavailable
-from catalog.embedding.tokenizer import ModelTokenCounter
+from catalog.embedding.windows import ModelTokenCounter
 from catalog.search_v2.rerank.base import checked, sigmoid
-from catalog.search_v2.rerank.windows import cut_query, fit_pair
+from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-12-v2"
 _HUB_NAMES: Mapping[str, str] = {  # the ONNX exports that fastembed knows

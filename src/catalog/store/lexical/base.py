@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from catalog.store.hits import Hit
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Hit, Restriction
 
 
 class LexicalEngine(Protocol):

@@ -16,17 +16,20 @@ from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError, EngineError
 from catalog.store.database import Database
-from catalog.store.hits import Hit
+from catalog.store.engine_types import Hit, Restriction, Stamp, allowed_seqs, read_stamp
 from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.chunk_rows import read_rows, read_texts
-from catalog.store.lexical.compaction import compacted, with_fewer_parts
 from catalog.store.lexical.fts import FtsEngine
-from catalog.store.lexical.postings import Int64, Mask
-from catalog.store.lexical.segment_building import SegmentBuilder
+from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
-from catalog.store.lexical.snapshot import LexicalSnapshot, Part, missing
-from catalog.store.restriction import Restriction, allowed_seqs
-from catalog.store.stamp import Stamp, read_stamp
+from catalog.store.lexical.snapshot import (
+    LexicalSnapshot,
+    Part,
+    compacted,
+    missing,
+    read_rows,
+    read_texts,
+    with_fewer_parts,
+)
 
 K1 = 1.2
 B = 0.75

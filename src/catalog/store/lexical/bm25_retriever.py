@@ -20,9 +20,9 @@ from llama_index.retrievers.bm25 import BM25Retriever
 
 from catalog.core.errors import EngineError
 from catalog.store.database import Database
+from catalog.store.engine_types import Restriction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.restriction import Restriction
 
 Join = Callable[[Sequence[int]], Mapping[int, BaseNode]]
 _SETTINGS = "retriever.json"

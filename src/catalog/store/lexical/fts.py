@@ -15,11 +15,9 @@ from sqlalchemy import (
 )
 
 from catalog.store.database import Database
+from catalog.store.engine_types import Hit, Restriction
 from catalog.store.fts_match import any_of, words
-from catalog.store.hits import Hit
-from catalog.store.lexical.stop_words import stop_words
-from catalog.store.lexical.words import fold, raw_words
-from catalog.store.restriction import Restriction
+from catalog.store.lexical.analysis import fold, raw_words, stop_words
 from catalog.store.schema import chunks, datasets
 
 TITLE_WEIGHT = 4.0

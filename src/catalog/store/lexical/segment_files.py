@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from catalog.store.engine_types import Stamp
 from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import Part
-from catalog.store.stamp import Stamp
 
 FORMAT = 1
 _POINTER = "current.json"

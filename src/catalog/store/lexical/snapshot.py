@@ -2,19 +2,93 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
+from sqlalchemy import Connection, select
 
-from catalog.store.hits import Hit
-from catalog.store.lexical.chunk_rows import LiveRows
-from catalog.store.lexical.postings import Int32, Int64, Mask, PostingsSegment
-from catalog.store.lexical.scoring import Scores, best, length_norms, saturated, term_weight
-from catalog.store.restriction import Restriction
-from catalog.store.stamp import Stamp
+from catalog.store.engine_types import Hit, Restriction, Stamp
+from catalog.store.lexical.postings import (
+    Int32,
+    Int64,
+    Mask,
+    PostingsSegment,
+    Scores,
+    best,
+    length_norms,
+    merge,
+    saturated,
+    term_weight,
+)
+from catalog.store.schema import chunks
+
+_BATCH = 500  # bound parameters in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """A dataset's chunks: row numbers, ascending, and the keys of their contents."""
+
+    seqs: Int64
+    keys: Int64
+
+
+class ChunkText(NamedTuple):
+    """What is indexed of one chunk."""
+
+    seq: int
+    key: int
+    text: str
+
+
+def read_rows(connection: Connection, dataset: str) -> LiveRows:
+    """Every chunk of the dataset."""
+    columns = select(chunks.c.seq, chunks.c.chunk_id).where(chunks.c.dataset == dataset)
+    rows = connection.execute(columns.order_by(chunks.c.seq)).all()
+    seqs = np.fromiter((seq for seq, _ in rows), dtype=np.int64, count=len(rows))
+    keys = np.fromiter((_key(name) for _, name in rows), dtype=np.int64, count=len(rows))
+    return LiveRows(seqs, keys)
+
+
+def read_texts(connection: Connection, dataset: str, seqs: Int64) -> Iterator[ChunkText]:
+    """The chunks of those row numbers (ascending) with their indexed text, in order."""
+    columns = select(
+        chunks.c.seq, chunks.c.chunk_id, chunks.c.title, chunks.c.headings, chunks.c.text
+    ).order_by(chunks.c.seq)
+    for start in range(0, len(seqs), _BATCH):
+        batch = seqs[start : start + _BATCH].tolist()
+        query = columns.where(chunks.c.dataset == dataset, chunks.c.seq.in_(batch))
+        for seq, name, title, headings, text in connection.execute(query):
+            yield ChunkText(seq, _key(name), indexed_text(title, json.loads(headings), text))
+
+
+def indexed_text(title: str, headings: list[str], text: str) -> str:
+    """The passage behind its title and headings, without those it holds itself."""
+    above = list(dict.fromkeys([title, *headings]))
+    return "\n".join([*(line for line in above if line and not _holds(text, line)), text])
+
+
+def _holds(text: str, line: str) -> bool:
+    """Whether the line stands in the text as whole words."""
+    at = text.find(line)
+    while at >= 0:
+        end = at + len(line)
+        if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
+            return True
+        at = text.find(line, at + 1)
+    return False
+
+
+def _key(chunk_id: str) -> int:
+    """A chunk id, which depends on the content, as a number: a row number alone may be reused
+    once an older copy of the database is restored."""
+    return int(chunk_id[:15], 16)
+
 
 _MASKS = 16  # restrictions whose rows are remembered
 
@@ -147,3 +221,33 @@ def _mask_key(restriction: Restriction) -> object:
     # repr, because in Python True == 1 == 1.0, and to a filter they are different values
     filters = repr(restriction.filter)
     return restriction.scope.ids, filters, restriction.without, restriction.containing
+
+
+MAX_PARTS = 8
+CHURN_ROWS = 2_000
+CHURN_SHARE = 0.05
+
+
+def compacted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """At most two parts: all in one, or the large one as it is and the rest merged.
+
+    All are merged once the rows outside the first part and its removed ones exceed
+    :data:`CHURN_ROWS` and :data:`CHURN_SHARE` of it.
+    """
+    if len(parts) == 0:
+        return ()
+    base, rest = parts[0], parts[1:]
+    churn = base.dead + sum(len(part.segment) for part in rest)
+    if churn > max(CHURN_ROWS, CHURN_SHARE * len(base.segment)):
+        return (_merged(parts),)
+    return (base, *((_merged(rest),) if len(rest) > 1 else rest))
+
+
+def with_fewer_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts after the first merged, once there are more than :data:`MAX_PARTS`."""
+    return parts if len(parts) <= MAX_PARTS else (parts[0], _merged(parts[1:]))
+
+
+def _merged(parts: tuple[Part, ...]) -> Part:
+    segment: PostingsSegment = merge([(part.segment, part.live) for part in parts])
+    return Part(segment, np.ones(len(segment), dtype=np.bool_))

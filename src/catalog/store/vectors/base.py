@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from catalog.store.hits import Hit
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Hit, Restriction
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,15 +17,9 @@ from filelock import FileLock, Timeout
 
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.store.database import Database
-from catalog.store.hits import Hit
-from catalog.store.restriction import Restriction
+from catalog.store.engine_types import Hit, Restriction
 from catalog.store.vectors.edge_index import EdgeDialect, EdgeIndex
-from catalog.store.vectors.nearest import (
-    Found,
-    check_dataset,
-    nearest_chunks,
-    point_condition,
-)
+from catalog.store.vectors.nearest import Found, check_dataset, nearest_chunks, point_condition
 from catalog.store.vectors.outbox import Outbox, is_pending
 from catalog.store.vectors.points import count_points, query_vector
 

@@ -14,10 +14,9 @@ import qdrant_edge as edge
 
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.core.filters import Op
-from catalog.core.unusable import errno_of
+from catalog.core.os_errors import errno_of
 from catalog.store.vectors.nearest import Found
-from catalog.store.vectors.payload import CHUNK, DOC, PAGE, TOKENS
-from catalog.store.vectors.points import IndexPoint
+from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
 if TYPE_CHECKING:
     import numpy.typing as npt

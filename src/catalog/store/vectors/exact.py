@@ -15,9 +15,8 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.database import Database
+from catalog.store.engine_types import Hit, Restriction, allowed_seqs, best_first
 from catalog.store.filter_sql import among
-from catalog.store.hits import Hit, best_first
-from catalog.store.restriction import Restriction, allowed_seqs
 from catalog.store.schema import chunk_windows, chunks, datasets, embeddings
 from catalog.store.vectors.nearest import as_score, check_dataset
 from catalog.store.vectors.points import query_vector

@@ -14,14 +14,8 @@ from filelock import FileLock, Timeout
 from catalog.core.errors import EngineError, EngineLockedError
 from catalog.core.ids import sha1_hex
 from catalog.store.database import Database
-from catalog.store.hits import Hit
-from catalog.store.restriction import Restriction
-from catalog.store.vectors.nearest import (
-    Found,
-    check_dataset,
-    nearest_chunks,
-    point_condition,
-)
+from catalog.store.engine_types import Hit, Restriction
+from catalog.store.vectors.nearest import Found, check_dataset, nearest_chunks, point_condition
 from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.points import query_vector
 from catalog.store.vectors.server_index import QdrantServer, ServerDialect, ServerIndex

@@ -2,31 +2,246 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from lxml import etree
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.models import ParsedDocument
 from catalog.core.text import storable
-from catalog.ingest.readers.base import ReadFailure, one_line, title_or_stem
-from catalog.ingest.readers.containers.archive import Archive, open_archive
-from catalog.ingest.readers.containers.docx_clean import Notes, W, clean
+from catalog.ingest.readers.base import MAX_TITLE, ReadFailure, ReadLimits, one_line, title_or_stem
+from catalog.ingest.readers.containers.archive import (
+    Archive,
+    Element,
+    local_name,
+    named,
+    open_archive,
+)
 from catalog.ingest.readers.containers.ooxml import (
     Relation,
     graphic_texts,
+    named_children,
     properties,
     read_part,
     related,
     relations,
+    replace,
+    resolve_alternates,
 )
-from catalog.ingest.readers.containers.safe_xml import Element, local_name, named
-from catalog.ingest.readers.html_extract import extract
-from catalog.ingest.readers.limits import ReadLimits
+from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import normalise, take_title
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_UNWRAPPED = (
+    "fldSimple", "smartTag", "customXml", "dir", "bdo", "hyperlink", "oMathPara",
+    "sdt", "sdtContent", "ruby", "rubyBase",
+)  # fmt: skip
+_DROPPED = (
+    "sdtPr", "sdtEndPr", "rubyPr", "rt", "smartTagPr", "customXmlPr", "moveFrom", "fldChar",
+    "instrText", "softHyphen", "commentReference", "annotationRef", "altChunk",
+)  # fmt: skip
+_RENAMED = {"cr": "br", "ptab": "tab"}
+_OFF = ("0", "false", "off")
+_DEEPEST_HEADING = 6
+_LONGEST_LINE = 20
+"""Styles that one may be based on by way of the others; Word allows eleven."""
+_TITLES = frozenset(["title", "titel", "titre", "título", "titolo", "titulo"])
+
+
+@dataclass(slots=True)
+class Notes:
+    """Footnotes and endnotes by kind and id, numbered in the order they are referred to."""
+
+    bodies: Mapping[tuple[str, str], Element]
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    order: list[tuple[str, str]] = field(default_factory=list)
+
+    def number(self, key: tuple[str, str]) -> int | None:
+        """The number of that note, or ``None`` if there is no such note."""
+        if key not in self.bodies:
+            return None
+        if key not in self.numbers:
+            self.order.append(key)
+            self.numbers[key] = len(self.order)
+        return self.numbers[key]
+
+
+def clean(
+    document: Element,
+    *,
+    styles: Element | None,
+    notes: Notes,
+    graphic: Callable[[str], Iterable[str]],
+) -> None:
+    """Changes ``document`` in place.
+
+    Content controls, fields, hyperlinks, alternate content, equations and tables of one cell
+    become what they hold; text boxes, charts and diagrams paragraphs after the one that they
+    are anchored in; styles with an outline level ``HeadingN``; notes ``[n]`` and paragraphs at
+    the end. Deleted and hidden text and pictures go. ``graphic`` answers the lines of the
+    chart or diagram of a relationship id.
+    """
+    levels = _outline_levels(styles)
+    _clean_story(document, levels, notes, graphic)
+    body = next(iter(named_children(document, "body")), document)
+    for number, key in enumerate(notes.order, 1):  # a note may refer to another: it grows
+        note = copy.deepcopy(notes.bodies[key])
+        _clean_story(note, levels, notes, graphic)
+        paragraph = next(iter(named(note, "p")), None)
+        if paragraph is not None:
+            at = 1 if len(paragraph) and local_name(paragraph[0]) == "pPr" else 0
+            paragraph.insert(at, _run(note, f"[{number}] "))
+        body.extend(list(note))
+
+
+def _clean_story(
+    root: Element,
+    levels: Mapping[str, int],
+    notes: Notes,
+    graphic: Callable[[str], Iterable[str]],
+) -> None:
+    resolve_alternates(root)
+    for element in named(root, "del"):
+        if local_name(element.getparent()) not in ("rPr", "trPr"):
+            replace(element, [])
+    for element in named(root, *_DROPPED):
+        replace(element, [])
+    for element in named(root, *_RENAMED):
+        element.tag = f"{{{W}}}{_RENAMED[local_name(element)]}"
+    for element in named(root, "oMath"):
+        text = "".join(run.text or "" for run in named(element, "t"))
+        replace(element, [_run(root, text)])
+    for element in named(root, "r"):
+        if _is_hidden(element):
+            replace(element, [])
+    _number_references(root, notes)
+    _hoist_graphics(root, graphic)
+    for element in named(root, *_UNWRAPPED):
+        replace(element, list(element))
+    for table in reversed(named(root, "tbl")):
+        cells = [cell for row in named_children(table, "tr") for cell in named_children(row, "tc")]
+        if len(cells) == 1 and len(named_children(table, "tr")) == 1:
+            replace(table, [child for child in cells[0] if local_name(child) != "tcPr"])
+    for paragraph in named(root, "p"):
+        _mark_heading(paragraph, levels)
+
+
+def _is_hidden(run: Element) -> bool:
+    for settings in named_children(run, "rPr"):
+        for hidden in named_children(settings, "vanish"):
+            return _value(hidden) not in _OFF
+    return False
+
+
+def _number_references(root: Element, notes: Notes) -> None:
+    for element in named(root, "footnoteReference", "endnoteReference"):
+        kind = local_name(element).removesuffix("Reference")
+        number = notes.number((kind, element.get(f"{{{W}}}id", "")))
+        replace(element, [] if number is None else [_text(root, f"[{number}]")])
+
+
+def _hoist_graphics(root: Element, graphic: Callable[[str], Iterable[str]]) -> None:
+    """Moves the text of boxes, charts and diagrams after the paragraph they are anchored in."""
+    for element in reversed(named(root, "relIds", "chart", "txbxContent")):
+        anchor = next(element.iterancestors(f"{{{W}}}p"), None)
+        if anchor is None:
+            continue
+        if local_name(element) == "txbxContent":
+            blocks = list(element)
+        else:
+            name = "dm" if local_name(element) == "relIds" else "id"
+            lines = graphic(element.get(f"{{{_R}}}{name}", ""))
+            blocks = [_paragraph(root, line) for line in lines]
+        for block in reversed(blocks):
+            anchor.addnext(block)
+    for element in named(root, "drawing", "pict", "object"):
+        replace(element, [])
+
+
+def _outline_levels(styles: Element | None) -> dict[str, int]:
+    """The heading levels, from 1, of paragraph styles by id, inherited ones included."""
+    own: dict[str, int | None] = {}
+    parents: dict[str, str] = {}
+    for style in [] if styles is None else named(styles, "style"):
+        name = style.get(f"{{{W}}}styleId", "")
+        if style.get(f"{{{W}}}type") != "paragraph" or name in own:
+            continue
+        own[name] = _own_level(style)
+        for child in named_children(style, "name"):
+            if _value(child).casefold() in _TITLES:
+                own[name] = 1
+        parents[name] = next(map(_value, named_children(style, "basedOn")), "")
+    levels = {}
+    for name in own:
+        at = name
+        for _ in range(_LONGEST_LINE):
+            if own.get(at) is None:
+                at = parents.get(at, "")
+        level = own.get(at)
+        if level:
+            levels[name] = level
+    return levels
+
+
+def _own_level(holder: Element) -> int | None:
+    """The level in the properties of a style or paragraph; 0 is body text, ``None`` unsaid."""
+    for settings in named_children(holder, "pPr"):
+        for outline in named_children(settings, "outlineLvl"):
+            value = _value(outline)
+            if value.isdecimal():
+                level = int(value[:2]) + 1
+                return 0 if level > 9 else min(level, _DEEPEST_HEADING)
+    return None
+
+
+def _mark_heading(paragraph: Element, levels: Mapping[str, int]) -> None:
+    settings = next(iter(named_children(paragraph, "pPr")), None)
+    if settings is None:
+        return
+    style = next(iter(named_children(settings, "pStyle")), None)
+    level = _own_level(paragraph)
+    if level is None and style is not None:
+        level = levels.get(_value(style))
+    if not level:
+        return
+    length = sum(len(run.text or "") for run in named(paragraph, "t"))
+    if length > MAX_TITLE:  # a paragraph that only looks like a heading
+        if style is not None:
+            replace(style, [])
+        return
+    if style is None:
+        style = settings.makeelement(f"{{{W}}}pStyle")
+        settings.insert(0, style)
+    style.set(f"{{{W}}}val", f"Heading{level}")
+
+
+def _value(element: Element) -> str:
+    return str(element.get(f"{{{W}}}val", ""))
+
+
+def _text(root: Element, text: str) -> Element:
+    element = root.makeelement(f"{{{W}}}t")
+    element.text = text
+    return element
+
+
+def _run(root: Element, text: str) -> Element:
+    run = root.makeelement(f"{{{W}}}r")
+    run.append(_text(root, text))
+    return run
+
+
+def _paragraph(root: Element, text: str) -> Element:
+    paragraph = root.makeelement(f"{{{W}}}p")
+    paragraph.append(_run(root, text))
+    return paragraph
+
 
 _SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
 

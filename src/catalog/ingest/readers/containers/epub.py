@@ -2,19 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.core.models import ParsedDocument
-from catalog.ingest.readers.base import ReadFailure, first_of
-from catalog.ingest.readers.containers.archive import BrokenPartError, open_archive
-from catalog.ingest.readers.containers.epub_package import read_package
-from catalog.ingest.readers.containers.joined import JoinedText
-from catalog.ingest.readers.decoding import decode
-from catalog.ingest.readers.html_extract import extract
-from catalog.ingest.readers.limits import ReadLimits
+from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, first_of
+from catalog.ingest.readers.containers.archive import (
+    Archive,
+    BrokenPartError,
+    Element,
+    inside,
+    named,
+    open_archive,
+    parse_xml,
+    text_of,
+)
+from catalog.ingest.readers.html import extract
+from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.metadata import normalise, take_title
+
+_CONTAINER = "META-INF/container.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
+_PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+_CONTENTS = ("toc", "other.loi", "other.lot")
+_UNKNOWN = "unknown"
+"""What Sphinx and others write where the author said nothing."""
+_METADATA = {
+    "title": "title",
+    "creator": "author",
+    "language": "language",
+    "date": "created",
+    "subject": "tags",
+    "publisher": "publisher",
+    "description": "description",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EpubPackage:
+    """``chapters`` are names of archive entries, which may be missing."""
+
+    chapters: tuple[str, ...]
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+def read_package(archive: Archive) -> EpubPackage:
+    """Reads the package document.
+
+    Chapters are the spine's, without the navigation document, a table of contents that is a
+    page of its own, and what is no text; all pages of the manifest if there is no spine.
+    Raises ``ReadError`` if there is no package document or content is encrypted.
+    """
+    name = _package_name(archive)
+    root = parse_xml(archive.read(name), is_lenient=True)
+    pages: dict[str, str] = {}
+    skipped = _contents_pages(root, name)
+    for item in named(root, "item"):
+        target = inside(name, item.get("href", ""))
+        if target is None or item.get("media-type", "") not in _PAGES:
+            continue
+        pages.setdefault(item.get("id", ""), target)
+        if "nav" in item.get("properties", "").split():
+            skipped.add(target)
+    spine = [pages.get(item.get("idref", "")) for item in named(root, "itemref")]
+    ordered = dict.fromkeys(page for page in spine if page is not None) or dict.fromkeys(
+        pages.values()
+    )
+    _refuse_encrypted(archive, ordered)
+    chapters = [page for page in ordered if page not in skipped]
+    return EpubPackage(tuple(chapters), _metadata(root))
+
+
+def _package_name(archive: Archive) -> str:
+    if _CONTAINER in archive:
+        root = parse_xml(archive.read(_CONTAINER), is_lenient=True)
+        for element in named(root, "rootfile"):
+            name = inside("", element.get("full-path", ""))
+            if name is not None and name in archive:
+                return name
+    packages = [name for name in archive.names if name.casefold().endswith(".opf")]
+    if not packages:
+        raise ReadError("not an e-book: no package document")
+    return packages[0]
+
+
+def _contents_pages(root: Element, name: str) -> set[str]:
+    """Pages that hold nothing but contents; with a fragment, they hold something else too."""
+    found = set()
+    for reference in named(root, "reference"):
+        href = reference.get("href", "")
+        target = inside(name, href)
+        if reference.get("type") in _CONTENTS and "#" not in href and target is not None:
+            found.add(target)
+    return found
+
+
+def _refuse_encrypted(archive: Archive, chapters: Mapping[str, None]) -> None:
+    if _ENCRYPTION not in archive:
+        return
+    for entry in named(parse_xml(archive.read(_ENCRYPTION), is_lenient=True), "EncryptedData"):
+        methods = [method.get("Algorithm") for method in named(entry, "EncryptionMethod")]
+        if methods and methods[0] in _FONT_SCRAMBLING:
+            continue
+        for reference in named(entry, "CipherReference"):
+            if inside("", reference.get("URI", "")) in chapters:
+                raise ReadError("protected: DRM")
+
+
+def _metadata(root: Element) -> dict[str, object]:
+    found: dict[str, list[str]] = {}
+    for holder in named(root, "metadata"):
+        for element in named(holder, *_METADATA):
+            field_name = _METADATA[element.tag.rpartition("}")[2]]
+            value = text_of(element)
+            if value and value.casefold() != _UNKNOWN:
+                found.setdefault(field_name, []).append(value)
+        for element in named(holder, "meta"):
+            if element.get("property") == "dcterms:modified":
+                found.setdefault("modified", []).append(text_of(element))
+        for element in named(holder, "source", "identifier"):
+            if (value := text_of(element)) and value.casefold() != _UNKNOWN:
+                found.setdefault("identifiers", []).append(value)
+    fields: dict[str, object] = {}
+    for key, values in found.items():
+        fields[key] = values if key == "tags" or (key == "author" and values[1:]) else values[0]
+    identifiers = found.get("identifiers", [])
+    fields.pop("identifiers", None)
+    web = [value for value in identifiers if value.startswith(("http://", "https://"))]
+    others = [value for value in identifiers if value not in web]
+    fields |= {"source_url": web[0]} if web else {}
+    fields |= {"identifier": others[0]} if others else {}
+    if "description" in fields:
+        fields["description"] = extract(str(fields["description"]), keep_navigation=True).text
+    return fields
 
 
 class EpubReader:

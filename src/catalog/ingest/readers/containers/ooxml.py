@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from catalog.ingest.readers.containers.archive import Archive, inside
-from catalog.ingest.readers.containers.safe_xml import (
+from catalog.ingest.readers.containers.archive import (
+    Archive,
     Element,
+    inside,
     local_name,
     named,
     parse_xml,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from catalog.core.models import Modality, Segment
+from catalog.core.documents import Modality, Segment
 from catalog.core.text import storable
-from catalog.ingest.readers.timed.speakers import speakers
+from catalog.ingest.readers.timed.timecodes import speakers
 
 _TOUCHING = 0.25
 """Seconds between two cues up to which the second may repeat what still stands of the first."""

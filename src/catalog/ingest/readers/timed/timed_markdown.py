@@ -1,21 +1,150 @@
 """Text that was made of a recording or an image: frames, transcripts, captions, OCR text.
 
+Either fields between ``---`` lines (``video_source: `lecture.mp4```), or lines in italics
+(``*Original file: `photo.png`*``).
+
 Ordinary Markdown comes out as it went in.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catalog.core.models import Heading, MetadataValue, Modality, ParsedDocument, Segment
-from catalog.ingest.chunking.breaks import skip_space, trim_end
-from catalog.ingest.readers.timed.cutting import Cuts
-from catalog.ingest.readers.timed.made_of import MadeOf
-from catalog.ingest.readers.timed.media import medium_of
+from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
+from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
+from catalog.ingest.readers.timed.source_media import MadeOf, medium_of
 from catalog.ingest.readers.timed.timecodes import CODE, parse_timecode
 from catalog.ingest.readers.timed.transcript_lines import CueLines, transcript_lines
+
+_HEADING = re.compile(r"[ ]{0,3}#{1,6}(?:[ \t]|$)")
+_FIELD = re.compile(r"([A-Za-z][\w -]{0,40}):[ \t]*(.*)")
+_ITALIC = re.compile(r"[*_]([A-Za-z][\w -]{0,40}):[ \t]*(.*?)[*_]")
+_MOST_FIELDS = 40
+_LONGEST_FIELD = 2000
+_TELLING = frozenset(
+    [
+        *("source_file", "source_format", "source_url", "video_source", "original_file", "media"),
+        *("frame_file", "thumbnail_file", "timestamp", "video_id", "modality", "ocr_model"),
+        *("transcription_model", "transcript_source", "vision_model"),
+    ]
+)
+"""A block with none of these is somebody's text between two rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterHeader:
+    """The fields (lower case, ``_`` for blanks), and the text without the lines that hold them.
+
+    ``text`` keeps the lines themselves, empty, so that every later line has its number still.
+    """
+
+    fields: Mapping[str, str]
+    text: str
+
+
+def converter_header(text: str, start: int) -> ConverterHeader | None:
+    """The block in ``text`` from offset ``start`` on, or ``None``.
+
+    A block with nothing visible after it counts too, as long as a heading stands above it.
+    """
+    lines = _first_lines(text, start)
+    contents = [text[line.start : line.end].strip() for line in lines]
+    at = _next_filled(contents, 0)
+    if at is None or _HEADING.match(contents[at]) is None:
+        return None
+    at = _next_filled(contents, at + 1)
+    if at is None:
+        return None
+    found = _between_rules(contents, at) if contents[at] == "---" else _in_italics(contents, at)
+    if found is None or _TELLING.isdisjoint(found[0]):
+        return None
+    fields, after = found
+    return ConverterHeader(fields, _without(text, lines[at:after]))
+
+
+def _first_lines(text: str, start: int) -> list[Line]:
+    found = []
+    for line in iter_lines(text, start):
+        found.append(line)
+        if len(found) >= 3 * _MOST_FIELDS or line.end - line.start > _LONGEST_FIELD:
+            break
+    return found
+
+
+def _next_filled(contents: Sequence[str], at: int) -> int | None:
+    return next((place for place in range(at, len(contents)) if contents[place]), None)
+
+
+def _between_rules(contents: Sequence[str], at: int) -> tuple[dict[str, str], int] | None:
+    fields: dict[str, str] = {}
+    for place in range(at + 1, min(len(contents), at + 2 + _MOST_FIELDS)):
+        if contents[place] == "---":
+            return fields, place + 1
+        found = _FIELD.fullmatch(contents[place])
+        if found is None:
+            return None
+        fields.setdefault(_key(found[1]), _value(found[2]))
+    return None
+
+
+def _in_italics(contents: Sequence[str], at: int) -> tuple[dict[str, str], int] | None:
+    fields: dict[str, str] = {}
+    place = at
+    while place < len(contents) and (found := _ITALIC.fullmatch(contents[place])):
+        fields.setdefault(_key(found[1]), _value(found[2]))
+        place += 1
+    return (fields, place) if fields else None
+
+
+def _key(name: str) -> str:
+    return "_".join(name.lower().split())
+
+
+def _value(text: str) -> str:
+    return text.strip().strip("`").strip()
+
+
+def _without(text: str, lines: Sequence[Line]) -> str:
+    breaks = "".join(text[line.end : line.next] for line in lines)
+    return text[: lines[0].start] + breaks + text[lines[-1].next :]
+
+
+class Cuts:
+    """Disjoint spans, in order, that are cut out of a text."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self._spans = spans
+        self._starts = [start for start, _ in spans]
+        self._gone = [0]
+        """Characters cut before each span, and in the end all of them."""
+        for start, end in spans:
+            self._gone.append(self._gone[-1] + end - start)
+
+    def text(self, text: str) -> str:
+        """What is left of ``text``."""
+        kept = []
+        at = 0
+        for start, end in self._spans:
+            kept.append(text[at:start])
+            at = end
+        kept.append(text[at:])
+        return "".join(kept)
+
+    def at(self, offset: int) -> int:
+        """The new offset of the character at ``offset``; for one cut out, of that after it."""
+        place = bisect_right(self._starts, offset)
+        if place == 0:
+            return offset
+        start, end = self._spans[place - 1]
+        return offset - self._gone[place - 1] - (min(offset, end) - start)
+
+    def heading(self, heading: Heading) -> Heading:
+        """The heading where it then stands."""
+        return replace(heading, start=self.at(heading.start), end=self.at(heading.end))
+
 
 _FRAME = re.compile(
     r"(?:visual |video |key ?)?(?:frame|keyframe|screenshot)(?: \d{1,6})?(?: at| @|:)? [\[(]?"

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catalog.core.models import MetadataValue, ParsedDocument
+from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import title_or_stem
 from catalog.ingest.readers.timed.cues import HeardCue, transcript
-from catalog.ingest.readers.timed.media import medium_of
-from catalog.ingest.readers.timed.recording_fields import recording_fields
+from catalog.ingest.readers.timed.source_media import medium_of, recording_fields
 from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
 
 _LISTS = ("snippets", "segments", "utterances", "transcript", "transcription", "events")

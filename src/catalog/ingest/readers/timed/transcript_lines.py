@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from catalog.core.models import Heading
-from catalog.ingest.chunking.lines import Line, iter_lines
-from catalog.ingest.readers.timed.line_times import LineTime, line_time, may_hold_times
-from catalog.ingest.readers.timed.speakers import speakers
+from catalog.core.documents import Heading
+from catalog.ingest.chunking.boundaries import Line, iter_lines
+from catalog.ingest.readers.timed.timecodes import LineTime, line_time, may_hold_times, speakers
 
 _NAMES = re.compile(
     r"(?:full |video |audio |auto(?:matic|-generated)? |timed )?(?:transcription|transcripts?"

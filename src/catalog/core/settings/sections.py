@@ -1,0 +1,106 @@
+"""``IDX_*``: the settings around the v2 pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from catalog.core.home import default_home
+from catalog.core.settings.rag import REBUILD, RAGv2Settings
+from catalog.core.settings.variables import PREFIX
+
+
+class EmbeddingSettings(BaseModel):
+    """``IDX_EMBEDDING__*``: which model embeds, and how."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Literal["fastembed", "huggingface"] = Field(
+        "fastembed", description="Library that runs the model.", json_schema_extra=REBUILD
+    )
+    model: str = Field(
+        "BAAI/bge-small-en-v1.5",
+        description="Hub name of the model, or a folder holding it.",
+        json_schema_extra=REBUILD,
+    )
+    batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
+    threads: int | None = Field(None, ge=1, le=256, description="Threads; unset: all cores.")
+    offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
+
+
+class LLMSettings(BaseModel):
+    """``IDX_LLM__*``: which language model expands queries or reranks, if any."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: str = Field(
+        "none",
+        description="none, openai (a compatible server), llama_cpp, or module:function.",
+    )
+    model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
+    url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
+    api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
+    max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
+    threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
+
+
+def _parted(value: object) -> object:
+    """A variable's text as the list it stands for."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parted)]
+
+
+class ServeSettings(BaseModel):
+    """``IDX_SERVE__*``: what ``catalog serve`` and ``catalog mcp --http`` allow."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    token: str | None = Field(
+        None,
+        min_length=16,
+        description="What requests must bear; needed where others can connect.",
+        repr=False,
+    )
+    allowed_hosts: Names = Field(
+        (), description="Names under which it is called, besides its address (with commas between)."
+    )
+    allowed_origins: Names = Field(
+        (), description="Web pages that may call it, as https://host (with commas between)."
+    )
+    max_body_bytes: int = Field(
+        1_000_000, ge=1_000, le=100_000_000, description="Largest request it reads."
+    )
+    timeout_seconds: float = Field(
+        30.0, gt=0.0, le=3600.0, description="How long one request may take."
+    )
+    max_concurrent: int = Field(
+        8, ge=1, le=256, description="Requests answered at once; the others wait."
+    )
+
+
+class Settings(BaseSettings):
+    """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    home: Path = Field(
+        default_factory=default_home, description="Folder of the store and its indexes."
+    )
+    database_url: str | None = Field(None, description="SQL truth elsewhere than in the home.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "WARNING", description="What is written to standard error."
+    )
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    llm: LLMSettings = Field(default_factory=LLMSettings)
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)

@@ -1,0 +1,155 @@
+"""Keeping runs: the record of one, the key that says what it is a run of, and its reuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import InputError, RunNotFoundError
+from catalog.core.settings import leaves
+from catalog.core.text import storable
+from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.significance import PairedTest, holm, judge
+from catalog.store import Database
+from catalog.store.eval_runs import (
+    EvalRun,
+    add_run,
+    corpus_state,
+    find_runs,
+    latest_run,
+    new_run_id,
+)
+
+if TYPE_CHECKING:
+    from catalog.evaluation.metrics import RunScores
+    from catalog.evaluation.runs import BackendRun
+
+
+def run_key(
+    database: Database,
+    identity: Mapping[str, object],
+    golden: GoldenSet,
+    dataset: str,
+    top_k: int,
+) -> str:
+    """A hash of all that a run's lists depend on, hexadecimal.
+
+    The backend's identity (settings, model, code), every document's content and how it was cut,
+    the queries with their labels, and the depth.
+    """
+    corpus = corpus_digest(database, dataset)
+    return _digest([dict(identity), dataset, corpus, golden.digest, top_k])
+
+
+def corpus_digest(database: Database, dataset: str) -> str:
+    """A hash of every document's content and of how it was cut and embedded, hexadecimal."""
+    with database.read() as connection:
+        return _digest(corpus_state(connection, dataset))
+
+
+def record_run(
+    database: Database,
+    run: BackendRun,
+    scores: RunScores,
+    golden: GoldenSet,
+    *,
+    now: float,
+) -> EvalRun:
+    """Write a run down, ``now`` being the time in seconds; the record."""
+    errors = {query: storable(reason) for query, reason in run.errors.items()}
+    record = EvalRun(
+        id=new_run_id(),
+        key=run_key(database, run.identity, golden, run.dataset, run.top_k),
+        created_at=now,
+        dataset=run.dataset,
+        golden=golden.name,
+        labels=golden.digest,
+        backend=run.name,
+        queries=len(golden),
+        top_k=run.top_k,
+        identity=dict(run.identity),
+        scores=scores.per_query,
+        summary=summary_of(scores) | {"errors": errors},
+        lists={query: list(run.documents(query)) for query in run.asked},
+    )
+    with database.write() as connection:
+        add_run(connection, record)
+    return record
+
+
+def summary_of(scores: RunScores) -> dict[str, Any]:
+    """Means and everything that is not per query, ready for JSON."""
+    summary = asdict(scores)
+    del summary["per_query"]
+    return {"metrics": scores.means, **summary}
+
+
+def require_run(database: Database, prefix: str) -> EvalRun:
+    """The one run whose id starts so; raises :class:`RunNotFoundError`."""
+    with database.read() as connection:
+        found = find_runs(connection, prefix)
+    if len(found) == 1:
+        return found[0]
+    problem = "several runs start so" if found else "no such run; 'catalog runs list' shows them"
+    raise RunNotFoundError(f"{prefix!r}: {problem}")
+
+
+def recorded(
+    database: Database,
+    identity: Mapping[str, object],
+    golden: GoldenSet,
+    dataset: str,
+    top_k: int,
+) -> EvalRun | None:
+    """An earlier run of exactly this in which no query failed, if there is one."""
+    key = run_key(database, identity, golden, dataset, top_k)
+    with database.read() as connection:
+        run = latest_run(connection, key)
+    return None if run is None or run.summary["failed"] else run
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """Two records: what was changed between them, and what that did.
+
+    ``changed`` is dotted name → (before, after) of the identities; ``tests`` are paired, over the
+    queries both answered, with ``adjusted`` their p corrected for the number of metrics.
+    """
+
+    before: EvalRun
+    after: EvalRun
+    changed: Mapping[str, tuple[object, object]]
+    tests: Mapping[str, PairedTest]
+    adjusted: Mapping[str, float]
+
+
+def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
+    """Compare two records; raises :class:`InputError` if their queries differ."""
+    if before.labels != after.labels:
+        raise InputError(
+            f"{before.id} and {after.id} are of different queries or labels "
+            f"({before.golden}, {after.golden}): nothing to compare"
+        )
+    from catalog.evaluation.metrics import QUALITY
+
+    tests = {}
+    for metric in QUALITY:
+        values, others = before.scores.get(metric), after.scores.get(metric)
+        if values and others:
+            tests[metric] = judge(list(values.values()), [others[query] for query in values])
+    old, new = dict(leaves(before.identity)), dict(leaves(after.identity))
+    changed = {
+        name: (old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    }
+    adjusted = holm({metric: test.p for metric, test in tests.items()}) if tests else {}
+    return RunDifference(before, after, changed, tests, adjusted)
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,142 @@
+"""Asking backends the same queries in turn; what each answered, and how long it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from catalog.core.errors import InputError
+from catalog.core.user_search import Ranking
+from catalog.evaluation.backends import RecordedBackend, SearchBackend
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.ingest.sync_report import Progress, Silent
+
+DEFAULT_TOP_K = 100
+TIMED_TOP_K = 10
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class QueryOutcome:
+    """One backend's answer to one query, how long it took, and its trouble.
+
+    ``answer`` is the deep one that metrics are of. ``ms`` and ``stages_ms`` are of the timed
+    repetitions, which ask for :data:`TIMED_TOP_K` passages as a person would; ``stable`` says
+    whether those ranked alike, ``None`` after fewer than two.
+    """
+
+    answer: Ranking | None
+    ms: tuple[float, ...] = ()
+    stages_ms: tuple[Mapping[str, float], ...] = ()
+    error: str = ""
+    stable: bool | None = None
+
+
+@dataclass(frozen=True)
+class BackendRun:
+    """What one backend answered, by query id, and what it is.
+
+    ``notes`` are what a reader of its scores must know.
+    """
+
+    name: str
+    identity: Mapping[str, object]
+    dataset: str
+    top_k: int
+    asked: Mapping[str, QueryOutcome]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Query ids it failed on, with the reason."""
+        return {query: one.error for query, one in self.asked.items() if one.error}
+
+    def documents(self, query: str) -> tuple[str, ...]:
+        """The documents it ranked for the query, best first; none when it failed."""
+        answer = self.asked[query].answer
+        return () if answer is None else answer.documents
+
+
+def run_backends(
+    backends: Sequence[SearchBackend],
+    golden: GoldenSet,
+    *,
+    dataset: str,
+    top_k: int = DEFAULT_TOP_K,
+    repeats: int = 2,
+    progress: Progress | None = None,
+    clock: Clock = time.perf_counter,
+) -> list[BackendRun]:
+    """Every backend's answers to every query, each query put to all of them before the next.
+
+    First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. Who
+    is asked first alternates. An exception is that query's error, never the run's end. Raises
+    :class:`InputError` for numbers out of range, no queries, or a recorded run of other queries.
+    """
+    if top_k < 1 or repeats < 0:
+        raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
+    if not len(golden):
+        raise InputError(f"{golden.name} holds no query")
+    progress = progress or Silent()
+    for backend in backends:
+        if isinstance(backend, RecordedBackend):
+            backend.require(golden, dataset, top_k)
+    identities = [backend.identity for backend in backends]
+    for backend in backends:
+        backend.prepare(dataset, progress)
+        _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
+    depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
+    asked: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
+    live = [n for n, one in enumerate(backends) if not isinstance(one, RecordedBackend)]
+    progress.start(len(golden) * len(depths))
+    for turn, depth in enumerate(depths):
+        among = live if turn else range(len(backends))  # what is recorded has no time to take
+        for number, query in enumerate(golden):
+            for which in among if number % 2 == 0 else reversed(among):
+                attempt = _attempt(backends[which], query, dataset, depth, clock)
+                asked[which].setdefault(query.id, []).append(attempt)
+            progress.advance(1, "asking")
+    return [
+        BackendRun(
+            name=backend.name,
+            identity=identity,
+            dataset=dataset,
+            top_k=top_k,
+            asked={query: _settled(*attempts) for query, attempts in answers.items()},
+            notes=backend.notes(golden) if isinstance(backend, RecordedBackend) else (),
+        )
+        for backend, identity, answers in zip(backends, identities, asked, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    answer: Ranking | None
+    ms: float
+    error: str
+
+
+def _attempt(
+    backend: SearchBackend, query: GoldenQuery, dataset: str, top_k: int, clock: Clock
+) -> _Attempt:
+    started = clock()
+    answer, error = None, ""
+    try:
+        answer = backend.search(query, dataset=dataset, top_k=top_k)
+    except (Exception, SystemExit) as failure:  # noqa: BLE001 - this query's failure, recorded
+        error = f"{type(failure).__name__}: {failure}"
+    return _Attempt(answer, (clock() - started) * 1000, error)
+
+
+def _settled(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
+    error = next((one.error for one in (deep, *timed) if one.error), "")
+    answers = [one.answer for one in timed if one.answer is not None]
+    lists = {tuple(hit.path for hit in answer.passages) for answer in answers}
+    return QueryOutcome(
+        answer=None if error else deep.answer,
+        ms=tuple(one.ms for one in timed if not one.error),
+        stages_ms=tuple(answer.stages_ms for answer in answers),
+        error=error,
+        stable=len(lists) == 1 if len(timed) > 1 and not error else None,
+    )

@@ -1,0 +1,209 @@
+"""Where a text may be broken: lines, sentences, and places from the best to the worst.
+
+``str.splitlines`` also breaks at form feeds and Unicode separators, which would make every
+later line number wrong.
+
+A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere, closing quotes
+included. Every pattern is possessive, so that the time is linear in the text.
+
+Every function looks at ``(low, high]`` and answers an offset at which a new passage may start.
+``high`` is the first character that does not fit any more. All of them take time linear in
+the window, never in the text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from catalog.core.documents import Locator
+
+_BREAK = re.compile(r"\r\n?|\n")
+
+
+class Line(NamedTuple):
+    """One line: ``text[start:end]`` without its break; the next one starts at ``next``."""
+
+    start: int
+    end: int
+    next: int
+
+
+def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
+    """The lines from ``start`` on; the empty line after a final break is left out."""
+    for found in _BREAK.finditer(text, start):
+        yield Line(start, found.start(), found.end())
+        start = found.end()
+    if start < len(text):
+        yield Line(start, len(text), len(text))
+
+
+class LineIndex:
+    """Finds the line of any offset of one text in logarithmic time."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = array("q", [0])
+        self._starts.extend(found.end() for found in _BREAK.finditer(text))
+
+    def line_of(self, offset: int) -> int:
+        """The line, from 1, that holds the character at ``offset``."""
+        return bisect_right(self._starts, offset)
+
+    def locator(self, start: int, end: int) -> Locator:
+        """The lines of the first and the last character of ``[start, end)``."""
+        return Locator(line_start=self.line_of(start), line_end=self.line_of(max(start, end - 1)))
+
+
+END_MARK = re.compile("[.!?…。！？｡]")  # no sentence ends without one of these
+_END = re.compile(
+    r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|\Z)"""  # Latin, Cyrillic, Greek
+    r"""|[。！？｡]++[」』”’）】]*+"""  # Chinese, Japanese
+)
+_TEXT = re.compile(r"\S")
+_WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘«]*\Z")
+_LONGEST_ABBREVIATION = 12
+_ABBREVIATIONS_TEXT = """
+    al approx bzw ca cf ch chap co corp cp dept dr ed eds eq eqn eqs esp est et etc
+    fig figs gen gov hr inc jr lt ltd mr mrs ms mt nr op p pp prof ref
+    refs rep resp rev sec sect sr st str supp tab tel univ v viz vol vols vs
+    jan feb mar apr jun jul aug sep sept oct nov dec
+    a.k.a a.m b.c d.h e.g e.v i.a i.e p.m p.s ph.d s.a u.a u.k u.s u.s.a usw vgl z.b"""
+_ABBREVIATIONS = frozenset(_ABBREVIATIONS_TEXT.split())
+
+
+def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
+    """Offsets in ``(start, end)`` where a further sentence of ``text[start:end]`` begins."""
+    for found in _END.finditer(text, start, end):
+        following = _TEXT.search(text, found.end(), end)
+        if following is None:
+            return
+        if unicodedata.combining(following.group()):
+            continue
+        if _ends_sentence(text, found, text[following.start()]):
+            yield following.start()
+
+
+def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+    """The sentences of ``text[start:end]`` without the white space around them."""
+    stop = len(text) if end is None else end
+    first = _TEXT.search(text, start, stop)
+    if first is None:
+        return
+    begin = first.start()
+    for following in sentence_starts(text, begin, stop):
+        yield begin, begin + len(text[begin:following].rstrip())
+        begin = following
+    yield begin, begin + len(text[begin:stop].rstrip())
+
+
+def _ends_sentence(text: str, found: re.Match[str], following: str) -> bool:
+    """A lone full stop needs a second look; every other terminator is what it seems."""
+    if found.group()[0] != "." or found.group()[:2] == "..":
+        return True
+    if following.islower():
+        return False
+    before = text[max(0, found.start() - _LONGEST_ABBREVIATION) : found.start()]
+    match = _WORD_BEFORE.search(before)
+    word = match.group() if match else ""
+    if word.casefold() in _ABBREVIATIONS:
+        return False
+    is_initial = len(word) == 1 and word.isupper()
+    is_list_number = word.isdigit() and _begins_line(text, found.start() - len(word))
+    return not (is_initial or is_list_number)
+
+
+def _begins_line(text: str, offset: int) -> bool:
+    before = text[max(0, offset - 8) : offset].rstrip(" \t")
+    return before[-1:] in ("", "\n", "\r")
+
+
+Finder = Callable[[str, int, int], int | None]
+
+_BLANK_LINES = re.compile(r"(?>\r\n?|\n)[^\S\r\n]*+(?>\r\n?|\n)\s*+|\f\s*+")
+_LINE_START = re.compile(r"[\r\n]\s*+")
+_WORD_START = re.compile(r"\s(?=\S)")
+_JOINER = "\u200d"
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+
+
+def skip_space(text: str, start: int, end: int) -> int:
+    """The first offset in ``[start, end)`` that is not white space, or ``end``."""
+    found = _TEXT.search(text, start, end)
+    return end if found is None else found.start()
+
+
+def trim_end(text: str, start: int, end: int) -> int:
+    """``end`` moved before the white space at the end of ``text[start:end]``."""
+    return start + len(text[start:end].rstrip())
+
+
+def last_paragraph(text: str, low: int, high: int) -> int | None:
+    """The last start of a paragraph (after a blank line or a form feed)."""
+    last = None
+    for found in _BLANK_LINES.finditer(text, low, high):
+        last = found.end()
+    return last
+
+
+def last_sentence(text: str, low: int, high: int) -> int | None:
+    """The last start of a sentence."""
+    last = None
+    for last in sentence_starts(text, low, min(high + 1, len(text))):  # noqa: B007
+        pass
+    return last
+
+
+def last_line(text: str, low: int, high: int) -> int | None:
+    """The last start of a line that is not blank."""
+    at = max(text.rfind("\n", low, high), text.rfind("\r", low, high))
+    return None if at < 0 else skip_space(text, at + 1, high)
+
+
+def last_word(text: str, low: int, high: int) -> int | None:
+    """The last start of a word."""
+    window = text[low:high]
+    at = high if window[-1:].isspace() else high - len(window.rsplit(None, 1)[-1])
+    return at if at > low and not _is_joined(text, at) else None
+
+
+def last_character(text: str, low: int, high: int) -> int:
+    """``high``, or before it where that would part a character from its marks."""
+    at = high
+    while at > low and _is_joined(text, at):
+        at -= 1
+    return at if at > low else high
+
+
+def overlap_starts(text: str, low: int, high: int, *, lines_first: bool) -> Iterator[int]:
+    """Offsets in ``[low, high)`` where an overlap may start, best kind first, each ascending."""
+    begin = max(0, low - 4)
+    kinds: list[Iterator[int]] = [
+        iter(sentence_starts(text, begin, high)),
+        (found.end() for found in _LINE_START.finditer(text, begin, high)),
+    ]
+    if lines_first:
+        kinds.reverse()
+    kinds.append(found.end() for found in _WORD_START.finditer(text, begin, high))
+    for kind in kinds:
+        yield from (at for at in kind if low <= at < high and not _is_joined(text, at))
+    if not any(character.isspace() for character in text[low:high]):
+        # The passage before ended inside one long word: there is no better place.
+        yield from (at for at in range(low, high) if not _is_joined(text, at))
+
+
+def _is_joined(text: str, at: int) -> bool:
+    """Whether a cut at ``at`` would part what a reader takes for one character."""
+    if at <= 0 or at >= len(text):
+        return False
+    before, after = text[at - 1], text[at]
+    if before == "\r":
+        return after == "\n"
+    return (
+        _JOINER in (before, after)
+        or ord(after) in _SKIN_TONES
+        or (ord(after) > 0x2FF and unicodedata.category(after)[0] == "M")
+    )

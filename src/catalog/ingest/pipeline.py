@@ -1,0 +1,137 @@
+"""The ingestion pipeline, assembled from LlamaIndex steps that a user can take out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.ingestion.pipeline import run_transformations
+from llama_index.core.schema import BaseNode, TransformComponent
+
+from catalog.core.ids import sha1_hex
+from catalog.core.settings import RAGv2Settings
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.ingest.chunking import DocumentChunker
+from catalog.ingest.nodes import Source, SourceDocument
+from catalog.ingest.transforms import (
+    CachedEmbedding,
+    ChunkPersistenceTransform,
+    ChunkSplitter,
+    EmbeddingPrefixTransform,
+    PersistenceTransform,
+)
+from catalog.store import Database
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSteps:
+    """The steps before the embedding, the embedding, and the steps after it.
+
+    ``fingerprint`` names how documents are cut and embedded.
+    """
+
+    before: tuple[TransformComponent, ...]
+    embedding: CachedEmbedding
+    after: tuple[TransformComponent, ...]
+    fingerprint: str
+
+    @classmethod
+    def of(cls, pipeline: IngestionPipeline) -> PipelineSteps:
+        """Take apart a pipeline that has one :class:`CachedEmbedding` and, after it, one
+        :class:`ChunkPersistenceTransform`.
+        """
+        steps = tuple(pipeline.transformations)
+        at, embedding = next(
+            (at, step) for at, step in enumerate(steps) if isinstance(step, CachedEmbedding)
+        )
+        after = steps[at + 1 :]
+        staged = next(step for step in after if isinstance(step, ChunkPersistenceTransform))
+        return cls(steps[:at], embedding, after, staged.pipeline)
+
+    def cut(self, source: Source) -> list[BaseNode]:
+        """The chunks of a document; none if it holds no text."""
+        return list(run_transformations([SourceDocument.of(source)], self.before))
+
+    def embed(self, nodes: Sequence[BaseNode]) -> None:
+        """Give the chunks their vectors; raises ``EmbeddingError`` when the model is down."""
+        if nodes:
+            self.embedding(nodes)
+
+    def publish(self, nodes: Sequence[BaseNode]) -> None:
+        """Store the chunks, with their documents."""
+        run_transformations(nodes, self.after)
+
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of how documents were cut."""
+        splitters = [step for step in self.before if isinstance(step, ChunkSplitter)]
+        fallbacks = {k: v for splitter in splitters for k, v in splitter.fallbacks.items()}
+        if not fallbacks:
+            return ()
+        first = next(iter(fallbacks.values()))
+        return (f"{len(fallbacks)} documents measured as 4 characters a token: {first}",)
+
+
+TEXTS_VERSION = 3  # +1 when the same file gives other chunks, or other text to embed
+
+
+class IngestionPipelineBuilderV2:
+    """Builds the pipeline of one store: split, prefix, embed, persist.
+
+    LlamaIndex's own docstore strategies and cache are off: they lose documents when an
+    embedding fails. :func:`catalog.ingest.sync` decides what is run instead.
+    """
+
+    def __init__(self, database: Database, settings: RAGv2Settings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def build_pipeline(
+        self,
+        dataset_name: str,
+        embed_model: ResilientEmbedding,
+        *,
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+    ) -> IngestionPipeline:
+        """The pipeline for one dataset; sizes are the settings' unless given, in model tokens."""
+        settings = self._settings
+        chunker = DocumentChunker(
+            embed_model.encoder.counter,
+            chunk_size=settings.chunk_size if chunk_size is None else chunk_size,
+            chunk_overlap=settings.chunk_overlap if chunk_overlap is None else chunk_overlap,
+            min_size=settings.chunk_min_size,
+            window_seconds=settings.transcript_window_seconds,
+        )
+        staged = ChunkPersistenceTransform(pipeline=pipeline_fingerprint(settings, embed_model))
+        return IngestionPipeline(
+            transformations=[
+                ChunkSplitter(chunker, dataset=dataset_name),
+                EmbeddingPrefixTransform(
+                    embed_model,
+                    context=settings.embed_context,
+                    part_seconds=settings.transcript_part_seconds,
+                ),
+                CachedEmbedding(embed_model, self._database),
+                staged,
+                PersistenceTransform(self._database, staged, dataset=dataset_name),
+            ],
+            disable_cache=True,
+        )
+
+
+def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbedding) -> str:
+    """Names how documents are read, cut and embedded; another value means: do it again."""
+    parts = (
+        TEXTS_VERSION,
+        settings.chunk_size,
+        settings.chunk_overlap,
+        settings.chunk_min_size,
+        settings.transcript_window_seconds,
+        settings.transcript_part_seconds,
+        settings.embed_context,
+        embed_model.document_prefix,
+        embed_model.encoder.fingerprint,
+        embed_model.encoder.counter.name,
+    )
+    return sha1_hex("|".join(str(part) for part in parts))[:16]

@@ -1,0 +1,247 @@
+"""PDF: one document a file, its pages in reading order, and what it says about itself."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, BinaryIO
+
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.text import storable
+from catalog.ingest.readers.base import ReadFailure, ReadLimits, first_of, one_line, title_or_stem
+from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.pdf.headings import (
+    HeadingLines,
+    body_size,
+    bookmarks,
+    font_headings,
+    outline_headings,
+)
+from catalog.ingest.readers.pdf.page_lines import PageLine, page_lines
+from catalog.ingest.readers.pdf.page_text import PdfText, join, without_running_lines
+from catalog.ingest.readers.pdf.words import page_words
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument
+
+
+_DATE = re.compile(
+    r"(?:D:)?\s*(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)?(\d\d)?)?\s*(?:(Z|[+-])(?:(\d\d)'?(\d\d)?'?)?)?"
+)
+_NO_TITLE = re.compile(
+    r"(?:untitled|unbenannt|sans titre|title|titel|slide|folie|document|dokument|presentation)"
+    r"[\s\d.-]*|powerpoint[ -]pr.sentation|microsoft (?:word|powerpoint|excel) - .*|none|null|"
+    r"\S*\.(?:docx?|odt|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md|fm|p65|pmd|cdr|ai)",
+    re.IGNORECASE,
+)
+
+
+def metadata(document: PdfDocument) -> dict[str, MetadataValue]:
+    """Author, subject, dates, tags and language under their first-class names, if given."""
+    keywords = _value(document, "Keywords").replace(";", ",")
+    return normalise(
+        {
+            "author": _value(document, "Author"),
+            "subject": _value(document, "Subject"),
+            "keywords": keywords,
+            "created": iso_date(_value(document, "CreationDate")),
+            "modified": iso_date(_value(document, "ModDate")),
+            "language": _language(document),
+        }
+    )
+
+
+def given_title(document: PdfDocument) -> str:
+    """The title in the document's properties, or "" if that is a file name or says nothing."""
+    title = one_line(_value(document, "Title"))
+    if _NO_TITLE.fullmatch(title) or not any(letter.isalpha() for letter in title):
+        return ""
+    return title
+
+
+def largest_text(lines: Sequence[PageLine], body: float) -> str:
+    """The lines of a first page in its largest letters, or "" if they are no title.
+
+    They are one if they stand together, are at least a fifth larger than the body's letters and
+    read like a few words.
+    """
+    upright = [line for line in lines if line.margin != "aside"]
+    largest = max((line.size for line in upright), default=0.0)
+    first = next((at for at, line in enumerate(upright) if line.size >= 0.97 * largest), 0)
+    title = ""
+    for line in upright[first : first + 4]:
+        if line.size < 0.97 * largest:
+            break
+        title += " " + line.text
+    title = one_line(title)
+    is_title = 4 <= len(title) <= 200 and sum(letter.isalpha() for letter in title) >= 3
+    return title if is_title and largest >= 1.2 * body else ""
+
+
+def iso_date(value: str) -> str | None:
+    """A PDF date (``D:20240131093000+01'00'``, ISO 32000-1, 7.9.4) as ISO 8601.
+
+    Month and day are 1 where they are left out, the time is left out where it is; ``None`` if it
+    is no date.
+    """
+    match = _DATE.match(value)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, sign, off_hours, off_minutes = match.groups()
+    try:
+        date = dt.date(int(year), int(month or 1), int(day or 1))
+        if hour is None:
+            return date.isoformat()
+        time = dt.time(int(hour), int(minute or 0), int(second or 0))
+        zone = None
+        if sign is not None:
+            offset = dt.timedelta(hours=int(off_hours or 0), minutes=int(off_minutes or 0))
+            zone = dt.timezone(-offset if sign == "-" else offset)
+        return dt.datetime.combine(date, time, zone).isoformat()
+    except ValueError:
+        return None
+
+
+def _value(document: PdfDocument, key: str) -> str:
+    import pypdfium2.raw as pdfium
+
+    name = key.encode()
+    size = min(65536, pdfium.FPDF_GetMetaText(document, name, None, 0))
+    buffer = ctypes.create_string_buffer(size + 2)
+    pdfium.FPDF_GetMetaText(document, name, buffer, size)
+    return storable(buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace")).strip(
+        "\ufffd \t\r\n"
+    )
+
+
+def _language(document: PdfDocument) -> str:
+    import pypdfium2.raw as pdfium
+
+    size = min(256, pdfium.FPDFCatalog_GetLanguage(document, None, 0))
+    buffer = (ctypes.c_ushort * (size + 1))()
+    pdfium.FPDFCatalog_GetLanguage(document, buffer, size)
+    text = bytes(memoryview(buffer)[: max(0, size // 2 - 1)]).decode("utf-16-le", "replace")
+    return text if re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", text) else ""
+
+
+_FEWEST_BOOKMARKS = 2
+"""An outline with fewer entries found says less than the letters do, if they say anything."""
+_GENEROUS = 4
+"""Times the characters allowed that a page may draw, for white space and what is left out."""
+
+
+class PdfReader:
+    """Reads the text layer of a PDF with PDFium; pictures are not looked at.
+
+    Columns are read one after the other and footnotes of columns last; text at an angle comes at
+    the end of its page. Running titles and page numbers in the top and bottom tenth of the pages
+    are left out. Words broken at the end of a line are put together. Headings are the bookmarks
+    found on their pages, or else lines in larger or bold numbered letters.
+    """
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """The document, then each page that cannot be read (``path#page=n``).
+
+        Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
+        ``EmptyDocumentError`` if it has no text.
+        """
+        data = handle.read(limits.document_bytes + 1)
+        if len(data) > limits.document_bytes:
+            raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
+        with _opened(data) as document:
+            count = len(document)
+            if count == 0:
+                raise ReadError("broken PDF: it has no pages")
+            if count > limits.pages:
+                raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
+            pages, tops, failed = _read_pages(document, limits)
+            if len(failed) == count:
+                raise ReadError("broken PDF: none of its pages can be read")
+            pages = without_running_lines(pages)
+            if not any(pages):
+                told = "1 page" if count == 1 else f"{count:,} pages"
+                raise EmptyDocumentError(f"no text in it: {told} of images; OCR it first")
+            yield _document(document, path, pages, tops)
+        yield from first_of([ReadFailure(f"{path}#page={page}", "broken page") for page in failed])
+
+
+def _opened(data: bytes) -> PdfDocument:
+    import pypdfium2 as pdfium
+    import pypdfium2.raw as raw
+
+    try:
+        return pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as error:
+        if error.err_code == raw.FPDF_ERR_PASSWORD:
+            raise ReadError("protected by a password") from error
+        if error.err_code == raw.FPDF_ERR_SECURITY:
+            raise ReadError("protected in a way that cannot be read") from error
+        raise ReadError("broken PDF: it has no readable structure") from error
+
+
+def _read_pages(
+    document: PdfDocument, limits: ReadLimits
+) -> tuple[list[list[PageLine]], list[float | None], list[int]]:
+    """The lines and upper edges of all pages, and the numbers of those that cannot be read."""
+    import pypdfium2 as pdfium
+
+    pages: list[list[PageLine]] = []
+    tops: list[float | None] = []
+    failed: list[int] = []
+    left = limits.characters
+    for index in range(len(document)):
+        lines: list[PageLine] = []
+        top: float | None = None
+        try:
+            lines, top = _read_page(document, index, left)
+        except pdfium.PdfiumError:
+            failed.append(index + 1)
+        left -= sum(len(line.text) + 1 for line in lines)
+        if left < 0:
+            raise ReadError(f"too much text: over {limits.characters:,} characters")
+        pages.append(lines)
+        tops.append(top)
+    return pages, tops, failed
+
+
+def _read_page(document: PdfDocument, index: int, most: int) -> tuple[list[PageLine], float | None]:
+    with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
+        if textpage.count_chars() > _GENEROUS * most + 10_000:
+            raise ReadError(f"too much text: page {index + 1:,} alone is over the limit")
+        words = page_words(page, textpage)
+    return page_lines(words), words.top
+
+
+def _document(
+    document: PdfDocument,
+    path: str,
+    pages: Sequence[Sequence[PageLine]],
+    tops: Sequence[float | None],
+) -> ParsedDocument:
+    joined = join(pages)
+    title = given_title(document) or largest_text(pages[0], body_size(pages))
+    outlined = outline_headings(bookmarks(document), pages, tops)
+    found = outlined if len(outlined) >= _FEWEST_BOOKMARKS else font_headings(pages) or outlined
+    return ParsedDocument(
+        path=path,
+        text=joined.text,
+        title=title_or_stem(title, path),
+        file_type="pdf",
+        metadata=metadata(document),
+        headings=tuple(_headings(found, joined)),
+        pages=joined.pages,
+    )
+
+
+def _headings(found: Sequence[HeadingLines], joined: PdfText) -> Iterator[Heading]:
+    for heading in found:
+        start = joined.starts[heading.page][heading.first]
+        end = joined.ends[heading.page][heading.last]
+        if end > start:
+            yield Heading(start, end, heading.level, heading.title)

@@ -1,0 +1,268 @@
+"""The lines of a PDF page in reading order: a recursive cut into columns, and paragraphs.
+
+It is an XY-cut (Nagy and Seth, 1984) that looks for columns first and that only cuts where text
+really runs in columns, because a table cut into columns is worse than none. A region is cut at
+a gutter, a left edge that several pieces of lines share and that nearly all others keep clear
+of. Pieces that reach over the gutter (a title, a wide figure's caption) divide the region into
+bands; in each band the left column is read before the right one. Whether a band has columns is
+told by how it was drawn, one side after the other, or else by the look of both sides: filled
+lines of running text. Whatever has no columns stays one region, read from top to bottom.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
+
+from catalog.ingest.readers.pdf.layout import (
+    Piece,
+    Placed,
+    beside,
+    blocks_of,
+    lines_by_height,
+    paragraphs,
+    pieces,
+    pieces_as_drawn,
+    placed,
+)
+from catalog.ingest.readers.pdf.words import PageWords
+
+_DEEPEST = 8
+_FEWEST_PIECES = 5
+"""A region with fewer pieces than this is not looked at for columns."""
+_MOST_GUTTERS = 6
+"""Edges that are tried in one region."""
+_EDGE = 4.0
+"""Points within which left edges are the same edge."""
+_REACH = 0.2
+"""Of the width of a column: what reaches less into it does not belong to both columns."""
+_NARROWEST = 0.6
+"""Of the size of the letters: the narrowest gutter."""
+_LINE_OF_TEXT = 20
+"""Letters of a line that looks like running text, at least."""
+
+
+def in_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]:
+    """The regions of a page without columns of their own, in the order they are read."""
+    if depth < _DEEPEST and len(region) >= _FEWEST_PIECES:
+        for edge in _edges(region):
+            bands = list(_bands(region, edge))
+            if any(band.has_columns() for band in bands):
+                yield from _each(bands, depth + 1)
+                return
+    yield region
+
+
+def _each(bands: Sequence[_Band], depth: int) -> Iterator[list[Piece]]:
+    together: list[Piece] = []
+    for band in bands:
+        if not band.has_columns():
+            together += band.over + band.left + band.right
+            continue
+        if together:
+            yield from in_columns(together, depth)
+            together = []
+        yield from in_columns(band.left, depth)
+        yield from in_columns(band.right, depth)
+    if together:
+        yield from in_columns(together, depth)
+
+
+def _edges(region: Sequence[Piece]) -> list[float]:
+    """Left edges that several pieces share, the commonest first, without the outermost."""
+    outermost = min(piece.x0 for piece in region)
+    counts = Counter(round(piece.x0 / _EDGE) for piece in region if piece.x0 > outermost + _EDGE)
+    common = sorted(counts, key=lambda edge: (-counts[edge], edge))
+    return [(edge - 0.5) * _EDGE for edge in common[:_MOST_GUTTERS] if counts[edge] > 1]
+
+
+@dataclass(slots=True)
+class _Band:
+    """A strip of a region: pieces over the gutter, or pieces left and right of it."""
+
+    over: list[Piece] = field(default_factory=list)
+    left: list[Piece] = field(default_factory=list)
+    right: list[Piece] = field(default_factory=list)
+    columns: bool | None = None
+
+    def has_columns(self) -> bool:
+        """Whether the two sides are to be read one after the other."""
+        if self.columns is None:
+            fewer, more = sorted((len(self.left), len(self.right)))
+            self.columns = (
+                fewer >= 2
+                and more >= 3
+                and self._is_side_by_side()
+                and (self._drawn_apart(fewer) or self._looks_like_text())
+            )
+        return self.columns
+
+    def _is_side_by_side(self) -> bool:
+        """Whether the shorter side stands next to the other for half of its height or more."""
+        (top, bottom), (other_top, other_bottom) = _extent(self.left), _extent(self.right)
+        shared = min(bottom, other_bottom) - max(top, other_top)
+        return shared >= 0.5 * min(bottom - top, other_bottom - other_top)
+
+    def _drawn_apart(self, fewer: int) -> bool:
+        return self._changes() <= max(1, fewer // 5)
+
+    def _changes(self) -> int:
+        """How often the drawing went from one side to the other."""
+        drawn = sorted(
+            [(piece.first, 0) for piece in self.left] + [(piece.first, 1) for piece in self.right]
+        )
+        return sum(one[1] != other[1] for one, other in pairwise(drawn))
+
+    def _looks_like_text(self) -> bool:
+        return (
+            min(len(self.left), len(self.right)) >= 4
+            and _is_text(self.left)
+            and _is_text(self.right)
+            and not self._drawn_by_rows()
+        )
+
+    def _drawn_by_rows(self) -> bool:
+        """Cells of several lines, drawn in turn and beginning at one height: a table."""
+        drawn = sorted(
+            [(piece.first, 0, piece) for piece in self.left]
+            + [(piece.first, 1, piece) for piece in self.right],
+            key=lambda entry: entry[0],
+        )
+        starts = [drawn[0]]
+        starts += [new for old, new in pairwise(drawn) if old[1] != new[1]]
+        if len(drawn) < 1.3 * len(starts):
+            return False
+        pairs = [(one, two) for one, two in pairwise(starts) if not one[1]]
+        level = sum(beside(one[2], two[2]) for one, two in pairs)
+        return bool(pairs) and level >= 0.8 * len(pairs)
+
+
+def _extent(side: Sequence[Piece]) -> tuple[float, float]:
+    return min(piece.top for piece in side), max(piece.bottom for piece in side)
+
+
+def _is_text(side: Sequence[Piece]) -> bool:
+    """Most lines are long, and reach through most of the column."""
+    width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
+    filled = sum(piece.x1 - piece.x0 >= 0.3 * width for piece in side)
+    return median(piece.letters for piece in side) >= _LINE_OF_TEXT and filled >= 0.6 * len(side)
+
+
+def _bands(region: Sequence[Piece], edge: float) -> Iterator[_Band]:
+    """The region from top to bottom, divided by the pieces that reach over ``edge``."""
+    leftmost = min(piece.x0 for piece in region)
+    rightmost = max(piece.x1 for piece in region)
+    gutter = _NARROWEST * median(piece.size for piece in region)
+    into_left, into_right = edge - _REACH * (edge - leftmost), edge + _REACH * (rightmost - edge)
+    band = _Band()
+    for piece in sorted(region, key=lambda piece: (piece.base, piece.x0)):
+        is_right = piece.x0 >= edge or (piece.x0 > into_left and piece.x1 > into_right)
+        is_left = piece.x1 <= edge - gutter or piece.x1 <= into_right
+        if is_right or is_left:
+            if band.over:
+                yield band
+                band = _Band()
+            (band.right if is_right else band.left).append(piece)
+        else:
+            if band.left or band.right:
+                yield band
+                band = _Band()
+            band.over.append(piece)
+    yield band
+
+
+_MOST_PIECES = 10_000
+"""Pieces of lines that are put in order; a page with more keeps the order it was drawn in."""
+_MARGIN = 0.1
+"""The part of a page's height at its top and bottom in which running titles stand."""
+_NOTE_MARK = re.compile(r"[\d*∗†‡§¶a-z]{1,3}[\s)]|[*∗†‡§¶]|\d{1,2}(?=[A-Z])")
+_NOTE_SIZE = 0.93
+"""Of the commonest size of the page: letters of a footnote are no larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLine:
+    """One line of a page.
+
+    ``base`` is its baseline, in points from the top; ``size`` the size of most of its letters.
+    ``starts``: a paragraph begins with it. ``margin`` is "top" or "bottom" where running titles
+    and page numbers stand, "aside" for text that runs in another direction, else empty.
+    """
+
+    text: str
+    base: float
+    size: float
+    bold: bool
+    starts: bool
+    margin: str = ""
+
+
+def page_lines(page: PageWords) -> list[PageLine]:
+    """The lines of a page as they are read: columns one after the other, footnotes last."""
+    found_pieces = pieces(page.words)
+    if len(found_pieces) > _MOST_PIECES:
+        regions = [[placed(piece.words) for piece in pieces_as_drawn(page.words)]]
+    else:
+        regions = _regions(found_pieces)
+    lines: list[PageLine] = []
+    for region in regions:
+        for found, starts in paragraphs(region):
+            margin = _margin(found, page.height)
+            size = round(found.size, 1)
+            line = PageLine(found.text, found.base, size, found.bold, starts, margin)
+            if lines and starts and _goes_on(lines[-1], line):
+                line = unmarked(line, starts=False)
+            lines.append(line)
+    aside = [PageLine(text, 0.0, 0.0, False, True, "aside") for text in page.aside]
+    return lines + aside
+
+
+def _regions(found: list[Piece]) -> list[list[Placed]]:
+    columns = [
+        block for region in in_columns(found) for block in blocks_of(list(lines_by_height(region)))
+    ]
+    sizes = Counter[float]()
+    for block in columns:
+        for line in block:
+            sizes[round(line.size, 1)] += len(line.text)
+    commonest = max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
+    notes: list[list[Placed]] = []
+    body: list[list[Placed]] = []
+    for block in columns[:-1]:
+        at = _notes_begin(block, commonest)
+        body.append(block[:at])
+        notes.append(block[at:])
+    return [region for region in [*body, *columns[-1:], *notes] if region]
+
+
+def _goes_on(above: PageLine, line: PageLine) -> bool:
+    """Whether a sentence goes on at the top of the next column."""
+    is_higher = line.base < above.base and abs(line.size - above.size) < 0.05 * line.size
+    ends_inside = above.text[-1].islower() or above.text[-1] in ",;-‐\u00ad"
+    return is_higher and ends_inside and line.text[0].islower()
+
+
+def _notes_begin(block: Sequence[Placed], commonest: float) -> int:
+    """Where the footnotes at the end of a column begin; its length if there are none."""
+    at = len(block)
+    while at > 0 and block[at - 1].size <= _NOTE_SIZE * commonest:
+        at -= 1
+    for start in range(max(at, 1), len(block)):
+        if _NOTE_MARK.match(block[start].text):
+            return start
+    return len(block)
+
+
+def _margin(line: Placed, height: float) -> str:
+    if line.base <= _MARGIN * height:
+        return "top"
+    return "bottom" if line.base >= (1 - _MARGIN) * height else ""
+
+
+def unmarked(line: PageLine, *, starts: bool) -> PageLine:
+    """The line with another say on whether a paragraph begins with it."""
+    return line if line.starts == starts else replace(line, starts=starts)

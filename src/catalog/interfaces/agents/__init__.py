@@ -1,0 +1,24 @@
+"""What agents call: eight read-only tools that answer in words and as data."""
+
+from __future__ import annotations
+
+from catalog.interfaces.agents.functions import (
+    AGENT_TOOLS,
+    AgentTools,
+    close,
+    query_catalog,
+    search_chunks,
+)
+from catalog.interfaces.agents.guidance import agent_guidance
+from catalog.interfaces.agents.tool import AgentTool, ToolResult
+
+__all__ = [
+    "AGENT_TOOLS",
+    "AgentTool",
+    "AgentTools",
+    "ToolResult",
+    "agent_guidance",
+    "close",
+    "query_catalog",
+    "search_chunks",
+]

@@ -1,0 +1,202 @@
+"""``catalog golden``: check, label and calibrate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from catalog.core.errors import GoldenSetError
+from catalog.interfaces.cli import INTERRUPTED
+from catalog.interfaces.cli.options import DatasetOption, HomeOption, PresetOption, open_workspace
+from catalog.interfaces.cli.output import complain, say
+
+if TYPE_CHECKING:
+    from catalog.core.user_search import RankedHit, Ranking
+    from catalog.evaluation.golden import GoldenQuery
+    from catalog.library.library import Library
+
+
+app = typer.Typer(help="Labelled queries: check a set, or make one.", no_args_is_help=True)
+EXCERPT = 600
+UNASKED = ("filtered", "unanswerable")  # the one needs filters, the other follows from the grades
+NameT = TypeVar("NameT", bound=str)
+
+
+@app.command("check")
+def check(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Check a set: its form, and with --dataset whether its labels and filters fit."""
+    from catalog.evaluation.checking import dataset_problems, doubled_queries
+    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.summary import golden_lines
+
+    golden = read_golden(file)
+    problems = [f"asked twice: {text!r}" for text in doubled_queries(golden)]
+    if dataset is not None:
+        with open_workspace(context, home, preset) as workspace:
+            workspace.require_dataset(dataset)
+            problems += dataset_problems(golden, workspace.database, dataset)
+    for line in golden_lines(golden):
+        say(line)
+    for problem in problems:
+        say(f"  {problem}")
+    if problems:
+        complain(f"{file}: {len(problems)} problems")
+        raise typer.Exit(1)
+
+
+@app.command("label")
+def label(
+    context: typer.Context,
+    golden: Annotated[Path, typer.Option("--golden", help="File to add to; made if absent.")],
+    dataset: DatasetOption = None,
+    query: Annotated[
+        list[str] | None,
+        typer.Option("--query", help="A query to label; may be repeated; else you are asked."),
+    ] = None,
+    difficulty: Annotated[
+        str | None, typer.Option(help="Of new queries: easy, medium, hard or fusion.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Of new queries: semantic, exact, metadata or temporal.")
+    ] = None,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query."""
+    from catalog.evaluation.golden import DIFFICULTIES, KINDS
+    from catalog.evaluation.labelling import ask_grades, load_or_new, pooled, save, with_grades
+
+    asked_kind = _one_of("--kind", kind, [name for name in KINDS if name not in UNASKED])
+    asked_difficulty = _one_of("--difficulty", difficulty, DIFFICULTIES)
+    queries = load_or_new(golden)
+    with open_workspace(context, home, preset) as workspace:
+        name = workspace.chosen_dataset(dataset)
+        workspace.require_dataset(name)
+        for text in _texts(query):
+            at, asked = _found_or_new(queries, text, asked_difficulty)
+            judged = [one.path for one in asked.expected]
+            pool = pooled(_answers(workspace, asked, name), judged)
+            say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
+            grades = ask_grades(pool, _ask_grade)
+            if pool and not grades:
+                say("Nothing graded, nothing kept")
+                continue
+            labelled = with_grades(asked, grades, asked_kind)
+            queries[at:] = [labelled, *queries[at + 1 :]]
+            save(golden, queries)
+            say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
+
+
+@app.command("calibrate")
+def calibrate(
+    context: typer.Context,
+    golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
+    rerank: Annotated[
+        bool, typer.Option("--rerank/--no-rerank", help="For searches that rerank.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how good it would be, and keep nothing.")
+    ] = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Fit relevance to labelled queries: what thresholds and low confidence go by."""
+    from catalog.core.params import MODES
+    from catalog.evaluation.calibration import cross_validated, fit, observe
+    from catalog.evaluation.golden import read_golden
+    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.search_v2.relevance import Signals, keep_calibration
+    from catalog.search_v2.service import SearchServiceV2
+
+    asked_mode = _one_of("--mode", mode, MODES)
+    assert asked_mode is not None
+    queries = read_golden(golden)
+    with open_workspace(context, home, preset) as workspace:
+        name = workspace.chosen_dataset(dataset)
+        workspace.require_dataset(name)
+        service = SearchServiceV2(workspace)
+        with TerminalProgress() as progress:
+            seen = observe(
+                service, queries, name, mode=asked_mode, rerank=rerank, progress=progress
+            )
+        group = [list(query) for query in seen.values() if query]
+        about = f"{queries.name} on {name}, {len(group)} queries"
+        made = fit([group], mode=asked_mode, reranked=rerank, about=about)
+        quality = cross_validated(group, mode=asked_mode, reranked=rerank)
+        if not dry_run:
+            signals = Signals.of(workspace, asked_mode, reranked=rerank)
+            keep_calibration(workspace, signals, made)
+    say(f"{about}: {quality.n} passages, left out of the fit in turn:")
+    say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
+    say(f"  estimate and truth differ by {quality.error:.3f} on average")
+    say("kept nothing" if dry_run else "kept: searches of this store now tell their relevance")
+
+
+def _one_of(option: str, value: str | None, names: Sequence[NameT]) -> NameT | None:
+    for name in names:
+        if name == value:
+            return name
+    if value is not None:
+        raise typer.BadParameter(f"{value!r}; one of {', '.join(names)}", param_hint=option)
+    return None
+
+
+def _texts(given: list[str] | None) -> Iterator[str]:
+    """The queries given, else those typed."""
+    if given:
+        yield from map(str.strip, given)
+        return
+    while text := _prompted("Query (empty: end)").strip():
+        yield text
+
+
+def _prompted(text: str) -> str:
+    """What is typed; Ctrl-C and the end of the input end the command as they do elsewhere."""
+    try:
+        return str(typer.prompt(text, default="", show_default=False))
+    except typer.Abort as error:
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _found_or_new(
+    queries: list[GoldenQuery], text: str, difficulty: str | None
+) -> tuple[int, GoldenQuery]:
+    """Where the query stands in the list, or would; and it."""
+    from pydantic import ValidationError
+
+    from catalog.evaluation.golden import GoldenQuery
+    from catalog.evaluation.labelling import next_id
+
+    for number, query in enumerate(queries):
+        if query.query == text:
+            return number, query
+    try:
+        values = {"id": next_id(queries), "query": text, "difficulty": difficulty}
+        return len(queries), GoldenQuery.model_validate(values)
+    except ValidationError as error:
+        raise GoldenSetError(f"cannot label {text!r}: {error.errors()[0]['msg']}") from error
+
+
+def _answers(workspace: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
+    from catalog.evaluation.backends import V2_MODES, Backends
+
+    with Backends(workspace) as backends:
+        return [backends.load(name).search(query, dataset=dataset, top_k=30) for name in V2_MODES]
+
+
+def _ask_grade(passage: RankedHit, number: int, of: int) -> str:
+    say(f"\n[{number}/{of}] {passage.path}  {passage.place}")
+    for line in passage.text[:EXCERPT].splitlines():
+        say(f"    | {line}")
+    return _prompted("Grade")

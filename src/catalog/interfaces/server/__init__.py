@@ -1,0 +1,3 @@
+"""One warm engine for many processes: the HTTP API, ``catalog serve``, and who asks there."""
+
+from __future__ import annotations

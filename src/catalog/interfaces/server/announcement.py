@@ -1,0 +1,129 @@
+"""``serve.json``: how the processes of one user find the server of a store, and trust it.
+
+Whoever can read the file may ask the server; it is readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from catalog.core.errors import ConfigError, StoreBusyError
+from catalog.core.os_errors import describe_os_error
+
+FILE = "serve.json"
+_LARGEST = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Where the server of a store listens, and what shows that it is the one.
+
+    ``secret`` is made anew by every server; ``key`` is the ``settings_key`` it runs with.
+    """
+
+    pid: int
+    host: str
+    port: int
+    secret: str = field(repr=False)
+    key: str
+    version: str
+
+
+def read_announcement(home: Path) -> Announcement | None:
+    """What the store's server left there; ``None`` without one. It may have died since.
+
+    A file of another user counts as none: it could lead anywhere. So does what is no plain file.
+    """
+    try:
+        opened = os.open(home / FILE, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(opened, "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != getattr(os, "getuid", int)():
+                return None
+            found = json.loads(file.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+    wanted = {one.name: int if one.name in ("pid", "port") else str for one in fields(Announcement)}
+    if not isinstance(found, dict) or any(
+        type(found.get(name)) is not kind for name, kind in wanted.items()
+    ):
+        return None
+    return Announcement(**{name: found[name] for name in wanted})
+
+
+@contextmanager
+def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
+    """Be the one server of the store; call what it yields once the server listens.
+
+    The file goes at the end, unless another server wrote one since: the home may have been deleted
+    and put back. Raises :class:`ConfigError` when the store has a server already or the file
+    cannot be written, and :class:`StoreError` for a lock that cannot be opened.
+    """
+    from catalog.store.locks import locked
+
+    written: list[Announcement] = []
+
+    def publish(announcement: Announcement) -> None:
+        with _told(home):
+            _write(home, announcement)
+        written.append(announcement)
+
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(home / "locks" / "serve.lock", seconds=0, busy="served"))
+        except StoreBusyError:
+            raise ConfigError(f"{_other(home)}: use it, or stop it first") from None
+        with _told(home):
+            (home / FILE).unlink(missing_ok=True)  # of a server that was killed
+        try:
+            yield publish
+        finally:
+            if read_announcement(home) in written:
+                with suppress(OSError):  # one left behind leads nobody astray
+                    (home / FILE).unlink()
+
+
+def _other(home: Path) -> str:
+    other = read_announcement(home)
+    which = f"process {other.pid} on port {other.port}" if other else "another process"
+    return f"{which} serves {home} already"
+
+
+@contextmanager
+def _told(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        told = describe_os_error(home / FILE, error)
+        raise ConfigError(f"cannot announce the server in {told}") from error
+
+
+def _write(home: Path, announcement: Announcement) -> None:
+    """Put the file in place whole, never readable by others."""
+    new = home / f"{FILE}.new"
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(announcement), file)
+    new.replace(home / FILE)
+
+
+def proof(secret: str, nonce: str) -> str:
+    """HMAC-SHA256 (RFC 2104) of the nonce, hexadecimal; only who knows the secret can make it."""
+    return hmac.new(
+        secret.encode(), b"catalog serve\0" + nonce.encode(), hashlib.sha256
+    ).hexdigest()
+
+
+def is_proof(given: object, secret: str, nonce: str) -> bool:
+    """Whether it is that; takes the same time for every wrong one."""
+    return isinstance(given, str) and hmac.compare_digest(
+        given.encode("utf-8", "replace"), proof(secret, nonce).encode()
+    )

@@ -1,0 +1,244 @@
+"""Everything that ``catalog serve`` answers, as one ASGI app, and being that server.
+
+What the server holds open is the old file then, and the indexes it loaded are of that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+
+from catalog import __version__
+from catalog.core.errors import CatalogError, InputError, StoreReplacedError
+from catalog.interfaces.calls import validation_message
+from catalog.interfaces.server.announcement import Announcement, announce
+from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
+from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
+from catalog.interfaces.server.http_errors import json_response, refusal, send_refusal, status_of
+from catalog.interfaces.server.listen import bind_socket, serve_until_signal
+from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
+from catalog.interfaces.server.remote import error_to_wire
+from catalog.interfaces.server.security import Address, guarded
+from catalog.interfaces.server.workers import Workers, warm_in_background
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from catalog.core.settings.sections import ServeSettings
+    from catalog.interfaces.engine import LocalEngine
+
+
+_FORMS = frozenset(["json", "bold", "explain", "numbers"])
+
+
+class CallBody(BaseModel):
+    """An operation, its arguments, and how to word the answer; ``None``: as data."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    operation: str
+    arguments: dict[str, Any]
+    form: dict[str, bool] | None = None
+
+
+class Calls:
+    """The endpoint; whoever mounts it checks the secret."""
+
+    def __init__(self, engine: LocalEngine, workers: Workers) -> None:
+        self._engine = engine
+        self._workers = workers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method == "POST":
+            reply = await self._reply(request)
+        else:
+            reply = json_response(405, refusal("MethodNotAllowed", "POST it"), {"Allow": "POST"})
+        await reply(scope, receive, send)
+
+    async def _reply(self, request: Request) -> Response:
+        try:
+            body = _read(await request.body())
+            return json_response(200, await self._workers.run(partial(self._answer, body)))
+        except CatalogError as error:
+            return json_response(status_of(error), error_to_wire(error))
+        except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
+            log_bug("/call", error)
+            return json_response(
+                500, refusal("InternalError", "internal error; its log says where")
+            )
+
+    def _answer(self, body: CallBody) -> dict[str, Any]:
+        found = self._engine.answer(body.operation, body.arguments)
+        if body.form is None:
+            return {"data": found.to_dict()}
+        from catalog.interfaces.text import Form, render
+
+        printed = render(body.operation, found, Form(**body.form))
+        return {"out": printed.out, "err": printed.err, "code": printed.code}
+
+
+def _read(body: bytes) -> CallBody:
+    try:
+        found = CallBody.model_validate(json.loads(body))  # unlike pydantic's, with any text in it
+    except ValidationError as error:
+        raise InputError(f"call: {validation_message(error, CallBody)}") from None
+    except (ValueError, RecursionError):
+        raise InputError("call: the body is not JSON") from None
+    if not _FORMS.issuperset(found.form or {}):
+        raise InputError(f"call: form has {', '.join(sorted(_FORMS))}")
+    return found
+
+
+CALL, MCP = "/call", "/mcp"
+_NAMED = (CALL, MCP, HEALTH, "/v1/search", "/v1/documents", "/v1/status", "/openapi.json")
+_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
+_LOG = logging.getLogger(__name__)
+
+
+def build_app(
+    engine: LocalEngine,
+    address: Address,
+    serve: ServeSettings,
+    secret: str,
+    check: Callable[[], None] = lambda: None,
+) -> ASGIApp:
+    """``/v1`` and ``/mcp``, guarded; ``/call`` for who has the secret.
+
+    ``check`` is called before each request's work and may refuse it with an error. Raises
+    :class:`ConfigError` as ``guarded`` does.
+    """
+    workers = Workers(serve.max_concurrent, serve.timeout_seconds, check)
+    api = build_api(
+        ApiState(engine, workers, secret, serve.timeout_seconds),
+        needs_token=serve.token is not None,
+    )
+    for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
+    agents, running = mcp_asgi(catalog_server(engine, workers), serve)
+    routes = [
+        Route(CALL, endpoint=guarded(Calls(engine, workers), address, for_owner)),
+        Route(MCP, endpoint=guarded(agents, address, serve)),
+    ]
+    others = guarded(api, address, serve, open_paths=frozenset([HEALTH]))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        del app
+        async with running:
+            yield
+
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.default = others  # whatever the path is: no answer comes from outside the guard
+    app.router.redirect_slashes = False
+    return RequestLog(app)
+
+
+class RequestLog:
+    """One line for each request and for each defect; neither query nor document is in them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        what = f"{scope['method']} {_named(scope['path'])}"
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:  # the grace at the end is over
+            if not status:
+                await send_refusal(noted, 503, "Stopping", _STOPPING, {"retry-after": "1"})
+            raise
+        except Exception as error:  # noqa: BLE001 - answered with 500 already, or cut off
+            log_bug(what, error)
+        ms = (time.perf_counter() - started) * 1000
+        _LOG.info("%s %d in %.1f ms", what, status, ms)
+
+
+def _named(path: str) -> str:
+    """The route; what follows it may be anything."""
+    for name in _NAMED:
+        if path == name:
+            return name
+        if path.startswith(f"{name}/"):
+            return f"{name}/…"
+    return "another address"
+
+
+def store_unchanged_check(store: Path) -> Callable[[], None]:
+    """A check, to be called often, that the path leads to the file it leads to now.
+
+    It raises :class:`StoreReplacedError` otherwise; what cannot be looked at counts as unchanged.
+    """
+    before = _which(store)
+
+    def check() -> None:
+        if _which(store) not in (before, _UNKNOWN):
+            raise StoreReplacedError(
+                f"{store} is not the file this server opened: it was deleted or replaced; "
+                "start the server anew"
+            )
+
+    return check
+
+
+_UNKNOWN = (-1, -1)
+
+
+def _which(store: Path) -> tuple[int, int] | None:
+    """Device and number of the file; ``None`` if it is not there."""
+    try:
+        about = store.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return _UNKNOWN
+    return about.st_dev, about.st_ino
+
+
+def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
+    """Answer on the address until SIGINT or SIGTERM; the caller closes the engine.
+
+    Port 0 is any free one. Says on standard output where it listens, once it does. Raises
+    :class:`ConfigError` when the address cannot be had, others could connect and no token is set,
+    or the store has a server already.
+    """
+    with announce(home) as publish, bind_socket(address) as listening:
+        host, port = listening.getsockname()[:2]
+        secret, named = secrets.token_hex(32), Address(address.host, port)
+        check = store_unchanged_check(engine.workspace.database.file)
+        app = build_app(engine, named, engine.workspace.settings.serve, secret, check)
+
+        def ready() -> None:
+            reachable = Address(host, port).reachable_host
+            publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
+            offered = "search, documents, status, /mcp"
+            with suppress(OSError):  # a full or closed standard output is no reason not to serve
+                print(f"serving {home} on {named.url} ({offered}); stop with Ctrl-C", flush=True)
+
+        quiet_libraries()
+        warm_in_background(engine)
+        serve_until_signal(app, listening, ready)

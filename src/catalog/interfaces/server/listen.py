@@ -1,0 +1,118 @@
+"""Listening on an address until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+import uvicorn
+
+from catalog.core.errors import CatalogError, ConfigError
+from catalog.interfaces.server.crash_log import ScarceResourceHandler
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.server.security import Address
+
+
+_GRACE_SECONDS = 5
+_IDLE_CONNECTION_SECONDS = 60
+_MAX_CONNECTIONS = 512
+_CLOSING_SECONDS = 2.0
+
+
+def bind_socket(address: Address) -> socket.socket:
+    """A socket that listens; raises :class:`ConfigError` when the address cannot be had.
+
+    TCP is told by name, else asyncio does not see it and leaves Nagle's algorithm on: an answer in
+    two pieces would wait 40 ms.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":  # elsewhere it lets two servers share a port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(_MAX_CONNECTIONS)
+    except OSError as error:
+        listening.close()
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError(
+            f"cannot listen on {address.host}:{address.port} ({reason}); "
+            "--http 127.0.0.1:0 takes any free port"
+        ) from error
+    return listening
+
+
+def serve_until_signal(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer until SIGINT or SIGTERM; ``ready`` is called once it does.
+
+    Requests that run at the end have five seconds. Raises what ``ready`` raised, once nothing
+    listens any more, and :class:`CatalogError` when it could not start.
+    """
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="on",
+        backlog=_MAX_CONNECTIONS,
+        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = _Server(config, ready)
+    for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
+        signal.signal(one, server.handle_exit)
+    server.run([listening])
+    if server.failure is not None:
+        raise server.failure
+    if not server.started:
+        raise CatalogError("the server did not start; its log says why")
+
+
+def end_process(engine: Engine) -> NoReturn:
+    """End this process with code 0, though a request nobody waits for may still run."""
+    closing = threading.Thread(target=engine.close, daemon=True)
+    closing.start()
+    closing.join(_CLOSING_SECONDS)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # full or closed: nobody reads what is left
+            stream.flush()
+    os._exit(0)
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens, and nothing of what it cuts off at the end."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self.failure: Exception | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(ScarceResourceHandler())
+        await super().startup(sockets)
+        if not self.started:
+            return
+        try:
+            self._ready()
+        except Exception as error:  # noqa: BLE001 - raised again when all has ended in order
+            self.failure = error
+            self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut streams are meant
+        await super().shutdown(sockets)

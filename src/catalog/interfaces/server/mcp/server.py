@@ -1,0 +1,194 @@
+"""The protocol's requests, answered by the agent tools; nothing here writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from catalog import __version__
+from catalog.core.errors import CatalogError, ServingError
+from catalog.core.text import all_storable, storable
+from catalog.interfaces.plain_text import one_line, safe
+from catalog.interfaces.server.crash_log import log_bug
+from catalog.interfaces.server.mcp.resources import TEMPLATE, DocumentResources
+from catalog.interfaces.server.workers import Workers
+
+if TYPE_CHECKING:
+    from catalog.interfaces.agents.tool import AgentTool, ToolResult
+    from catalog.interfaces.engine import Engine
+
+
+NAME = "catalog"
+_LISTS_LAST_MS = 60_000
+_SHOWN = 60
+_READ_ONLY = {
+    "read_only_hint": True,
+    "destructive_hint": False,
+    "idempotent_hint": True,
+    "open_world_hint": False,
+}
+Context = ServerRequestContext[Workers, Any]
+ResultT = TypeVar("ResultT")
+
+
+def build_server(
+    engine: Engine,
+    *,
+    tools: Mapping[str, AgentTool[Any]],
+    instructions: str,
+    workers: Workers,
+) -> Server[Workers]:
+    """A server of these tools and of the engine's documents, answered by the workers."""
+    resources = DocumentResources(engine)
+    listed = types.ListToolsResult(tools=[_told(tool) for tool in tools.values()])
+    schemas = {tool.name: tool.input_schema for tool in listed.tools}
+
+    async def list_tools(
+        context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        del context
+        _first_page(params)
+        return listed
+
+    async def call_tool(
+        context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = tools.get(params.name)
+        if tool is None:
+            message = f"there is no tool {shown(params.name)!r}; tools: {', '.join(tools)}"
+            raise MCPError(types.INVALID_PARAMS, message)
+        work = partial(tool.call, engine, params.arguments or {})
+        try:
+            answer = await context.lifespan_context.run(work)
+        except ServingError as error:
+            answer = tool.failed(f"{error}; ask for less, or try again later")
+        except Exception as error:  # noqa: BLE001 - a defect of ours: logged, and told by its name
+            answer = tool.failed(_internal(f"tool {tool.name}", error))
+        return _result(answer)
+
+    async def list_resources(
+        context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        cursor = params.cursor if params else None
+        return await _resource(context, partial(resources.page, cursor))
+
+    async def list_templates(
+        context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        del context
+        _first_page(params)
+        return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
+
+    async def read_resource(
+        context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        return await _resource(context, partial(resources.read, params.uri))
+
+    @asynccontextmanager
+    async def lifespan(server: Server[Workers]) -> AsyncIterator[Workers]:
+        del server
+        yield workers
+
+    hint = CacheHint(ttl_ms=_LISTS_LAST_MS)
+    return Server(
+        NAME,
+        version=__version__,
+        title="Your documents",
+        instructions=instructions,
+        cache_hints={"tools/list": hint, "resources/templates/list": hint},
+        lifespan=lifespan,
+        get_tool_input_schema=schemas.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+    )
+
+
+def _told(tool: AgentTool[Any]) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema(),
+        output_schema=tool.output_schema(),
+        annotations=types.ToolAnnotations(title=tool.title, **_READ_ONLY),
+    )
+
+
+def _result(answer: ToolResult) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=storable(answer.text))],
+        structured_content=all_storable(answer.data),
+        is_error=answer.is_error,
+    )
+
+
+async def _resource(context: Context, work: Callable[[], ResultT]) -> ResultT:
+    """What the work returns, its failures as errors of the protocol."""
+    try:
+        return await context.lifespan_context.run(work)
+    except MCPError:
+        raise
+    except CatalogError as error:
+        raise MCPError(types.INTERNAL_ERROR, storable(one_line(str(error)))) from error
+    except Exception as error:
+        raise MCPError(types.INTERNAL_ERROR, _internal("resources", error)) from error
+
+
+def _internal(what: str, error: Exception) -> str:
+    """What is told of a defect: its kind; where it showed is logged."""
+    log_bug(what, error)
+    return f"internal error ({type(error).__name__})"
+
+
+def _first_page(params: types.PaginatedRequestParams | None) -> None:
+    if params is not None and params.cursor is not None:
+        raise MCPError(types.INVALID_PARAMS, "there is one page: no cursor was given out")
+
+
+def shown(text: str) -> str:
+    """The beginning of somebody else's text as one clean line."""
+    return one_line(safe(text[:_SHOWN]))
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def catalog_server(engine: Engine, workers: Workers) -> Server[Workers]:
+    """The server of all agent tools; asks the engine once, for what its instructions tell."""
+    from catalog.interfaces.agents import AGENT_TOOLS
+
+    return build_server(
+        engine,
+        tools=AGENT_TOOLS,
+        instructions=instructions(engine),
+        workers=workers,
+    )
+
+
+def instructions(engine: Engine) -> str:
+    """How to use the tools and, if the store can be read, which datasets there are."""
+    from catalog.interfaces.agents import agent_guidance
+
+    try:
+        datasets = engine.ask("status", {})["datasets"]
+    except CatalogError as error:
+        _LOG.warning("instructions without datasets: %s", error)
+        return agent_guidance()
+    counted = {shown(one["dataset"]): one["documents"] for one in datasets}
+    told = "; ".join(
+        f"{name}: {count} document{'' if count == 1 else 's'}" for name, count in counted.items()
+    )
+    held = f"Datasets here: {told}." if told else "There is no dataset yet."
+    return f"{agent_guidance(tuple(counted)).rstrip()}\n\n{held}"

@@ -1,0 +1,144 @@
+"""The engine that asks the store's server whenever there is one. Light to import."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catalog.interfaces.server.announcement import Announcement, read_announcement
+from catalog.interfaces.server.remote import Remote, ServerGoneError, TooLargeError
+
+if TYPE_CHECKING:
+    from catalog.core.settings import Settings
+    from catalog.interfaces.engine import LocalEngine
+
+
+__all__ = ["NearestEngine", "Remote", "ServerGoneError"]
+
+_ASK_AGAIN_SECONDS = 10.0
+_MORE_THAN_THE_SERVER = 2.0
+
+
+class NearestEngine:
+    """Asks the store's server while there is one with the same settings, else answers itself.
+
+    The local engine is made when first needed and let go when a server answers again. A server
+    that is lost during a call costs that call nothing but time. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        key: str,
+        make_local: Callable[[], LocalEngine],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timeout = settings.serve.timeout_seconds + _MORE_THAN_THE_SERVER
+        self._home = home
+        self._key = key
+        self._make_local = make_local
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._remote: Remote | None = None
+        self._lost: tuple[Announcement, float] | None = None
+        self._local: LocalEngine | None = None
+        self._users = 0
+
+    @classmethod
+    def of(cls, settings: Settings, preset: str | None = None) -> NearestEngine:
+        """The one for these settings, loaded with that preset in this process's environment."""
+        from catalog.core.home import settings_key
+
+        def local() -> LocalEngine:
+            from catalog.interfaces.engine import LocalEngine
+            from catalog.library.library import Library
+
+            return LocalEngine(Library(settings))
+
+        return cls(settings, settings.home, settings_key(settings.home, preset), local)
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """See ``operations.Engine``."""
+        remote = self._server()
+        if remote is not None:
+            try:
+                answer = remote.ask(operation, arguments, self._timeout)
+            except TooLargeError:
+                pass
+            except ServerGoneError:
+                self._lose(remote)
+            else:
+                self._let_go()
+                return answer
+        with self._own() as engine:
+            return engine.ask(operation, arguments)
+
+    def warm(self) -> None:
+        """Make the local engine ready, if it is the one that would answer."""
+        if self._server() is None:
+            with self._own() as engine:
+                engine.warm()
+
+    def close(self) -> None:
+        """Release the local engine and the connections."""
+        with self._lock:
+            remote, self._remote = self._remote, None
+            local, self._local = self._local, None
+        if remote is not None:
+            remote.close()
+        if local is not None:
+            local.close()
+
+    def _server(self) -> Remote | None:
+        """The server there is now; one that was lost is passed over for a while."""
+        found = read_announcement(self._home)
+        if found is None or found.key != self._key:
+            return None
+        with self._lock:
+            if self._lost is not None:
+                lost, when = self._lost
+                if lost == found and self._clock() - when < _ASK_AGAIN_SECONDS:
+                    return None
+            before = self._remote
+            if before is not None and before.announcement == found:
+                return before
+            self._remote = Remote(found)
+            remote = self._remote
+        if before is not None:
+            before.close()
+        return remote
+
+    def _lose(self, remote: Remote) -> None:
+        with self._lock:
+            self._lost = (remote.announcement, self._clock())
+
+    @contextmanager
+    def _own(self) -> Iterator[LocalEngine]:
+        """The local engine, which stays open for as long."""
+        with self._making:
+            with self._lock:
+                engine = self._local
+                self._users += engine is not None
+            if engine is None:
+                engine = self._make_local()
+                with self._lock:
+                    self._local = engine
+                    self._users += 1
+        try:
+            yield engine
+        finally:
+            with self._lock:
+                self._users -= 1
+
+    def _let_go(self) -> None:
+        with self._lock:
+            if self._local is None or self._users:
+                return
+            local, self._local = self._local, None
+        local.close()

@@ -1,0 +1,111 @@
+"""Threads that answer requests: so many at once, so many waiting, so long for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from catalog.core.errors import CatalogError, OutOfTimeError, OverloadedError
+from catalog.interfaces.server.crash_log import log_bug
+
+if TYPE_CHECKING:
+    from catalog.interfaces.engine import Engine
+
+
+ResultT = TypeVar("ResultT")
+_WAITING_PER_THREAD = 4
+
+
+class Workers:
+    """At most ``most`` threads; four times as many calls may wait for one.
+
+    A thread cannot be stopped: one whose call took longer than ``seconds`` is busy until it ends.
+    Threads start when first needed and hold up no exit. ``check`` is called before each call's
+    work; what it raises is the call's answer.
+    """
+
+    def __init__(self, most: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._check = check
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._lock = Lock()
+        self._threads = 0
+        self._pending = 0
+
+    @property
+    def pending(self) -> int:
+        """How many calls run or wait, those nobody waits for included."""
+        return self._pending
+
+    async def run(self, work: Callable[[], ResultT]) -> ResultT:
+        """What the work returns or raises, from a thread.
+
+        Raises :class:`OverloadedError` at once, or :class:`OutOfTimeError`.
+        """
+        future = self._submit(work)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                raise  # the work's own
+            raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
+
+    def _submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        future: Future[ResultT] = Future()
+        with self._lock:
+            if self._pending >= self._most * (1 + _WAITING_PER_THREAD):
+                raise OverloadedError(f"{self._pending} requests are ahead: try again in a moment")
+            self._pending += 1
+            starts = self._threads < min(self._most, self._pending)
+            self._threads += starts
+        self._calls.put((future, work))
+        if starts:
+            Thread(target=self._answer, name="catalog-serve", daemon=True).start()
+        return future
+
+    def _answer(self) -> None:
+        while True:
+            future, work = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    self._check()
+                    result = work()
+                except BaseException as error:  # noqa: BLE001 - told to whoever waits
+                    self._left()
+                    future.set_exception(error)
+                else:
+                    self._left()
+                    future.set_result(result)
+            else:
+                self._left()
+
+    def _left(self) -> None:
+        with self._lock:
+            self._pending -= 1
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def warm_in_background(engine: Engine) -> None:
+    """Start a thread that warms the engine, if it can be; a failure is logged and no more."""
+    warm = getattr(engine, "warm", None)
+    if warm is None:
+        return
+
+    def run() -> None:
+        try:
+            warm()
+        except CatalogError as error:
+            _LOG.warning("not warmed up: %s", error)
+        except Exception as error:  # noqa: BLE001 - logged; a query tells whoever asks it
+            log_bug("warming up", error)
+
+    threading.Thread(target=run, name="catalog-warm", daemon=True).start()

@@ -1,0 +1,181 @@
+"""What a store holds, and whether it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedError
+from catalog.core.os_errors import errno_of, remedy
+from catalog.library.library import Library
+from catalog.store import manifest
+from catalog.store.chunks import StoredDataset, all_datasets
+from catalog.store.embedding_cache import query_cache_stats
+from catalog.store.statistics import (
+    ChunkSizes,
+    FileCounts,
+    chunk_sizes,
+    database_bytes,
+    file_counts,
+    integrity_problem,
+    modalities,
+    orphan_counts,
+)
+from catalog.store.stored_model import require_model, stored_model
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStats:
+    """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet.
+
+    ``sizes`` are held against ``chunk_min_size`` and ``chunk_size``. ``database_bytes`` is the
+    whole store's, all datasets and caches included; ``updated_at`` is seconds since 1970.
+    """
+
+    dataset: str
+    root: str
+    files: FileCounts
+    documents: int
+    chunks: int
+    modalities: dict[str, int]
+    sizes: ChunkSizes
+    windows: int
+    vectors: int
+    pending_points: int
+    database_bytes: int
+    updated_at: float
+
+
+def dataset_stats(workspace: Library, dataset: str) -> DatasetStats:
+    """Counts straight from the truth; raises :class:`UnknownDatasetError`."""
+    stored, rag = stored_dataset(workspace, dataset), workspace.settings.rag_v2
+    with workspace.database.read() as connection:
+        totals = manifest.totals(connection, dataset)
+        return DatasetStats(
+            dataset=dataset,
+            root=stored.root,
+            files=file_counts(connection, dataset),
+            documents=totals.documents,
+            chunks=totals.chunks,
+            modalities=modalities(connection, dataset),
+            sizes=chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
+            windows=totals.windows,
+            vectors=totals.vectors,
+            pending_points=manifest.pending_points(connection, dataset),
+            database_bytes=database_bytes(connection),
+            updated_at=stored.updated_at,
+        )
+
+
+def stored_dataset(workspace: Library, name: str) -> StoredDataset:
+    """The dataset's row; raises :class:`UnknownDatasetError`."""
+    workspace.require_dataset(name)
+    with workspace.database.read() as connection:
+        return next(one for one in all_datasets(connection) if one.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing examined; ``fix`` is the command to run, or what else to do, when not ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def describe(workspace: Library) -> dict[str, Any]:
+    """Where the store is, its model and engines, and the counts of each dataset."""
+    settings = workspace.settings
+    model = stored_model(workspace.database)
+    with workspace.database.read() as connection:
+        cached, hits = query_cache_stats(connection)
+    return {
+        "home": str(settings.home.resolve()),
+        "model": model.model if model else None,
+        "fingerprint": model.fingerprint if model else None,
+        "dim": model.dim if model else None,
+        "lexical_engine": settings.rag_v2.lexical_engine,
+        "vector_engine": settings.rag_v2.vector_engine,
+        "query_cache": {"entries": cached, "hits": hits},
+        "datasets": [asdict(dataset_stats(workspace, name)) for name in workspace.datasets()],
+    }
+
+
+def diagnose(workspace: Library) -> list[Check]:
+    """Run every check; none changes the truth."""
+    return [
+        _check(
+            "database",
+            lambda: _database(workspace),
+            "restore a copy of the home folder",
+            workspace.database.file,
+        ),
+        _check(
+            "model",
+            lambda: _model(workspace),
+            "pip install 'catalog[offline]'",
+            workspace.settings.home,
+        ),
+        *(check for name in workspace.datasets() for check in _dataset_checks(workspace, name)),
+    ]
+
+
+def _dataset_checks(workspace: Library, name: str) -> Iterator[Check]:
+    stats = dataset_stats(workspace, name)
+    update = f"catalog index update --dataset {name}"
+    yield Check(
+        f"{name}: embedded",
+        stats.vectors == stats.windows,
+        f"{stats.vectors} of {stats.windows} windows have a vector",
+        "" if stats.vectors == stats.windows else update,
+    )
+    rag, folder = workspace.settings.rag_v2, workspace.folder(name)
+    yield _check(
+        f"{name}: lexical index",
+        lambda: _engine(workspace.lexical(name).refresh),
+        update,
+        folder / rag.lexical_engine,
+    )
+    yield _check(
+        f"{name}: vector index",
+        lambda: _engine(workspace.vector(name).refresh),
+        update,
+        folder / rag.vector_engine,
+    )
+
+
+def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
+    """``fix`` is for a defect; for want of rights or room at the ``place`` it would fail again."""
+    try:
+        return Check(name, ok=True, detail=examine())
+    except CatalogError as error:
+        if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
+            fix = f"see to what it says, then {fix}"
+        return Check(name, ok=False, detail=str(error), fix=remedy(errno_of(error), place) or fix)
+
+
+def _database(workspace: Library) -> str:
+    with workspace.database.read() as connection:
+        problem = integrity_problem(connection)
+        orphans = orphan_counts(connection)
+    if problem is not None:
+        raise CatalogError(problem)
+    broken = {name: count for name, count in orphans.items() if count}
+    if broken:
+        raise CatalogError(f"rows without an owner: {broken}")
+    return "sound"
+
+
+def _model(workspace: Library) -> str:
+    workspace.model.embed_query("probe")
+    require_model(workspace.database, workspace.wanted_model)
+    encoder = workspace.model.encoder
+    return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
+
+
+def _engine(refresh: Callable[[], object]) -> str:
+    refresh()
+    return "up to date"

@@ -1,0 +1,141 @@
+"""Building, updating and describing datasets: what the index commands call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from catalog.core.errors import CatalogError, SourceError
+from catalog.ingest.pipeline import IngestionPipelineBuilderV2
+from catalog.ingest.readers import ReadLimits
+from catalog.ingest.sync import SyncOptions, check_dataset_name, sync
+from catalog.ingest.sync_report import Progress, SyncReport
+from catalog.library.document_cards import make_cards
+from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
+from catalog.library.library import Library
+from catalog.store.chunks import all_datasets
+from catalog.store.stored_model import adopt_model, require_model
+
+
+class Indexer:
+    """Keeps the datasets of one store in line with their folders."""
+
+    def __init__(self, workspace: Library) -> None:
+        self._workspace = workspace
+
+    def build(
+        self,
+        root: Path,
+        dataset: str,
+        *,
+        include: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+        allow_deletions: bool = False,
+        reread: bool = False,
+        progress: Progress | None = None,
+    ) -> SyncReport:
+        """Index a folder or file as a dataset; only what is new or changed costs anything.
+
+        ``reread`` does every document anew. Raises what :func:`catalog.ingest.sync.sync` does,
+        and ``EmbeddingMismatchError`` for a store of another model.
+        """
+        check_dataset_name(dataset)
+        workspace, ingest = self._workspace, self._workspace.settings.rag_v2.ingest
+        require_model(workspace.database, workspace.wanted_model)
+        builder = IngestionPipelineBuilderV2(workspace.database, workspace.settings.rag_v2)
+        pipeline = builder.build_pipeline(dataset, workspace.model)
+        options = SyncOptions(
+            include=include,
+            exclude=exclude,
+            limits=ReadLimits(
+                text_bytes=ingest.max_file_bytes,
+                document_bytes=ingest.max_document_bytes,
+                unpacked_bytes=ingest.max_unpacked_bytes,
+                pages=ingest.max_pages,
+                seconds=ingest.read_seconds,
+                memory_bytes=ingest.read_memory_bytes,
+            ),
+            group_chars=ingest.group_chars,
+            max_missing_fraction=ingest.max_missing_fraction,
+            allow_deletions=allow_deletions,
+            reread=reread,
+            lock_seconds=ingest.lock_seconds,
+        )
+        lock = workspace.settings.home / "locks" / f"{dataset}.lock"
+        report = sync(
+            workspace.database,
+            root,
+            dataset,
+            pipeline,
+            lock=lock,
+            options=options,
+            progress=progress,
+        )
+        return replace(report, notes=report.notes + self._refresh(dataset))
+
+    def update(
+        self,
+        dataset: str,
+        *,
+        allow_deletions: bool = False,
+        reread: bool = False,
+        progress: Progress | None = None,
+    ) -> SyncReport:
+        """Sync a dataset with the folder it was built from, under the same globs."""
+        stored = stored_dataset(self._workspace, dataset)
+        if stored.root == "":
+            raise SourceError(
+                f"{dataset!r} was filled by a pipeline: it has no folder to update from"
+            )
+        return self.build(
+            Path(stored.root),
+            dataset,
+            include=stored.include,
+            exclude=stored.exclude,
+            allow_deletions=allow_deletions,
+            reread=reread,
+            progress=progress,
+        )
+
+    def rebuild(self, *, progress: Progress | None = None) -> dict[str, SyncReport]:
+        """Re-read and re-embed every dataset, adopting the configured model."""
+        with self._workspace.database.read() as connection:
+            stored = all_datasets(connection)
+        gone = [
+            one.root or one.name for one in stored if not one.root or not Path(one.root).exists()
+        ]
+        if gone:
+            raise SourceError(f"cannot rebuild: no folder to read {', '.join(gone)} from")
+        adopt_model(self._workspace.database, self._workspace.wanted_model)
+        return {
+            one.name: self.build(
+                Path(one.root),
+                one.name,
+                include=one.include,
+                exclude=one.exclude,
+                reread=True,
+                progress=progress,
+            )
+            for one in stored
+        }
+
+    def stats(self, dataset: str) -> DatasetStats:
+        """Counts straight from the truth."""
+        return dataset_stats(self._workspace, dataset)
+
+    def _refresh(self, dataset: str) -> tuple[str, ...]:
+        """Bring the derived indexes up to date; what cannot be done now is done at a search."""
+        notes = []
+        for name, engine in (
+            ("vector", self._workspace.vector(dataset)),
+            ("lexical", self._workspace.lexical(dataset)),
+        ):
+            try:
+                engine.refresh()
+            except CatalogError as error:
+                notes.append(f"the {name} index is brought up to date later: {error}")
+        try:
+            make_cards(self._workspace.database, dataset)
+        except CatalogError as error:
+            notes.append(f"the catalog is brought up to date later: {error}")
+        return tuple(notes)

@@ -1,0 +1,164 @@
+"""What models answered, kept in memory and in the store: vectors, expansions, scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import StoreError
+from catalog.core.lru_cache import LRUCache
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.store import Database, embedding_cache, llm_cache
+from catalog.store.llm_cache import CachedValue, CacheEntry, Kind
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
+
+
+class ModelCache:
+    """Looks answers up in memory, then in the store; safe between threads.
+
+    ``lifetime`` in seconds counts from when an answer was saved, wherever it is found; 0 turns
+    the cache off. Memory holds the ``size`` last used. The store counts a hit only when an
+    answer was read from it, not from memory: a warm repeat touches no database. A store that is
+    busy or read-only is simply not written to.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        kind: Kind,
+        lifetime: int,
+        size: int = 50_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._kind = kind
+        self._lifetime = lifetime
+        self._clock = clock
+        self._memory: LRUCache[str, CachedValue] = LRUCache(size)
+
+    def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """The kept values by key, JSON; keys that are absent or expired are left out."""
+        if self._lifetime <= 0:
+            return {}
+        after = self._clock() - self._lifetime
+        found = self._recall(keys, after)
+        absent = [key for key in keys if key not in found]
+        if not absent:
+            return found
+        with self._database.read() as connection:
+            stored = llm_cache.load_dated(connection, absent, after=after)
+        if stored:
+            self._remember(stored)
+            self._count(stored)
+        return found | {key: kept.value for key, kept in stored.items()}
+
+    def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
+        """Keep answers of ``model``, and drop from the store what has expired of this kind."""
+        if self._lifetime <= 0 or not entries:
+            return
+        now = self._clock()
+        self._remember({key: CachedValue(entry.value, now) for key, entry in entries.items()})
+        try:
+            with self._database.write(wait=False) as connection:
+                llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
+                llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
+        except StoreError:
+            return  # the next process will ask the model again, that is all
+
+    def clear_memory(self) -> None:
+        """Forget what is held in memory; the store keeps its entries."""
+        self._memory.clear()
+
+    def _recall(self, keys: Sequence[str], after: float) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key in keys:
+            kept = self._memory.get(key)
+            if kept is not None and kept.created_at > after:
+                found[key] = kept.value
+        return found
+
+    def _remember(self, entries: Mapping[str, CachedValue]) -> None:
+        for key, kept in entries.items():
+            self._memory.put(key, kept)
+
+    def _count(self, keys: Mapping[str, CachedValue]) -> None:
+        try:
+            with self._database.write(wait=False) as connection:
+                llm_cache.count_hits(connection, keys)
+        except StoreError:
+            return  # counting is not worth an error or a wait
+
+
+class QueryVectors:
+    """Embeds queries through a cache keyed by model, prefix and text.
+
+    ``hits`` and ``misses`` count since the object was made; the store counts each kept query's
+    hits too. A store that is busy or read-only is simply not written to.
+    """
+
+    def __init__(self, model: ResilientEmbedding, database: Database, size: int) -> None:
+        self._model = model
+        self._database = database
+        self._size = size
+        self._memory: LRUCache[str, Vector] = LRUCache(size)
+        self.hits = 0
+        self.misses = 0
+
+    def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
+        """The query's vector, shape ``(dim,)``, and whether it came from the cache.
+
+        ``side="document"`` embeds it as a passage would be: for hypothetical documents.
+        """
+        model = self._model
+        text = (model.query_prefix if side == "query" else model.document_prefix) + query
+        key = embedding_cache.embed_key(model.encoder.fingerprint, side, text)
+        found = self._recall(key)
+        if found is not None:
+            self.hits += 1
+            return found, True
+        self.misses += 1
+        vector = model.embed_alone(text)
+        self._memory.put(key, vector)
+        self._keep(key, vector)
+        return vector, False
+
+    def _recall(self, key: str) -> Vector | None:
+        vector = self._memory.get(key)
+        if vector is not None or self._size == 0:
+            return vector
+        with self._database.read() as connection:
+            vector = embedding_cache.load(connection, [key]).get(key)
+        if vector is not None:
+            self._memory.put(key, vector)
+            self._count(key)
+        return vector
+
+    def _count(self, key: str) -> None:
+        try:
+            with self._database.write(wait=False) as connection:
+                embedding_cache.count_hit(connection, key)
+        except StoreError:
+            return  # counting is not worth an error or a wait
+
+    def _keep(self, key: str, vector: Vector) -> None:
+        if self._size == 0:
+            return
+        try:
+            with self._database.write(wait=False) as connection:
+                embedding_cache.save(
+                    connection,
+                    {key: vector},
+                    fingerprint=self._model.encoder.fingerprint,
+                    side="query",
+                    now=time.time(),
+                )
+                embedding_cache.trim_queries(connection, self._size)
+        except StoreError:
+            return  # the next process will embed it again, that is all

@@ -1,0 +1,221 @@
+"""Reading documents and chunks back out of the truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from catalog.core import ids
+from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page
+from catalog.core.errors import UnknownDatasetError
+from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
+
+_BATCH = 500
+_CHUNK_COLUMNS = (
+    chunks,
+    documents.c.path,
+    documents.c.source_doc_id,
+    documents.c.docid,
+    documents.c.metadata,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A live document without its chunks."""
+
+    source_doc_id: str
+    dataset: str
+    path: str
+    title: str
+    file_type: str
+    docid: str
+    content_hash: str
+    revision_id: str
+    metadata: dict[str, MetadataValue]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDataset:
+    """A dataset's name, where its files are and which of them belong to it, its change counter.
+
+    ``created_at`` tells it from an earlier dataset of the same name.
+    """
+
+    name: str
+    root: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    generation: int
+    created_at: float
+    updated_at: float
+
+
+def live_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
+    """The chunk ids of those rows that are live chunks of the dataset, by row number."""
+    listed = list(seqs)
+    found: dict[int, str] = {}
+    for start in range(0, len(listed), _BATCH):
+        batch = chunks.c.seq.in_(listed[start : start + _BATCH])
+        query = select(chunks.c.seq, chunks.c.chunk_id).where(batch, chunks.c.dataset == dataset)
+        found.update((seq, chunk_id) for seq, chunk_id in connection.execute(query))
+    return found
+
+
+def load_chunks(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, Chunk]:
+    """Those of the rows that are live chunks of the dataset, by row number."""
+    listed = list(dict.fromkeys(seqs))
+    found: dict[int, Chunk] = {}
+    joined = select(*_CHUNK_COLUMNS).join(documents, documents.c.id == chunks.c.document_id)
+    for start in range(0, len(listed), _BATCH):
+        batch = listed[start : start + _BATCH]
+        query = joined.where(chunks.c.seq.in_(batch), chunks.c.dataset == dataset)
+        found.update((row.seq, _chunk(row)) for row in connection.execute(query))
+    return found
+
+
+def all_datasets(connection: Connection) -> list[StoredDataset]:
+    """Every dataset, by name."""
+    columns = [datasets.c[name] for name in StoredDataset.__dataclass_fields__]
+    query = select(*columns).order_by(datasets.c.name)
+    globs = ("include", "exclude")
+    return [
+        StoredDataset(**{**row._mapping, **{g: tuple(json.loads(row._mapping[g])) for g in globs}})
+        for row in connection.execute(query)
+    ]
+
+
+def has_dataset(connection: Connection, name: str) -> bool:
+    """Whether there is a dataset of that name."""
+    query = select(datasets.c.name).where(datasets.c.name == name)
+    return connection.scalar(query) is not None
+
+
+def require_dataset(connection: Connection, name: str) -> None:
+    """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
+    if not has_dataset(connection, name):
+        known = ", ".join(one.name for one in all_datasets(connection))
+        hint = known or "none yet; 'catalog index build FOLDER --dataset NAME'"
+        raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
+
+
+def dataset_fields(connection: Connection, dataset: str) -> set[str]:
+    """The metadata fields that at least one document of the dataset carries."""
+    query = (
+        select(document_fields.c.field)
+        .join(documents, documents.c.id == document_fields.c.document_id)
+        .where(documents.c.dataset == dataset)
+        .distinct()
+    )
+    return set(connection.scalars(query))
+
+
+def has_field(connection: Connection, dataset: str, field: str) -> bool:
+    """Whether some document of the dataset carries the metadata field."""
+    query = (
+        select(document_fields.c.document_id)
+        .join(documents, documents.c.id == document_fields.c.document_id)
+        .where(document_fields.c.field == field, documents.c.dataset == dataset)
+        .limit(1)
+    )
+    return connection.scalar(query) is not None
+
+
+def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
+    """Those of the ids that are live documents."""
+    listed = list(source_doc_ids)
+    found: set[str] = set()
+    for start in range(0, len(listed), _BATCH):
+        ids_here = listed[start : start + _BATCH]
+        query = select(documents.c.source_doc_id).where(documents.c.source_doc_id.in_(ids_here))
+        found.update(connection.scalars(query))
+    return found
+
+
+def all_paths(connection: Connection, dataset: str) -> list[str]:
+    """The paths of the dataset's documents, in order."""
+    query = select(documents.c.path).where(documents.c.dataset == dataset)
+    return list(connection.scalars(query.order_by(documents.c.path)))
+
+
+def all_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
+    """The dataset's live documents with their text, in path order, read as they are taken."""
+    return _documents(connection, (documents.c.dataset == dataset,))
+
+
+def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocument | None:
+    """The document at exactly this path."""
+    where = (documents.c.dataset == dataset, documents.c.path == path)
+    return next(_documents(connection, where), None)
+
+
+def find_by_docid(
+    connection: Connection, prefix: str, dataset: str | None = None, *, limit: int = 10
+) -> list[StoredDocument]:
+    """Documents, of any dataset without one, whose content hash starts with the hex digits."""
+    short = prefix[: ids.DOCID_LENGTH]
+    after = short + "g"  # sorts after every hex digit that can follow
+    where = [documents.c.docid >= short, documents.c.docid < after]
+    if dataset is not None:
+        where.append(documents.c.dataset == dataset)
+    found = (one for one in _documents(connection, where) if one.content_hash.startswith(prefix))
+    return list(islice(found, limit))
+
+
+def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredDocument]:
+    query = (
+        select(documents, revisions.c.text)
+        .join(revisions, revisions.c.document_id == documents.c.id)
+        .where(*where)
+        .order_by(documents.c.source_doc_id)
+    )
+    for row in connection.execute(query):
+        yield StoredDocument(
+            source_doc_id=row.source_doc_id,
+            dataset=row.dataset,
+            path=row.path,
+            title=row.title,
+            file_type=row.file_type,
+            docid=row.docid,
+            content_hash=row.content_hash,
+            revision_id=row.revision_id,
+            metadata=json.loads(row.metadata),
+            text=row.text,
+        )
+
+
+def _chunk(row: Row[Any]) -> Chunk:
+    modality: Modality = row.modality
+    page_breaks = tuple(json.loads(row.page_breaks or "[]"))
+    return Chunk(
+        seq=row.seq,
+        chunk_id=row.chunk_id,
+        source_doc_id=row.source_doc_id,
+        dataset=row.dataset,
+        path=row.path,
+        docid=row.docid,
+        title=row.title,
+        position=row.position,
+        start_offset=row.start_offset,
+        end_offset=row.end_offset,
+        heading_path=tuple(json.loads(row.headings)),
+        modality=modality,
+        locator=Locator(
+            page=row.page,
+            page_end=last_page(row.page, page_breaks),
+            line_start=row.line_start,
+            line_end=row.line_end,
+            time_start=row.time_start,
+            time_end=row.time_end,
+        ),
+        text=row.text,
+        metadata=json.loads(row.metadata),
+        cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
+        page_breaks=page_breaks,
+    )

@@ -1,0 +1,119 @@
+"""What every index engine gets and gives: a restriction, hits, and the stamp of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import Connection, and_, select, true
+
+from catalog.core.filters import And, Condition, Filter, Op
+from catalog.core.scope import ALL, Scope
+from catalog.store.filter_sql import among, compile_filter
+from catalog.store.fts_match import phrase_clause
+from catalog.store.schema import chunks, datasets, documents
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from sqlalchemy import ColumnElement
+
+
+class Hit(NamedTuple):
+    """One chunk (by its row number) and its raw score, larger is better."""
+
+    seq: int
+    score: float
+
+
+def best_first(hits: Iterable[Hit], k: int) -> list[Hit]:
+    """The ``k`` best, highest score first, ties by row number."""
+    return sorted(hits, key=lambda hit: (-hit.score, hit.seq))[:k]
+
+
+_NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Dataset, scope and filter; ``without`` are words or phrases no passage may hold, and
+    ``containing`` phrases it must hold.
+    """
+
+    dataset: str
+    scope: Scope = ALL
+    filter: Filter | None = None
+    without: tuple[str, ...] = ()
+    containing: tuple[str, ...] = ()
+
+    @property
+    def is_whole_dataset(self) -> bool:
+        """True when every chunk of the dataset may answer."""
+        return (
+            self.scope.is_all
+            and self.filter is None
+            and len(self.without) == 0
+            and len(self.containing) == 0
+        )
+
+    @property
+    def is_one_document(self) -> bool:
+        """True when scope or filter name the only document, or recording, that may answer."""
+        if self.scope.ids is not None and len(self.scope.ids) == 1:
+            return True
+        parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)
+        return any(
+            isinstance(part, Condition) and part.op is Op.EQ and part.field in _NAMES_ONE
+            for part in parts
+        )
+
+    def clause(self) -> ColumnElement[bool]:
+        """The condition on ``chunks`` rows; every value in it is bound."""
+        parts: list[ColumnElement[bool]] = []
+        if self.scope.ids is None:
+            parts.append(chunks.c.dataset == self.dataset)
+        else:  # the dataset is asked of the documents, else SQLite walks all its chunks
+            among_scope = among(documents.c.source_doc_id, sorted(self.scope.ids))
+            allowed = select(documents.c.id).where(documents.c.dataset == self.dataset, among_scope)
+            parts.append(chunks.c.document_id.in_(allowed))
+        if self.filter is not None:
+            parts.append(compile_filter(self.filter))
+        parts.extend(phrase_clause(phrase) for phrase in self.containing)
+        parts.extend(~phrase_clause(phrase) for phrase in self.without)
+        return and_(true(), *parts)
+
+
+def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
+    """The row numbers of the chunks that may answer, ascending; ``None`` when all of them may."""
+    import numpy as np
+
+    if restriction.is_whole_dataset:
+        return None
+    if restriction.scope.is_nothing:
+        return np.empty(0, dtype=np.int64)
+    query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
+    return np.fromiter(connection.scalars(query), dtype=np.int64)
+
+
+def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
+    """The documents with at least one chunk that may answer."""
+    if restriction.scope.is_nothing:
+        return frozenset()
+    joined = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
+    return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))
+
+
+class Stamp(NamedTuple):
+    """One state of a dataset; equal stamps, equal chunks."""
+
+    created_at: float
+    generation: int
+    updated_at: float
+
+
+def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
+    """The dataset's present state, ``None`` when there is no such dataset."""
+    columns = select(datasets.c.created_at, datasets.c.generation, datasets.c.updated_at)
+    row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
+    return None if row is None else Stamp(*row)

@@ -1,0 +1,100 @@
+"""What the database driver says went wrong, as errors that tell what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError
+from catalog.core.os_errors import remedy
+
+_LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
+_DAMAGE = ("not a database", "malformed", "corrupt")
+_CLOSED = ("readonly", "unable to open")
+
+
+@contextmanager
+def translated(file: Path) -> Iterator[None]:
+    """Turn the driver's errors on that store into ours, so that callers can tell what to do."""
+    try:
+        yield
+    except (OperationalError, sqlite3.OperationalError) as error:
+        raise _typed(_text(error), file) from error
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        if isinstance(error, DatabaseError) and not _is_damage(_text(error)):
+            raise
+        raise _damaged(_text(error), file) from error
+
+
+def is_shut(error: sqlite3.OperationalError, file: Path) -> bool:
+    """Whether it means that nothing can be written in the store's folder: no right, or no room."""
+    text = _text(error)
+    return any(word in text for word in _CLOSED) or ("disk I/O" in text and _is_full(file))
+
+
+def _typed(text: str, file: Path) -> StoreError:
+    if "locked" in text or "busy" in text:
+        return StoreBusyError("another process is writing to the store; try again")
+    if _is_damage(text):
+        return _damaged(text, file)
+    if os.access(file, os.F_OK) and file.is_dir():
+        return StoreError(f"the store cannot be read: {file} is a folder")
+    if "is full" in text or ("disk I/O" in text and _is_full(file)):
+        return StoreError(_no_room(text, file))
+    if any(word in text for word in _CLOSED):
+        return StoreError(_why_shut(text, file))
+    return StoreError(f"the store {file} failed: {text}")
+
+
+def _why_shut(text: str, file: Path) -> str:
+    is_there = os.access(file, os.F_OK) or not os.access(file.parent, os.X_OK)
+    if is_there and not os.access(file, os.R_OK):
+        return f"the store cannot be read: {remedy(errno.EACCES, file)}"
+    for path in (file, file.parent):
+        if path.exists() and not os.access(path, os.W_OK):
+            code = _why_not_writable(path)
+            return f"the store {file} cannot be written to ({text}): {remedy(code, path)}"
+    if _is_full(file):
+        return _no_room(text, file)
+    return f"the store {file} cannot be written to ({text})"
+
+
+def _no_room(text: str, file: Path) -> str:
+    room = remedy(errno.ENOSPC, file)
+    return f"no room to write {file} or what belongs beside it ({text}): {room}"
+
+
+def _why_not_writable(path: Path) -> int:
+    """``EROFS`` or ``EACCES``."""
+    with suppress(OSError, AttributeError):  # Windows has no statvfs
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return errno.EROFS
+    return errno.EACCES
+
+
+def _is_full(file: Path) -> bool:
+    try:
+        return shutil.disk_usage(file.parent).free < _LEAST_ROOM
+    except OSError:
+        return False
+
+
+def _damaged(text: str, file: Path) -> StoreDamagedError:
+    return StoreDamagedError(f"the store cannot be read: {file}: {text}; restore a copy of it")
+
+
+def _is_damage(text: str) -> bool:
+    return any(word in text for word in _DAMAGE)
+
+
+def _text(error: Exception) -> str:
+    original: Any = getattr(error, "orig", None) or error
+    return str(original)

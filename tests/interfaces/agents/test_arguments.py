@@ -1,0 +1,168 @@
+"""Arguments as models write them: what is meant beyond doubt is taken, anything else refused."""
+
+import pytest
+
+from catalog.interfaces.agents import AGENT_TOOLS
+
+
+class Asked:
+    """An engine that keeps what it was asked and finds nothing."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, operation, arguments):
+        self.asked.append((operation, dict(arguments)))
+        if operation == "browse":
+            return {"dataset": "d", "entries": [], "total": 0, "types": {}, "notes": []}
+        return {
+            "query": arguments["query"],
+            "dataset": "d",
+            "mode": "hybrid",
+            "results": [],
+            "stages": [],
+            "confidence": None,
+            "low_confidence": None,
+            "elapsed_ms": 1.5,
+            "notes": [],
+        }
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def asked():
+    return Asked()
+
+
+def call(asked, tool, /, **arguments):
+    """The answer, and the first thing the engine was asked."""
+    answer = AGENT_TOOLS[tool].call(asked, arguments)
+    return answer, asked.asked[0][1] if asked.asked else None
+
+
+def test_what_is_blank_or_null_counts_as_not_given(asked):
+    answer, given = call(
+        asked,
+        "search",
+        query="keys",
+        file_type="",
+        name="  ",
+        dataset=None,
+        docs=["", " "],
+        filters="",
+        top_k=None,
+        explain=None,
+    )
+    assert not answer.is_error
+    assert given == {"query": "keys", "top_k": 10, "mode": "lexical", "explain": False}
+
+
+def test_an_empty_list_of_docs_is_no_document_at_all(asked):
+    answer, given = call(asked, "search", query="keys", docs=[])
+    assert given["docs"] == []
+    assert "docs is an empty list" in answer.data["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "notes"),
+    [
+        (5.0, 5, []),
+        (50, 50, []),
+        (51, 50, ["top_k 51 is out of range: 50 was taken"]),
+        (0, 1, ["top_k 0 is out of range: 1 was taken"]),
+        (-3.0, 1, ["top_k -3 is out of range: 1 was taken"]),
+        pytest.param(
+            10**5000, 50, ["top_k of that size is out of range: 50 was taken"], id="enormous"
+        ),
+        (1e300, 50, ["top_k of that size is out of range: 50 was taken"]),
+    ],
+)
+def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, notes):
+    answer, told = call(asked, "search_chunks", query="keys", top_k=given)
+    assert told["top_k"] == taken
+    assert answer.data["notes"] == notes
+    assert all(f"note: {note}\n" in f"{answer.text}\n" for note in notes)
+
+
+@pytest.mark.parametrize(
+    "given", ["5", True, 5.5, float("nan"), float("inf"), [5], {"least": 5}, "five"]
+)
+def test_what_is_no_whole_number_is_refused(asked, given):
+    answer, told = call(asked, "search_chunks", query="keys", top_k=given)
+    assert answer.is_error
+    assert "top_k" in answer.text
+    assert told is None
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t"])
+@pytest.mark.parametrize("name", ["search_chunks", "search", "vsearch", "query"])
+def test_a_blank_query_is_told_to_be_blank(asked, name, query):
+    answer, told = call(asked, name, query=query)
+    assert answer.data["message"] == "the argument query is blank: say what to look for"
+    assert answer.is_error
+    assert told is None
+
+
+def test_what_is_missing_or_too_much_is_named(asked):
+    answer, _ = call(asked, "get", path="keys.md")
+    assert "the argument reference is missing" in answer.text
+    assert "there is no argument 'path'; arguments: reference, line_start" in answer.text
+
+
+def test_texts_are_one_or_a_list_or_with_commas(asked):
+    call(asked, "search", query="keys", docs=["a.md", "b/*.txt"], filters="tag=ops")
+    call(asked, "query_catalog", tags="ops, security")
+    call(asked, "query_catalog", tags=["ops", ""])
+    searched, as_one, in_parts, by_list = (
+        one[1] for one in asked.asked if "limit" not in one[1] or one[1]["limit"] == 20
+    )
+    assert searched["docs"] == ["a.md", "b/*.txt"]
+    assert searched["filters"] == ["tag=ops"]
+    assert as_one["tags"] == ["ops, security"]
+    assert in_parts["tags"] == ["ops", "security"]
+    assert by_list["tags"] == ["ops"]
+
+
+@pytest.mark.parametrize("pattern", ["", " , ", [], [" "]])
+def test_a_pattern_that_names_nothing_is_refused(asked, pattern):
+    answer, told = call(asked, "multi_get", pattern=pattern)
+    assert answer.is_error
+    assert "pattern" in answer.text
+    assert told is None
+
+
+def test_each_search_asks_in_its_own_way(asked):
+    for name in ("search", "vsearch", "query", "search_chunks"):
+        call(asked, name, query="keys")
+    searches = [given for operation, given in asked.asked if operation == "search"]
+    assert [given.get("mode") for given in searches] == ["lexical", "vector", "hybrid", None]
+    assert [given.get("rerank") for given in searches] == [None, None, True, None]
+
+
+def test_only_what_a_tool_needs_is_required():
+    required = {name: tool.input_schema().get("required", []) for name, tool in AGENT_TOOLS.items()}
+    assert required == {
+        "search_chunks": ["query"],
+        "query_catalog": [],
+        "search": ["query"],
+        "vsearch": ["query"],
+        "query": ["query"],
+        "get": ["reference"],
+        "multi_get": ["pattern"],
+        "status": [],
+    }
+    assert all(not tool.input_schema()["additionalProperties"] for tool in AGENT_TOOLS.values())
+
+
+def test_every_argument_is_described():
+    for tool in AGENT_TOOLS.values():
+        for name, schema in tool.input_schema()["properties"].items():
+            assert schema.get("description"), f"{tool.name}: {name}"
+
+
+def test_what_no_document_can_hold_is_not_asked_for(asked):
+    call(asked, "search", query="a\x00b", docs=["\ud800.md"])
+    assert asked.asked[0][1]["query"] == "a\ufffdb"
+    assert asked.asked[0][1]["docs"] == ["\ufffd.md"]

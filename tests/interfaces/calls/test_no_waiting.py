@@ -1,0 +1,50 @@
+"""Nothing an agent asks waits for a process that is writing."""
+
+import pytest
+
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.indexing import Indexer
+from catalog.store.database import Database
+from fakes import open_workspace, write
+
+QUESTIONS = {
+    "search": {"query": "alpha", "top_k": 5},
+    "get": {"reference": "a.md"},
+    "multi_get": {"patterns": ["*.md"]},
+    "browse": {"query": "alpha"},
+    "status": {},
+}
+
+
+@pytest.mark.parametrize("operation", QUESTIONS)
+@pytest.mark.parametrize("was_open", [True, False], ids=["open", "fresh"])
+def test_it_is_answered_while_another_process_writes(operation, was_open, tmp_path, monkeypatch):
+    folder, home = tmp_path / "notes", tmp_path / "home"
+    write(folder, a_dot_md="alpha first", b_dot_md="alpha second")
+    with open_workspace(home) as workspace:
+        Indexer(workspace).build(folder, "notes")
+    engine = LocalEngine(open_workspace(home))
+    if was_open:
+        engine.ask("search", QUESTIONS["search"])  # from here on the vector index is its own
+    (folder / "a.md").write_text("alpha changed")
+    with open_workspace(home) as other:
+        Indexer(other).update("notes")
+        with other.database.write():
+            waits = writes_noted(monkeypatch)
+            answer = engine.ask(operation, QUESTIONS[operation])
+            engine.close()
+    assert not any(waits)
+    assert "failed" not in [stage["status"] for stage in answer.get("stages", [])]
+
+
+def writes_noted(monkeypatch):
+    """For each transaction that writes from now on, whether it waits for the lock."""
+    waits = []
+    real = Database.write
+
+    def noted(self, *, wait=True):
+        waits.append(wait)
+        return real(self, wait=wait)
+
+    monkeypatch.setattr(Database, "write", noted)
+    return waits

@@ -1,0 +1,157 @@
+"""The operations every edge is made of."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
+from catalog.interfaces.calls import OPERATIONS
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.indexing import Indexer
+from fakes import open_workspace, write
+
+
+@pytest.fixture
+def engine(tmp_path):
+    write(
+        tmp_path / "notes",
+        keys_dot_md="---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n",
+        guides__backup_dot_md="# Backups\n\nBackups run at night.\n\nKeys are not in them.\n",
+        plain_dot_txt="Turnips grow in the garden.\n",
+    )
+    with LocalEngine(open_workspace(tmp_path / "home")) as opened:
+        Indexer(opened.workspace).build(tmp_path / "notes", "notes")
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        ("search", {"query": "api keys", "explain": True}),
+        ("search", {"query": "api keys", "mode": "lexical", "top_k": 1}),
+        ("search", {"query": "zebra", "docs": []}),
+        ("get", {"reference": "keys.md"}),
+        ("get", {"reference": "keys.md", "max_bytes": 30}),
+        ("multi_get", {"patterns": ["*.md", "plain.txt"], "max_bytes": 40}),
+        ("browse", {}),
+        ("browse", {"query": "backups", "file_type": "markdown", "limit": 1}),
+        ("status", {}),
+    ],
+)
+def test_every_answer_has_the_shape_that_is_published(engine, operation, arguments):
+    answer = engine.ask(operation, arguments)
+    shape = TypeAdapter(OPERATIONS[operation].shape)
+    assert shape.validate_python(answer, strict=False)
+
+
+def test_unknown_and_wrong_arguments_are_refused_by_name(engine):
+    with pytest.raises(InputError, match="there is no argument 'colour'; arguments: query, dat"):
+        engine.ask("search", {"query": "keys", "colour": "red"})
+    with pytest.raises(InputError, match="the argument query is missing"):
+        engine.ask("search", {})
+    with pytest.raises(InputError, match=r"top_k: .*integer, not '5'"):
+        engine.ask("search", {"query": "keys", "top_k": "5"})
+    with pytest.raises(InputError, match=r"top_k: .*less than or equal to 1000, not 1001"):
+        engine.ask("search", {"query": "keys", "top_k": 1001})
+    with pytest.raises(InputError, match="operations: search, get, multi_get, browse, status"):
+        engine.ask("drop", {})
+
+
+def test_a_long_wrong_value_is_not_repeated_whole(engine):
+    with pytest.raises(InputError) as caught:
+        engine.ask("search", {"query": "keys", "top_k": "x" * 10_000})
+    assert len(str(caught.value)) < 300
+
+
+def test_a_search_is_narrowed_by_type_name_documents_and_filters_together(engine):
+    found = engine.ask("search", {"query": "keys backups turnips", "file_type": "text"})
+    assert {one["path"] for one in found["results"]} == {"plain.txt"}
+    found = engine.ask("search", {"query": "keys backups turnips", "name": "GUIDES/"})
+    assert {one["path"] for one in found["results"]} == {"guides/backup.md"}
+    found = engine.ask("search", {"query": "keys", "name": "md", "filters": ["tag=ops"]})
+    assert {one["path"] for one in found["results"]} == {"keys.md"}
+    found = engine.ask("search", {"query": "keys", "name": "md", "docs": ["guides/*"]})
+    assert {one["path"] for one in found["results"]} == {"guides/backup.md"}
+
+
+def test_a_search_in_a_type_there_is_not_says_which_there_are(engine):
+    found = engine.ask("search", {"query": "keys", "file_type": "pdf"})
+    assert found["results"] == []
+    assert "md" in " ".join(found["notes"])
+    assert engine.ask("search", {"query": "keys", "file_type": "md"})["notes"] == []
+
+
+def test_no_documents_is_nothing_and_a_pattern_that_names_none_is_an_error(engine):
+    assert engine.ask("search", {"query": "keys", "docs": []})["results"] == []
+    with pytest.raises(DocumentNotFoundError, match=r"keys\.md"):
+        engine.ask("search", {"query": "keys", "docs": ["keyz.md"]})
+
+
+def test_a_dataset_may_be_left_out_only_when_it_is_the_only_one(engine, tmp_path):
+    write(tmp_path / "more", a_dot_md="Keys again.")
+    Indexer(engine.workspace).build(tmp_path / "more", "more")
+    with pytest.raises(UnknownDatasetError, match="more, notes"):
+        engine.ask("search", {"query": "keys"})
+    assert engine.ask("search", {"query": "keys", "dataset": "more"})["dataset"] == "more"
+    with pytest.raises(UnknownDatasetError, match="'nope'"):
+        engine.ask("browse", {"dataset": "nope"})
+
+
+def test_lines_are_cut_at_whole_lines_and_the_note_says_where_to_go_on(engine):
+    whole = engine.ask("get", {"reference": "keys.md"})
+    cut = engine.ask("get", {"reference": "keys.md", "max_bytes": 35})
+    assert len(cut["text"].encode()) <= 35
+    assert f"line_start {cut['line_end'] + 1}" in cut["notes"][0]
+    rest = engine.ask("get", {"reference": "keys.md", "line_start": cut["line_end"] + 1})
+    assert cut["text"] + "\n" + rest["text"] == whole["text"]
+    assert rest["line_end"] == whole["lines_total"]
+
+
+def test_a_line_that_is_too_large_alone_is_given_in_part(engine):
+    part = engine.ask("get", {"reference": "keys.md", "line_start": 4, "max_bytes": 5})
+    assert (part["text"], part["line_start"], part["line_end"]) == ("# Key", 4, 4)
+    assert part["notes"] == [
+        "only the first 5 bytes of line 4, which is larger; line_start 5 goes on after it"
+    ]
+
+
+def test_lines_may_be_given_in_the_reference_or_beside_it_which_wins(engine):
+    assert engine.ask("get", {"reference": "keys.md:4-4"})["text"] == "# Keys"
+    beside = engine.ask("get", {"reference": "keys.md", "line_start": 4, "line_end": 4})
+    assert beside["text"] == "# Keys"
+    around = engine.ask("get", {"reference": "keys.md:4-4", "line_start": 3, "line_end": 5})
+    assert (around["line_start"], around["line_end"]) == (3, 5)
+    with pytest.raises(InputError, match="has lines 1-"):
+        engine.ask("get", {"reference": "keys.md", "line_start": 5, "line_end": 4})
+
+
+def test_several_documents_come_whole_and_the_large_and_the_many_are_named(engine):
+    found = engine.ask("multi_get", {"patterns": ["*.md"], "max_bytes": 62})
+    assert [one["path"] for one in found["documents"]] == ["guides/backup.md"]
+    assert [one["path"] for one in found["skipped"]] == ["keys.md"]
+    found = engine.ask("multi_get", {"patterns": ["*"], "limit": 1})
+    assert (len(found["documents"]), found["notes"]) == (
+        1,
+        ["2 more documents match, beyond limit 1"],
+    )
+
+
+def test_text_that_is_not_unicode_and_endless_numbers_are_arguments_like_any_other(engine):
+    with pytest.raises(DocumentNotFoundError):
+        engine.ask("get", {"reference": "a\ud800\0"})
+    with pytest.raises(UnknownDatasetError):
+        engine.ask("search", {"query": "\udfff keys", "dataset": "\udfff"})
+    with pytest.raises(InputError, match="too large to show"):
+        engine.ask("search", {"query": "keys", "docs": 10**5000})
+
+
+def test_hints_tell_nothing_that_filters_or_documents_hide(engine, tmp_path):
+    write(tmp_path / "notes", secret__merger_dot_csv="---\n", merger_dash_plan_dot_md="Plans.\n")
+    Indexer(engine.workspace).update("notes")
+    hidden = {"query": "plans", "name": "merger_dash_plam"}
+    assert "merger" in " ".join(engine.ask("search", hidden)["notes"])
+    for narrowing in ({"filters": ["tag=ops"]}, {"docs": ["keys.md"]}):
+        told = engine.ask("search", {**hidden, **narrowing})
+        assert "merger" not in " ".join(told["notes"])
+        told = engine.ask("search", {"query": "plans", "file_type": "psd", **narrowing})
+        assert "txt" not in " ".join(told["notes"])
+        assert "md" in " ".join(told["notes"])

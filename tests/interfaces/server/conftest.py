@@ -1,0 +1,144 @@
+"""A small store behind the HTTP edge: as an app in this process, and on a real port."""
+
+import asyncio
+import os
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import httpx
+import pytest
+import uvicorn
+
+from catalog import __version__
+from catalog.core.settings import ServeSettings
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.announcement import Announcement, announce
+from catalog.interfaces.server.app import build_app
+from catalog.interfaces.server.security import Address
+from catalog.library.indexing import Indexer
+from fakes import open_workspace, write
+
+SECRET, KEY = "5" * 64, "k" * 64
+LOOPBACK = Address("127.0.0.1", 8180)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory):
+    """An engine on a store of three notes that no test changes."""
+    folder = tmp_path_factory.mktemp("served")
+    write(
+        folder / "notes",
+        keys_dot_md="---\ntags: [ops, security]\n---\n# Keys\n\n## Rotating\n\n"
+        "Rotate the API keys every ninety days with the keys command.\n",
+        guides__backup_dot_md="# Backups\n\nBackups run at midnight and are kept.\n",
+        bread_dot_txt="Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
+    )
+    with LocalEngine(open_workspace(folder / "home")) as engine:
+        Indexer(engine.workspace).build(folder / "notes", "notes")
+        yield engine
+
+
+class StubEngine:
+    """Answers with a function of the operation and its arguments; any status is that of nothing."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    def ask(self, operation, arguments):
+        return {"datasets": []} if operation == "status" else self._answer(operation, arguments)
+
+    def answer(self, operation, arguments):
+        found = self.ask(operation, arguments)
+        return SimpleNamespace(to_dict=lambda: found)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def stub():
+    return StubEngine
+
+
+@pytest.fixture
+def app_of():
+    """The app of an engine, as ``catalog serve`` builds it."""
+    return lambda engine, **serve: build_app(engine, LOOPBACK, ServeSettings(**serve), SECRET)
+
+
+@pytest.fixture
+def asked(app_of):
+    """Sends one request to an app of the engine, in this process."""
+
+    def ask(engine, method, path, serve=None, **request):
+        return asyncio.run(send(app_of(engine, **(serve or {})), method, path, **request))
+
+    return ask
+
+
+@pytest.fixture
+def sending():
+    """Sends one request to an app, in a loop that runs already."""
+    return send
+
+
+@pytest.fixture
+def served():
+    return serving
+
+
+@pytest.fixture
+def on_port():
+    return listening
+
+
+async def send(app, method, path, **request):
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8180") as client:
+        return await client.request(method, path, **request)
+
+
+@contextmanager
+def listening(app, port=0):
+    """The app on a port, in a thread; yields the port and a way to stop it early."""
+    config = uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=1)
+    server, started = uvicorn.Server(config), threading.Event()
+    startup = server.startup
+
+    async def tell(sockets=None):
+        await startup(sockets)
+        started.set()
+
+    server.startup = tell
+    thread = threading.Thread(target=server.run)
+    thread.start()
+
+    def stop():
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+    try:
+        assert started.wait(20)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield SimpleNamespace(port=port, stop=stop)
+    finally:
+        stop()
+
+
+@contextmanager
+def serving(engine, home, *, secret=SECRET, key=KEY, serve=None, **told):
+    """The engine as ``catalog serve`` serves it, announced; yields how, and a way to stop."""
+    app = build_app(engine, LOOPBACK, serve or ServeSettings(), secret)
+    with announce(home) as publish, listening(app) as server:
+        said = {"pid": os.getpid(), "host": "127.0.0.1", "port": server.port}
+        said |= {"secret": secret, "key": key, "version": __version__}
+        announcement = Announcement(**(said | told))
+        publish(announcement)
+        yield SimpleNamespace(announcement=announcement, stop=server.stop, port=server.port)

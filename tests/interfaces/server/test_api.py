@@ -1,0 +1,377 @@
+"""``/v1``: what the engine says, as the command line prints it; failures in one shape."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from catalog.core import errors
+from catalog.core.errors import CatalogError, DocumentNotFoundError, MissingExtraError
+from catalog.interfaces.plain_text import json_text
+from catalog.interfaces.server.http_errors import status_of
+
+NDJSON = {"accept": "application/x-ndjson"}
+PLAIN = {"accept": "text/plain"}
+
+
+def timeless(value):
+    """Without what differs from one run to the next."""
+    if isinstance(value, dict):
+        return {
+            name: timeless(one) for name, one in value.items() if name not in ("elapsed_ms", "ms")
+        }
+    return [timeless(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "request_", "operation", "arguments"),
+    [
+        (
+            "POST",
+            "/v1/search",
+            {
+                "json": {
+                    "query": "rotate keys",
+                    "top_k": 2,
+                    "explain": True,
+                    "filters": ["tags=ops"],
+                }
+            },
+            "search",
+            {"query": "rotate keys", "top_k": 2, "explain": True, "filters": ["tags=ops"]},
+        ),
+        (
+            "GET",
+            "/v1/search?q=rotate+keys&top_k=2&mode=lexical&dataset=notes",
+            {},
+            "search",
+            {"query": "rotate keys", "top_k": 2, "mode": "lexical", "dataset": "notes"},
+        ),
+        ("GET", "/v1/documents?limit=2&sort=name", {}, "browse", {"limit": 2, "sort": "name"}),
+        (
+            "GET",
+            "/v1/documents?tags=ops&tags=security",
+            {},
+            "browse",
+            {"tags": ["ops", "security"]},
+        ),
+        ("GET", "/v1/documents?filters=tags%3Dops", {}, "browse", {"filters": ["tags=ops"]}),
+        ("GET", "/v1/documents/guides/backup.md", {}, "get", {"reference": "guides/backup.md"}),
+        ("GET", "/v1/documents/notes:keys.md:4-6", {}, "get", {"reference": "notes:keys.md:4-6"}),
+        (
+            "GET",
+            "/v1/documents/keys.md?line_start=2&max_bytes=40",
+            {},
+            "get",
+            {"reference": "keys.md", "line_start": 2, "max_bytes": 40},
+        ),
+        (
+            "POST",
+            "/v1/documents",
+            {"json": {"patterns": ["*.md"]}},
+            "multi_get",
+            {"patterns": ["*.md"]},
+        ),
+        ("GET", "/v1/status", {}, "status", {}),
+    ],
+)
+def test_a_route_answers_what_the_engine_answers(
+    engine, asked, method, path, request_, operation, arguments
+):
+    engine.ask(operation, arguments)  # the second time, a stage may tell that it remembered
+    answer = asked(engine, method, path, **request_)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    expected = engine.ask(operation, arguments)
+    assert timeless(answer.json()) == timeless(json.loads(json.dumps(expected)))
+
+
+def test_the_text_of_the_json_is_that_of_the_command_line(engine, asked):
+    answer = asked(engine, "GET", "/v1/documents/keys.md")
+    assert answer.text == json_text(engine.ask("get", {"reference": "keys.md"}))
+
+
+def test_a_docid_is_a_reference(engine, asked):
+    docid = engine.ask("get", {"reference": "bread.txt"})["docid"]
+    answer = asked(engine, "GET", f"/v1/documents/%23{docid}")
+    assert answer.json()["path"] == "bread.txt"
+
+
+def test_health_looks_at_nothing(stub, asked):
+    def fail(operation, arguments):
+        raise AssertionError
+
+    answer = asked(stub(fail), "GET", "/v1/health")
+    assert answer.json()["status"] == "ok"
+    assert "proof" not in answer.json()
+
+
+def test_every_document_is_streamed_page_after_page(engine, asked, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.http_api._STREAM_PAGE", 2)
+    sizes = []
+    ask = engine.ask
+
+    def counted(operation, arguments):
+        page = ask(operation, arguments)
+        if operation == "browse":
+            sizes.append(len(page["entries"]))
+        return page
+
+    monkeypatch.setattr(engine, "ask", counted)
+    answer = asked(engine, "GET", "/v1/documents?sort=name", headers=NDJSON)
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert sizes == [2, 1]
+    assert lines == ask("browse", {"sort": "name", "limit": 100})["entries"]
+    some = asked(engine, "GET", "/v1/documents?sort=name&limit=2&offset=1", headers=NDJSON)
+    assert [json.loads(line) for line in some.text.splitlines()] == lines[1:3]
+    assert asked(engine, "GET", "/v1/documents?name=nothing", headers=NDJSON).text == ""
+
+
+def test_a_stream_that_cannot_begin_is_an_error_like_any_other(engine, asked):
+    answer = asked(engine, "GET", "/v1/documents?dataset=nothing", headers=NDJSON)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["kind"] == "UnknownDatasetError"
+
+
+def test_the_text_alone_is_streamed(engine, asked):
+    answer = asked(engine, "GET", "/v1/documents/keys.md?line_start=4&line_end=6", headers=PLAIN)
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.text == "# Keys\n\n## Rotating"
+
+
+def test_a_text_longer_than_a_piece_arrives_whole(stub, asked):
+    text = "täglich " * 20_000
+    answer = asked(stub(lambda *_: {"text": text}), "GET", "/v1/documents/x", headers=PLAIN)
+    assert answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/plain", "text/plain; charset=utf-8"),
+        ("text/plain;q=0.9, application/json;q=0.1", "text/plain; charset=utf-8"),
+        ("text/html, text/plain", "text/plain; charset=utf-8"),
+        ("application/json, text/plain", "application/json"),
+        ("*/*", "application/json"),
+        ("image/png", "application/json"),
+    ],
+)
+def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
+    answer = asked(engine, "GET", "/v1/documents/keys.md", headers={"accept": accept})
+    assert answer.headers["content-type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "request_", "status", "kind", "said"),
+    [
+        ("POST", "/v1/search", {"json": {}}, 422, "InputError", "query is missing"),
+        ("POST", "/v1/search", {"json": []}, 422, "InputError", "the body"),
+        ("POST", "/v1/search", {"content": b"{"}, 422, "InputError", "not JSON"),
+        ("POST", "/v1/search", {"content": b"\xff"}, 400, "BadRequest", "body"),
+        (
+            "POST",
+            "/v1/search",
+            {"json": {"query": "x", "topk": 1}},
+            422,
+            "InputError",
+            "no argument topk",
+        ),
+        ("POST", "/v1/search", {"json": {"query": "x", "top_k": "1"}}, 422, "InputError", "top_k"),
+        ("POST", "/v1/search", {"json": {"query": "x", "top_k": 0}}, 422, "InputError", "top_k"),
+        ("POST", "/v1/search", {"json": {"query": " "}}, 400, "QueryError", ""),
+        (
+            "POST",
+            "/v1/search",
+            {"json": {"query": "x", "dataset": "other"}},
+            404,
+            "UnknownDatasetError",
+            "notes",
+        ),
+        (
+            "POST",
+            "/v1/search",
+            {"json": {"query": "x", "expand": True}},
+            409,
+            "ConfigError",
+            "IDX_LLM__PROVIDER",
+        ),
+        ("GET", "/v1/search", {}, 422, "InputError", "q is missing"),
+        ("GET", "/v1/search?q=x&query=y", {}, 422, "InputError", "no argument query"),
+        ("GET", "/v1/documents?limit=0", {}, 422, "InputError", "limit"),
+        ("GET", "/v1/documents?after=soon", {}, 400, "InputError", "soon"),
+        ("GET", "/v1/documents/key.md", {}, 404, "DocumentNotFoundError", "notes:keys.md"),
+        ("GET", "/v1/documents/keys.md:99", {}, 400, "InputError", "lines 1-"),
+        ("POST", "/v1/documents", {"json": {"patterns": []}}, 422, "InputError", "patterns"),
+        ("GET", "/v1/health?nonce=no", {}, 422, "InputError", "nonce"),
+        ("GET", "/v2/search", {}, 404, "NotFound", "/openapi.json"),
+        ("GET", "/v1/search/", {}, 404, "NotFound", "/openapi.json"),
+        ("PUT", "/v1/search", {}, 405, "MethodNotAllowed", "GET, POST"),
+    ],
+)
+def test_a_failure_is_told_in_one_shape(engine, asked, method, path, request_, status, kind, said):
+    headers = {"content-type": "application/json"} if "content" in request_ else {}
+    answer = asked(engine, method, path, headers=headers, **request_)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["error"]["kind"] == kind
+    assert said in answer.json()["error"]["message"]
+    assert set(answer.json()) == {"error"}
+    assert set(answer.json()["error"]) == {"kind", "message"}
+
+
+@pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}])
+def test_a_body_that_is_not_said_to_be_json_is_refused_with_what_to_say(engine, asked, kind):
+    answer = asked(engine, "POST", "/v1/search", headers=kind, content='{"query": "keys"}')
+    assert answer.status_code == 422
+    assert answer.json()["error"] == {
+        "kind": "InputError",
+        "message": "the body was not read: send JSON, with Content-Type: application/json",
+    }
+
+
+def test_the_methods_of_an_address_are_told_together(engine, asked):
+    assert asked(engine, "DELETE", "/v1/search").headers["allow"] == "GET, POST"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("InputError", 400),
+        ("FilterError", 400),
+        ("DocumentNotFoundError", 404),
+        ("UnknownDatasetError", 404),
+        ("ConfigError", 409),
+        ("ModelUnavailableError", 409),
+        ("StoreBusyError", 503),
+        ("EngineLockedError", 503),
+        ("LLMBusyError", 503),
+        ("LLMTimeoutError", 503),
+        ("StoreDamagedError", 500),
+        ("StageFailedError", 500),
+    ],
+)
+def test_the_status_says_who_has_to_do_something(stub, asked, kind, status):
+    def fail(operation, arguments):
+        raise getattr(errors, kind)("so it is")
+
+    answer = asked(stub(fail), "GET", "/v1/search?q=x")
+    assert answer.status_code == status
+    assert answer.json() == {"error": {"kind": kind, "message": "so it is"}}
+    assert ("retry-after" in answer.headers) is (status == 503)
+
+
+def test_every_error_of_ours_has_a_status():
+    assert status_of(CatalogError("x")) == 500
+    assert status_of(DocumentNotFoundError("x", ("y",))) == 404
+    assert status_of(MissingExtraError("x", "y")) == 409
+
+
+def test_a_defect_is_not_told_and_its_log_quotes_nothing(stub, asked, caplog):
+    def fail(operation, arguments):
+        raise ValueError(f"cannot handle {arguments['query']}")
+
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.WARNING, logger="httpx"):
+        answer = asked(stub(fail), "GET", "/v1/search?q=my+diagnosis")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["kind"] == "InternalError"
+    assert "diagnosis" not in answer.text
+    assert "ValueError" in caplog.text
+    assert "in fail" in caplog.text
+    assert "diagnosis" not in caplog.text
+
+
+def test_a_defect_in_mid_stream_cuts_the_answer(stub, on_port, app_of, monkeypatch):
+    import httpx
+
+    monkeypatch.setattr("catalog.interfaces.server.http_api._STREAM_PAGE", 1)
+
+    def second_page_fails(operation, arguments):
+        if arguments.get("offset"):
+            raise ValueError("secret words")
+        return {"entries": [{"path": "a"}], "offset": 0, "total": 2}
+
+    with on_port(app_of(stub(second_page_fails))) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/documents"
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(url, headers=NDJSON)
+
+
+def test_the_log_has_a_line_for_each_request_without_its_words(engine, asked, caplog):
+    with caplog.at_level(logging.INFO, logger="catalog.interfaces.server"):
+        asked(engine, "GET", "/v1/search?q=my+diagnosis")
+        asked(engine, "POST", "/v1/search", json={"query": "my diagnosis"})
+        asked(engine, "GET", "/v1/documents/my-diagnosis.md")
+        asked(engine, "GET", "/my-diagnosis")
+    lines = [record.getMessage().split(" in ")[0] for record in caplog.records]
+    assert lines == [
+        "GET /v1/search 200",
+        "POST /v1/search 200",
+        "GET /v1/documents/… 404",
+        "GET another address 404",
+    ]
+    assert "diagnosis" not in caplog.text
+
+
+def test_what_is_asked_at_once_is_bounded_and_the_rest_waits_or_is_refused(stub, app_of, sending):
+    import threading
+
+    gate, lock = threading.Event(), threading.Lock()
+    running, most = 0, 0
+
+    def slow(operation, arguments):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        assert gate.wait(20)
+        with lock:
+            running -= 1
+        return {"query": arguments["query"]}
+
+    async def go():
+        app = app_of(stub(slow), max_concurrent=2)
+        tasks = [
+            asyncio.create_task(sending(app, "GET", f"/v1/search?q={number}"))
+            for number in range(13)
+        ]
+        refused, waiting = set(), set(tasks)
+        while len(refused) < 3:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            refused |= done
+        gate.set()
+        return [task.result() for task in refused], await asyncio.gather(*waiting)
+
+    refused, answered = asyncio.run(go())
+    assert [one.status_code for one in refused] == [503] * 3
+    assert {one.json()["error"]["kind"] for one in refused} == {"OverloadedError"}
+    assert all("retry-after" in one.headers for one in refused)
+    assert [one.status_code for one in answered] == [200] * 10
+    assert most == 2
+
+
+def test_a_request_that_takes_too_long_is_given_up_and_the_next_is_answered(stub, app_of, sending):
+    import threading
+
+    gate = threading.Event()
+
+    def slow_for_some(operation, arguments):
+        if arguments["query"] == "slow":
+            assert gate.wait(20)
+        return {"query": arguments["query"]}
+
+    async def go():
+        app = app_of(stub(slow_for_some), max_concurrent=2, timeout_seconds=0.2)
+        late = await sending(app, "GET", "/v1/search?q=slow")
+        quick = await sending(app, "GET", "/v1/search?q=quick")
+        gate.set()
+        return late, quick
+
+    late, quick = asyncio.run(go())
+    assert late.status_code == 503
+    assert late.json()["error"] == {
+        "kind": "OutOfTimeError",
+        "message": "no answer within 0.2 seconds",
+    }
+    assert quick.json() == {"query": "quick"}

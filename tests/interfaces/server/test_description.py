@@ -1,0 +1,110 @@
+"""The API does what its own description says, whatever is sent to it."""
+
+import asyncio
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from catalog.core.settings import ServeSettings
+from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
+from catalog.interfaces.server.security import Address, guarded
+from catalog.interfaces.server.workers import Workers
+
+TOKEN = "a token of some length"
+CALLS = 40  # for each route
+
+
+def api(engine, serve):
+    asking = ApiState(engine, Workers(2, 20), "secret", 20.0)
+    app = build_api(asking, needs_token=serve.token is not None)
+    return guarded(app, Address("127.0.0.1", 80), serve, open_paths=frozenset([HEALTH]))
+
+
+def description(app, **headers):
+    async def go():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get("/openapi.json", headers=headers)).json()
+
+    return asyncio.run(go())
+
+
+class LateEngine:
+    """The description is read when the tests are collected, before there is a store."""
+
+    engine = None
+
+    def ask(self, operation, arguments):
+        return self.engine.ask(operation, arguments)
+
+
+LATE = LateEngine()
+schema = schemathesis.openapi.from_asgi(
+    "/openapi.json", api(LATE, ServeSettings(allowed_hosts=("testserver",)))
+)
+
+
+@schema.parametrize()
+@settings(
+    max_examples=CALLS,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_answer_is_one_that_is_described(case, engine):
+    LATE.engine = engine
+    # a query may fit its type and yet be one nobody can search for
+    case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+
+def test_the_description_says_that_a_token_is_needed(engine):
+    serve = ServeSettings(token=TOKEN)
+    app = api(engine, serve)
+    said = description(app, authorization=f"Bearer {TOKEN}")
+    assert said["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    assert said["paths"]["/v1/search"]["post"]["security"] == [{"HTTPBearer": []}]
+    assert "error" in description(app)
+    assert "securitySchemes" not in description(api(engine, ServeSettings()))["components"]
+
+
+def test_every_route_argument_and_error_is_described(engine):
+    said = description(api(engine, ServeSettings()))
+    routes = [(path, method) for path, one in said["paths"].items() for method in one]
+    assert routes == [
+        ("/v1/search", "post"),
+        ("/v1/search", "get"),
+        ("/v1/documents", "get"),
+        ("/v1/documents", "post"),
+        ("/v1/documents/{reference}", "get"),
+        ("/v1/status", "get"),
+        ("/v1/health", "get"),
+    ]
+    for path, method in routes:
+        route = said["paths"][path][method]
+        assert route["summary"]
+        assert route["description"].endswith(".")
+        for parameter in route.get("parameters", ()):
+            assert parameter["description"], parameter["name"]
+        if method == "post":
+            body = route["requestBody"]["content"]["application/json"]
+            assert body["examples"]
+        for status, answer in route["responses"].items():
+            shape = answer["content"]["application/json"]["schema"]["$ref"]
+            assert shape.endswith("/ErrorShape") is (status != "200")
+    for name in ("SearchCall", "MultiGetCall"):
+        for field, about in said["components"]["schemas"][name]["properties"].items():
+            assert about["description"], field
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect", "/"])
+def test_no_page_loads_scripts_from_elsewhere(engine, path):
+    async def go():
+        transport = httpx.ASGITransport(api(engine, ServeSettings()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    assert asyncio.run(go()).status_code == 404

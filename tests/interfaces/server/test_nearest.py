@@ -1,0 +1,210 @@
+"""The nearest engine: the store's server while there is one, else this process."""
+
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from catalog import __version__
+from catalog.core.errors import QueryError
+from catalog.core.settings import ServeSettings, Settings
+from catalog.interfaces.server.nearest import NearestEngine
+from interfaces.server.strangers import prove, read_request, stranger
+
+SECRET, KEY = "5" * 64, "k" * 64
+GET = ("get", {"reference": "bread.txt"})
+
+
+class Local:
+    """A local engine that says it is one, and keeps count of those there were."""
+
+    def __init__(self, made):
+        self.closed = 0
+        self.gate = None
+        made.append(self)
+
+    def ask(self, operation, arguments):
+        assert not self.closed
+        if self.gate is not None:
+            assert self.gate.wait(20)
+            assert not self.closed
+        return {"by": "local"}
+
+    def warm(self):
+        self.warmed = True
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def made():
+    return []
+
+
+@pytest.fixture
+def now():
+    return [1000.0]
+
+
+@pytest.fixture
+def nearest(home, made, now):
+    home.mkdir()
+    engine = NearestEngine(
+        Settings(home=home), home, KEY, lambda: Local(made), clock=lambda: now[0]
+    )
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def there(stub):
+    """An engine that says it is the server's."""
+    return stub(lambda operation, arguments: {"by": "server"})
+
+
+@contextmanager
+def announced(home, port, secret=SECRET):
+    told = {"pid": 1, "host": "127.0.0.1", "port": port}
+    told |= {"secret": secret, "key": KEY, "version": __version__}
+    (home / "serve.json").write_text(json.dumps(told))
+    yield
+    (home / "serve.json").unlink()
+
+
+def test_without_a_server_one_local_engine_answers_and_is_made_at_need(nearest, made):
+    assert made == []
+    assert nearest.ask(*GET) == nearest.ask(*GET) == {"by": "local"}
+    assert len(made) == 1
+    nearest.close()
+    assert made[0].closed == 1
+    nearest.close()
+    assert made[0].closed == 1
+
+
+def test_with_a_server_no_local_engine_is_made(nearest, made, there, served, home):
+    with served(there, home):
+        assert nearest.ask(*GET) == {"by": "server"}
+        nearest.warm()
+    assert made == []
+
+
+def test_a_server_with_other_settings_is_not_asked(nearest, made, there, served, home):
+    with served(there, home, key="other"):
+        assert nearest.ask(*GET) == {"by": "local"}
+
+
+def test_a_server_with_another_secret_is_not_asked(nearest, there, served, home):
+    with served(there, home) as server, announced(home, server.port, secret="6" * 64):
+        assert nearest.ask(*GET) == {"by": "local"}
+
+
+def test_a_server_that_appears_takes_over_and_one_that_goes_is_replaced(
+    nearest, made, there, served, home
+):
+    assert nearest.ask(*GET) == {"by": "local"}
+    with served(there, home):
+        assert nearest.ask(*GET) == {"by": "server"}
+        assert made[0].closed == 1
+    assert nearest.ask(*GET) == {"by": "local"}
+    assert len(made) == 2
+
+
+def test_a_server_that_starts_again_is_found_again(nearest, made, there, served, home):
+    for number in range(3):
+        with served(there, home, secret=str(number) * 64):
+            assert nearest.ask(*GET) == {"by": "server"}
+            assert nearest.ask(*GET) == {"by": "server"}
+    assert made == []
+
+
+def test_a_server_that_dies_in_mid_call_costs_the_call_nothing(nearest, made, home):
+    def dies(connection, received):
+        prove(connection, received, SECRET)
+        read_request(connection, received)
+
+    with stranger(dies) as other, announced(home, other.port):
+        assert nearest.ask(*GET) == {"by": "local"}
+        assert b"bread.txt" in other.received
+
+
+def test_a_lost_server_is_passed_over_for_ten_seconds(nearest, now, made, home):
+    knocks = []
+
+    def closes(connection, received):
+        knocks.append(1)
+
+    with stranger(closes) as other, announced(home, other.port):
+        nearest.ask(*GET)
+        now[0] += 9.9
+        nearest.ask(*GET)
+        assert len(knocks) == 1
+        now[0] += 0.2
+        nearest.ask(*GET)
+    assert len(knocks) == 2
+    assert len(made) == 1
+
+
+def test_a_server_that_follows_a_lost_one_is_asked_at_once(nearest, made, there, served, home):
+    with stranger(lambda *_: None) as other, announced(home, other.port):
+        assert nearest.ask(*GET) == {"by": "local"}
+    with served(there, home):
+        assert nearest.ask(*GET) == {"by": "server"}
+
+
+def test_a_call_that_is_too_large_for_the_server_loses_it_for_no_other(
+    nearest, made, there, served, home
+):
+    with served(there, home, serve=ServeSettings(max_body_bytes=1000)):
+        assert nearest.ask("get", {"reference": "x" * 2000})["by"] == "local"
+        assert nearest.ask(*GET)["by"] == "server"
+    assert len(made) == 1
+
+
+def test_an_error_of_the_call_is_the_answer(nearest, made, stub, served, home):
+    def fail(operation, arguments):
+        raise QueryError("nothing to search for")
+
+    with served(stub(fail), home), pytest.raises(QueryError, match="nothing to search for"):
+        nearest.ask(*GET)
+    assert made == []
+
+
+def test_a_local_engine_is_not_closed_while_it_answers(nearest, made, there, served, home):
+    nearest.ask(*GET)
+    made[0].gate = threading.Event()
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(nearest.ask(*GET)))
+    thread.start()
+    while nearest._users == 0:
+        thread.join(0.01)
+    with served(there, home):
+        assert nearest.ask(*GET) == {"by": "server"}
+        assert made[0].closed == 0
+        made[0].gate.set()
+        thread.join(20)
+        assert answers == [{"by": "local"}]
+        assert nearest.ask(*GET) == {"by": "server"}
+        assert made[0].closed == 1
+
+
+def test_many_threads_make_one_local_engine(nearest, made):
+    barrier, answers = threading.Barrier(8), []
+
+    def ask():
+        barrier.wait(20)
+        answers.append(nearest.ask(*GET))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == [{"by": "local"}] * 8
+    assert len(made) == 1
+
+
+def test_without_a_server_the_local_engine_is_what_is_warmed(nearest, made):
+    nearest.warm()
+    assert made[0].warmed

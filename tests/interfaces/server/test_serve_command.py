@@ -1,0 +1,339 @@
+"""``catalog serve`` as a process of its own: started, found, asked, stopped, killed."""
+
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from catalog.core.errors import ConfigError
+from catalog.core.home import settings_key
+from catalog.core.settings import Settings
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server import app as run
+from catalog.interfaces.server.announcement import read_announcement
+from catalog.interfaces.server.listen import bind_socket
+from catalog.interfaces.server.nearest import NearestEngine, Remote, ServerGoneError
+from catalog.interfaces.server.security import Address
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
+from fakes import WordEncoder
+
+SCRIPT = Path(__file__).with_name("serve_words.py")
+GET = ("get", {"reference": "bread.txt"})
+
+
+def environment(home, **more):
+    return {
+        "PYTHONPATH": str(SCRIPT.parents[2]),
+        "PATH": "",
+        "HOME": str(home),
+        "IDX_HOME": str(home),
+        **more,
+    }
+
+
+def start(home, *options, **more):
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), "serve", *options],
+        env=environment(home, **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def own_engine(home):
+    workspace = Library(Settings(home=home))
+    workspace.__dict__["model"] = ResilientEmbedding(WordEncoder())
+    return LocalEngine(workspace)
+
+
+@pytest.fixture
+def built(home, notes):
+    """The home of a store of three notes, with the settings a command has by itself."""
+    with own_engine(home) as engine:
+        Indexer(engine.workspace).build(notes, "notes")
+    return home
+
+
+@pytest.fixture
+def serve(built):
+    """Starts a server of the store and waits until it listens; all are gone at the end."""
+    started = []
+
+    def go(*options, **more):
+        server = start(built, *(options or ("--http", "127.0.0.1:0")), **more)
+        started.append(server)
+        server.said = server.stdout.readline()
+        assert server.said, server.communicate()[1]
+        return server
+
+    yield go
+    for server in started:
+        server.kill()
+        server.communicate()
+
+
+def ended(server, seconds=30):
+    """Exit code and standard error."""
+    _, err = server.communicate(timeout=seconds)
+    return server.returncode, err
+
+
+def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built):
+    server = serve()
+    found = read_announcement(built)
+    assert server.said == (
+        f"serving {built} on http://127.0.0.1:{found.port} "
+        "(search, documents, status, /mcp); stop with Ctrl-C\n"
+    )
+    assert found.pid == server.pid
+    assert found.key == settings_key(built, None, {})
+    assert stat.S_IMODE((built / "serve.json").stat().st_mode) == 0o600
+    url = f"http://127.0.0.1:{found.port}"
+    assert httpx.get(f"{url}/v1/health").json()["status"] == "ok"
+    answer = httpx.get(f"{url}/v1/search", params={"q": "yeast", "top_k": 1})
+    assert answer.json()["results"][0]["path"] == "bread.txt"
+    assert httpx.get(f"{url}/v1/health", headers={"host": "evil.example"}).status_code == 421
+    remote = Remote(found)
+    out, _, code = remote.printed(*GET, {"numbers": False})
+    assert "Mix flour" in out
+    assert code == 0
+    server.send_signal(signal.SIGTERM)
+    assert ended(server) == (0, "")
+    assert not (built / "serve.json").exists()
+    with pytest.raises(ServerGoneError):
+        remote.ask(*GET)
+    remote.close()
+
+
+def test_control_c_stops_it_in_the_same_way(serve, built):
+    server = serve()
+    server.send_signal(signal.SIGINT)
+    assert ended(server) == (0, "")
+    assert not (built / "serve.json").exists()
+
+
+def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process(serve, built):
+    first = serve()
+    second = start(built, "--http", "127.0.0.1:0")
+    code, err = ended(second)
+    assert code == 1
+    assert err.startswith(
+        f"catalog: process {first.pid} on port {read_announcement(built).port} serves"
+    )
+    assert read_announcement(built).pid == first.pid
+
+
+def test_a_port_that_is_taken_is_told_with_the_way_out(home, engine):
+    home.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as raised:
+            run.serve(engine, Address("127.0.0.1", port), home, "key")
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in str(raised.value)
+    assert "--http 127.0.0.1:0" in str(raised.value)
+    assert read_announcement(home) is None
+
+
+def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
+    with bind_socket(Address("127.0.0.1", 0)) as listening:
+        # of other sockets asyncio does not see that they are TCP, and leaves Nagle's algorithm on
+        assert listening.proto == socket.IPPROTO_TCP
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_address_others_can_reach_is_refused_without_a_token(home, engine, host):
+    home.mkdir()
+    with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
+        run.serve(engine, Address(host, 0), home, "key")
+    assert read_announcement(home) is None
+
+
+def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
+    token = "a token of some length"
+    serve("--http", "0.0.0.0:0", IDX_SERVE__TOKEN=token)
+    found = read_announcement(built)
+    url = f"http://127.0.0.1:{found.port}/v1/status"
+    assert httpx.get(url).status_code == 401
+    assert httpx.get(url, headers={"authorization": f"Bearer {token}"}).status_code == 200
+    remote = Remote(found)
+    assert remote.ask(*GET)["path"] == "bread.txt"
+    remote.close()
+
+
+def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(serve, built):
+    key = settings_key(built, None, {})
+    nearest = NearestEngine(Settings(home=built), built, key, lambda: own_engine(built))
+    expected = nearest.ask(*GET)
+    assert nearest._local is not None
+    first = serve()
+    assert nearest.ask(*GET) == expected
+    assert nearest._local is None
+    first.kill()
+    first.wait(20)
+    assert read_announcement(built).pid == first.pid
+    assert nearest.ask(*GET) == expected
+    assert nearest._local is not None
+    second = serve()
+    assert read_announcement(built).pid == second.pid
+    assert nearest.ask(*GET) == expected
+    assert nearest._local is None
+    nearest.close()
+
+
+def slowly(built, gate):
+    """A search that has begun and does not end before the gate is there."""
+    answers = []
+    url = f"http://127.0.0.1:{read_announcement(built).port}/v1/search"
+
+    def ask():
+        try:
+            found = httpx.get(url, params={"q": "slowly baked bread"}, timeout=30)
+            answers.append(found.status_code)
+        except httpx.HTTPError as error:
+            answers.append(type(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while not gate.with_suffix(".waiting").exists():
+        thread.join(0.01)
+        assert not answers
+    return thread, answers
+
+
+def test_a_request_that_runs_when_it_is_stopped_is_answered(serve, built, tmp_path):
+    gate = tmp_path / "gate"
+    server = serve(TEST_GATE=str(gate))
+    thread, answers = slowly(built, gate)
+    server.send_signal(signal.SIGTERM)
+    gate.touch()
+    thread.join(20)
+    assert answers == [200]
+    assert ended(server) == (0, "")
+
+
+def test_a_request_that_does_not_end_holds_it_up_no_longer_than_its_grace(serve, built, tmp_path):
+    gate = tmp_path / "gate"
+    server = serve(TEST_GATE=str(gate), TEST_GRACE="1")
+    thread, answers = slowly(built, gate)
+    server.send_signal(signal.SIGTERM)
+    assert ended(server)[0] == 0
+    assert not gate.exists()
+    thread.join(20)
+    assert answers == [503]
+    assert not (built / "serve.json").exists()
+
+
+def test_a_store_put_in_the_place_of_the_one_it_opened_is_not_answered_from(serve, built):
+    serve()
+    url = f"http://127.0.0.1:{read_announcement(built).port}/v1/search"
+    assert httpx.get(url, params={"q": "yeast"}).status_code == 200
+    copy = built / "copy.db"
+    copy.write_bytes((built / "catalog.db").read_bytes())
+    copy.replace(built / "catalog.db")
+    refused = httpx.get(url, params={"q": "yeast"})
+    assert refused.status_code == 503
+    assert refused.json()["error"]["kind"] == "StoreReplacedError"
+
+
+def test_what_keeps_it_from_being_announced_is_one_sentence(built):
+    (built / "serve.json.new").mkdir()
+    code, err = ended(start(built, "--http", "127.0.0.1:0"))
+    assert code == 1
+    assert err == f"catalog: cannot announce the server in {built / 'serve.json'}: Is a directory\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
+    command = f"exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0 >/dev/full"
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", command], env=environment(built), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while read_announcement(built) is None:
+            assert server.poll() is None
+            threading.Event().wait(0.05)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        code, err = ended(server)
+    assert (code, err) == (0, "")
+
+
+def test_connections_it_has_no_room_for_are_told_in_one_line(built):
+    command = f"ulimit -n 48; exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0"
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        env=environment(built),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    kept = []
+    try:
+        assert server.stdout.readline()
+        where = ("127.0.0.1", read_announcement(built).port)
+        httpx.get(f"http://127.0.0.1:{where[1]}/v1/search", params={"q": "yeast"})  # all is loaded
+        kept = [socket.create_connection(where, 20) for _ in range(60)]
+        line = server.stderr.readline()
+    finally:
+        for one in kept:
+            one.close()
+        server.send_signal(signal.SIGTERM)
+        code, err = ended(server)
+    assert "new connections wait: Too many open files; raise the limit on open files" in line
+    assert code == 0
+    assert "Traceback" not in err
+    assert "new connections wait" not in err
+
+
+def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
+    server = serve(IDX_LOG_LEVEL="DEBUG")
+    root = f"http://127.0.0.1:{read_announcement(built).port}"
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    accept = {"accept": "application/json, text/event-stream"}
+
+    def post(method, params, **headers):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return httpx.post(f"{root}/mcp", json=body, headers=accept | headers, timeout=30)
+
+    begun = post("initialize", hello)
+    assert '"serverInfo"' in begun.text
+    session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+    found = post("tools/call", {"name": "search", "arguments": {"query": "zymurgy"}}, **session)
+    assert "zymurgy" in found.text or '"result"' in found.text
+    assert httpx.get(f"{root}/v1/search", params={"q": "zymurgy"}).status_code == 200
+    assert httpx.get(f"{root}/v1/documents/zymurgy.md").status_code == 404
+    assert post("initialize", hello, origin="https://evil.example").status_code == 403
+    server.send_signal(signal.SIGTERM)
+    code, err = ended(server)
+    assert code == 0
+    assert "GET /v1/search 200 in" in err
+    assert "zymurgy" not in err
+
+
+def test_its_client_is_light(built):
+    code = (
+        "import sys; import catalog.interfaces.server.nearest; "
+        "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(built),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    heavy = {"pydantic", "typer", "ssl", "http", "email", "filelock", "llama_index", "asyncio"}
+    assert not heavy & set(listed.stdout.split())

@@ -1,0 +1,143 @@
+"""Commands print the same bytes and end with the same code, with a server and without."""
+
+import re
+import sys
+
+import pytest
+
+from catalog.core.home import settings_key
+from catalog.interfaces.cli import ask as answering
+from catalog.interfaces.cli import main
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.indexing import Indexer
+from fakes import open_workspace, write
+
+_TIMES = re.compile(r'(?:\d+\.\d+ ms| {2,}\d+\.\d(?= ms)|"(?:elapsed_)?ms": [\d.e-]+)')
+_CACHED = re.compile(r"; query embedding cached|\"(?:entries|hits)\": \d+|'(?:entries|hits)': \d+")
+_VECTOR_ENGINE = re.compile(r"exact(?:, while another process holds the index)?|qdrant-edge[^:;)]*")
+
+COMMANDS = [
+    ["search", "api keys"],
+    ["search", "api keys", "--json", "--explain"],
+    ["search", "api keys", "--explain", "--mode", "lexical", "-k", "1"],
+    ["search", "keys backups", "--doc", "guides/*.md", "--filter", "tag=ops"],
+    ["search", "keys", "--type", "markdown", "--name", "GUIDES"],
+    ["search", "keys", "--type", "pdf"],
+    ["search", "keys \x1b[31m", "--strict"],
+    ["search", ""],
+    ["search", "x", "--mode", "magic"],
+    ["search", "x", "--filter", "color=red"],
+    ["search", "x", "-d", "nope"],
+    ["search", "x", "--doc", "keyz.md"],
+    ["get", "keys.md"],
+    ["get", "notes:keys.md:4-6", "-n"],
+    ["get", "kyes.md"],
+    ["get", "keys.md", "--json"],
+    ["browse"],
+    ["browse", "backups", "--type", "md", "--tag", "ops", "--json"],
+    ["browse", "--name", "100%", "--sort", "size"],
+    ["browse", "--sort", "colour"],
+    ["status"],
+    ["status", "--json"],
+]
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    write(
+        tmp_path / "notes",
+        keys_dot_md="---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n",
+        guides__backup_dot_md="---\ntags: [ops]\n---\n# Backups\n\nBackups hold no keys.\n",
+        plain_dot_txt="Turnips grow in the garden.\n",
+    )
+    home = tmp_path / "home"
+    with open_workspace(home) as workspace:
+        Indexer(workspace).build(tmp_path / "notes", "notes")
+    monkeypatch.setenv("IDX_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return command
+
+
+def no_workspace(*_):
+    raise AssertionError("the command answered by itself")
+
+
+def told(answer):
+    code, *texts = answer
+    for pattern in (_TIMES, _CACHED, _VECTOR_ENGINE):
+        texts = [pattern.sub("…", text) for text in texts]
+    return code, *texts
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_prints_the_same_with_a_server_and_without(
+    store, served, run, monkeypatch, command
+):
+    opened = lambda *_: open_workspace(store)  # noqa: E731
+    monkeypatch.setattr(answering, "open_workspace", opened)
+    run(*command)  # makes the cards and keeps the query's vector
+    alone = run(*command)
+    monkeypatch.setattr(answering, "open_workspace", no_workspace)
+    with (
+        LocalEngine(open_workspace(store)) as engine,
+        served(engine, store, key=settings_key(store, None)),
+    ):
+        assert told(run(*command)) == told(alone)
+
+
+def test_matches_are_bold_on_the_commands_own_terminal(store, served, run, monkeypatch):
+    monkeypatch.setattr(answering, "styles", lambda _: True)
+    monkeypatch.setattr(answering, "open_workspace", no_workspace)
+    with (
+        LocalEngine(open_workspace(store)) as engine,
+        served(engine, store, key=settings_key(store, None)),
+    ):
+        assert "\x1b[1mkeys\x1b[22m" in run("search", "keys")[1]
+
+
+def test_a_server_with_other_settings_is_not_asked_and_the_command_says_so(
+    store, served, run, monkeypatch
+):
+    asked = []
+    opened = lambda *_: asked.append(1) or open_workspace(store)  # noqa: E731
+    monkeypatch.setattr(answering, "open_workspace", opened)
+    with (
+        LocalEngine(open_workspace(store)) as engine,
+        served(engine, store, key=settings_key(store, "vault")),
+    ):
+        code, out, err = run("search", "keys")
+    assert (code, asked) == (0, [1])
+    assert "keys.md" in out
+    assert err.startswith(f"catalog: the server of {store} runs with other settings")
+
+
+def test_the_way_to_a_server_loads_no_settings(store, served):
+    import subprocess
+
+    script = (
+        "import sys\n"
+        "sys.argv = ['catalog', 'search', 'keys']\n"
+        "from catalog.interfaces.cli import main\n"
+        "try:\n    main()\nfinally:\n"
+        "    print([m for m in ('pydantic_settings', 'sqlalchemy', 'llama_index', 'numpy', "
+        "'fastapi', 'mcp') if m in sys.modules], file=sys.stderr)\n"
+    )
+    with (
+        LocalEngine(open_workspace(store)) as engine,
+        served(engine, store, key=settings_key(store, None)),
+    ):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "keys.md" in done.stdout
+    assert done.stderr.splitlines()[-1] == "[]"

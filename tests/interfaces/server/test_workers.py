@@ -1,0 +1,88 @@
+"""Threads that answer: how many, how long, and what comes out of them."""
+
+import asyncio
+import threading
+
+import pytest
+
+from catalog.core.errors import OutOfTimeError, OverloadedError, StoreReplacedError
+from catalog.interfaces.server.workers import Workers
+
+
+def test_what_the_work_returns_and_raises_comes_out():
+    async def go():
+        workers = Workers(1, 20)
+        assert await workers.run(lambda: 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            await workers.run(lambda: 1 / 0)
+        assert workers.pending == 0
+
+    asyncio.run(go())
+
+
+def test_a_check_that_fails_is_the_answer_and_the_work_is_not_begun():
+    begun = []
+
+    def refuse():
+        raise StoreReplacedError("another store")
+
+    async def go():
+        workers = Workers(1, 20, refuse)
+        with pytest.raises(StoreReplacedError):
+            await workers.run(lambda: begun.append(1))
+        assert workers.pending == 0
+
+    asyncio.run(go())
+    assert begun == []
+
+
+def test_a_time_out_of_the_work_itself_is_not_taken_for_ours():
+    def times_out():
+        raise TimeoutError("of the work")
+
+    with pytest.raises(TimeoutError, match="of the work"):
+        asyncio.run(Workers(1, 20).run(times_out))
+
+
+def test_one_that_was_given_up_keeps_its_thread_until_it_ends():
+    gate, ended = threading.Event(), threading.Event()
+
+    def hang():
+        assert gate.wait(20)
+        ended.set()
+
+    async def go():
+        workers = Workers(1, 0.05)
+        with pytest.raises(OutOfTimeError, match=r"0\.05 seconds"):
+            await workers.run(hang)
+        assert workers.pending == 1
+        with pytest.raises(OutOfTimeError):  # no thread is free: it never began
+            await workers.run(ended.set)
+        assert not ended.is_set()
+        gate.set()
+        assert ended.wait(20)
+        again = Workers(1, 20)
+        assert await again.run(lambda: "well") == "well"
+
+    asyncio.run(go())
+
+
+def test_more_than_four_for_each_thread_do_not_wait():
+    gate = threading.Event()
+
+    async def go():
+        workers = Workers(1, 20)
+        tasks = [asyncio.create_task(workers.run(lambda: gate.wait(20))) for _ in range(5)]
+        await asyncio.sleep(0)
+        with pytest.raises(OverloadedError, match="5 requests are ahead"):
+            await workers.run(lambda: None)
+        gate.set()
+        assert await asyncio.gather(*tasks) == [True] * 5
+        assert await workers.run(lambda: "well") == "well"
+
+    asyncio.run(go())
+
+
+def test_its_threads_hold_up_no_exit():
+    seen = asyncio.run(Workers(1, 20).run(threading.current_thread))
+    assert seen.daemon

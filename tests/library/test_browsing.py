@@ -1,0 +1,502 @@
+"""The catalog of documents: what it lists, in which order, and what it says of each."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from sqlalchemy import create_engine, delete
+
+from builders import drop, put
+from catalog.core.errors import (
+    FilterError,
+    InputError,
+    StoreBusyError,
+    UnknownDatasetError,
+    UnknownFieldError,
+)
+from catalog.library import document_cards as carding
+from catalog.library.browse import DocumentCatalog
+from catalog.library.document_cards import make_cards
+from catalog.library.indexing import Indexer
+from catalog.store import Database
+from catalog.store.schema import document_cards
+from fakes import open_workspace, write
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    with open_workspace(tmp_path / "home") as opened:
+        yield opened
+
+
+@pytest.fixture
+def listing(workspace):
+    """A catalog over documents of known dates, tags and sizes."""
+    for path, title, size, metadata in [
+        ("guides/keys.md", "Keys", 40, {"tags": ("ops", "safety"), "modified": "2024-03-01"}),
+        ("Bread.md", "On bread", 90, {"tags": ("food",), "created": "2023-01-05"}),
+        (
+            "about keys.md",
+            "A note",
+            10,
+            {"tags": ("ops",), "modified": "2024-03-01T23:30:00-02:00"},
+        ),
+        ("zoo.md", "Animals", 20, {}),
+    ]:
+        put(workspace.database, "notes", path, "word " * size, title=title, metadata=metadata)
+    return DocumentCatalog(workspace)
+
+
+def paths(page):
+    return [entry.path for entry in page.entries]
+
+
+def test_an_entry_tells_what_a_person_wants_to_know_of_a_document(workspace, tmp_path):
+    folder = tmp_path / "folder"
+    text = (
+        "---\ntags: [ops, security]\ncreated: 2024-01-02\n---\n# Keys\n\n"
+        "Rotate the keys every ninety days.\n"
+    )
+    write(folder, guides__keys_dot_md=text)
+    Indexer(workspace).build(folder, "notes")
+    page = DocumentCatalog(workspace).query(dataset="notes", query="keys")
+    (entry,) = page.entries
+    assert entry.summary == "Rotate the keys every ninety days."
+    assert (entry.source_doc_id, entry.dataset) == ("notes:guides/keys.md", "notes")
+    assert (entry.title, entry.file_type, entry.tags) == ("Keys", "md", ("ops", "security"))
+    assert (entry.created, entry.chunks) == ("2024-01-02", 1)
+    assert entry.modified is not None
+    assert (entry.bytes, entry.characters) == (len(text), len(text))
+    assert (page.total, page.types, page.notes) == (1, {"md": 1}, ())
+    assert json.loads(json.dumps(page.to_dict())) == page.to_dict()
+    assert page.to_dict()["entries"][0]["path"] == "guides/keys.md"
+
+
+def test_a_record_of_a_larger_file_has_no_size_of_its_own(workspace, tmp_path):
+    folder = tmp_path / "folder"
+    rows = [{"_id": name, "title": name, "text": f"About {name} alone."} for name in "ab"]
+    write(folder, all_dot_jsonl="\n".join(map(json.dumps, rows)))
+    Indexer(workspace).build(folder, "notes")
+    page = DocumentCatalog(workspace).query(dataset="notes")
+    assert [entry.bytes for entry in page.entries] == [None, None]
+
+
+def test_without_a_query_documents_come_by_name_whatever_its_case(listing):
+    page = listing.query(dataset="notes")
+    assert paths(page) == ["about keys.md", "Bread.md", "guides/keys.md", "zoo.md"]
+    assert (page.total, page.query, page.entries[0].score) == (4, None, None)
+
+
+@pytest.mark.parametrize("query", [None, "keys bread animals"])
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("name", ["about keys.md", "Bread.md", "guides/keys.md", "zoo.md"]),
+        # 23:30 two hours west of Greenwich is the next day there
+        ("modified", ["about keys.md", "guides/keys.md", "Bread.md", "zoo.md"]),
+        ("size", ["Bread.md", "guides/keys.md", "zoo.md", "about keys.md"]),
+    ],
+)
+def test_the_order_asked_for_is_the_order_with_a_query_and_without(listing, sort, expected, query):
+    assert paths(listing.query(dataset="notes", query=query, sort=sort)) == expected
+
+
+def test_a_page_is_a_part_and_the_counts_are_of_all(listing):
+    pages = [listing.query(dataset="notes", limit=3, offset=at) for at in (0, 3, 9)]
+    assert [len(page.entries) for page in pages] == [3, 1, 0]
+    assert {(page.total, page.types["md"]) for page in pages} == {(4, 4)}
+    asked = [listing.query(dataset="notes", query="keys", limit=1, offset=at) for at in (0, 1)]
+    assert [(paths(page), page.total) for page in asked] == [
+        (["guides/keys.md"], 2),
+        (["about keys.md"], 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"file_type": "markdown"}, 4),
+        ({"file_type": ".MD"}, 4),
+        ({"name": "KEYS"}, 2),
+        ({"tags": ["ops"]}, 2),
+        ({"tags": ["ops", "safety"]}, 1),
+        ({"tags": ["ops", "food"]}, 0),
+        ({"filters": {"tags": "food"}}, 1),
+        ({"filters": ["tags=ops"], "name": "guides"}, 1),
+        ({"filters": {"modality": "text"}}, 4),
+        ({"filters": {"modality": "ocr"}}, 0),
+        ({"after": "2024-03-01"}, 2),
+        ({"after": "2024-03-02"}, 1),
+        ({"before": "2024-03-01"}, 1),
+        ({"after": "2023-01-05", "before": "2023-01-06"}, 1),
+        ({"after": "2024-03-02T03:30:00+02:00", "query": "keys"}, 1),
+        ({"after": "2024-03-02T03:31:00+02:00", "query": "keys"}, 0),
+        ({"query": "keys", "tags": ["safety"]}, 1),
+    ],
+)
+def test_what_narrows_the_listing_narrows_it(listing, asked, expected):
+    assert listing.query(dataset="notes", **asked).total == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "day", "following"),
+    [
+        ("2022", "2022-01-01", "2022-01-02"),
+        (2022, "2022-01-01", "2022-01-02"),
+        ("2022-05", "2022-05-01", "2022-05-02"),
+        ("20220501", "2022-05-01", "2022-05-02"),
+        (20220501, "2022-05-01", "2022-05-02"),
+        ("2022-05-01T10:00:00+0200", "2022-05-01", "2022-05-02"),
+        ("2022-05-01 01:00:00 +0200", "2022-04-30", "2022-05-01"),
+    ],
+)
+def test_dates_are_read_in_the_forms_people_write_and_shown_as_written(
+    workspace, written, day, following
+):
+    put(workspace.database, "notes", "new.md", "x", metadata={"modified": "2022-06-01"})
+    put(workspace.database, "notes", "a.md", "x", metadata={"modified": written})
+    put(workspace.database, "notes", "old.md", "x", metadata={"modified": "2021-12-31"})
+    listing = DocumentCatalog(workspace)
+    assert paths(listing.query(dataset="notes", sort="modified")) == ["new.md", "a.md", "old.md"]
+    (entry,) = listing.query(dataset="notes", after=day, before=following).entries
+    assert (entry.path, entry.modified) == ("a.md", str(written))
+
+
+def test_what_is_no_date_is_none_and_the_next_one_that_is_counts(workspace):
+    told = {"modified": "2022-02-30"}
+    put(workspace.database, "notes", "feb.md", "x", metadata=told)
+    put(workspace.database, "notes", "both.md", "x", metadata=told | {"created": "2020"})
+    listing = DocumentCatalog(workspace)
+    assert paths(listing.query(dataset="notes", after="0001-01-01")) == ["both.md"]
+    assert paths(listing.query(dataset="notes", sort="modified")) == ["both.md", "feb.md"]
+    assert {entry.modified for entry in listing.query(dataset="notes").entries} == {"2022-02-30"}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"after": "2024"}, 2),
+        ({"after": "2023-02"}, 2),
+        ({"before": "2024"}, 1),
+        ({"after": "2023", "before": "2023-02"}, 1),
+        ({"after": "20240302"}, 1),
+        ({"after": "2024-03-02T03:30:00 +0200"}, 1),
+    ],
+)
+def test_bounds_may_be_years_and_months_as_well(listing, bounds, expected):
+    assert listing.query(dataset="notes", **bounds).total == expected
+
+
+def test_the_documents_own_dates_count_before_those_of_its_file(workspace, tmp_path):
+    folder = tmp_path / "folder"
+    write(
+        folder,
+        own_dot_md="---\nmodified: 2001-01-01\n---\nOne.\n",
+        made_dot_md="---\ncreated: 2000-01-01\n---\nTwo.\n",
+        none_dot_md="Three.\n",
+    )
+    for number, name in enumerate(["made.md", "own.md", "none.md"]):
+        os.utime(folder / name, (0, 86_400 * (365 + number)))  # in January 1971
+    Indexer(workspace).build(folder, "notes")
+    listing = DocumentCatalog(workspace)
+    page = listing.query(dataset="notes", sort="modified")
+    assert paths(page) == ["own.md", "made.md", "none.md"]
+    assert [entry.modified[:7] for entry in page.entries] == ["2001-01", "1971-01", "1971-01"]
+    assert paths(listing.query(dataset="notes", after="1971", before="1972")) == ["none.md"]
+    assert paths(listing.query(dataset="notes", after="2000", before="2000-02")) == ["made.md"]
+
+
+def test_a_size_is_bytes_where_they_are_known_and_characters_elsewhere(workspace, tmp_path):
+    folder = tmp_path / "folder"
+    lines = [json.dumps({"_id": "b", "title": "b", "text": "x" * 50})]
+    # 40 characters of 3 bytes each: fewer characters than the record, more bytes
+    write(folder, all_dot_jsonl="\n".join(lines), wide_dot_md="\u20ac" * 40, thin_dot_md="y" * 45)
+    Indexer(workspace).build(folder, "notes")
+    page = DocumentCatalog(workspace).query(dataset="notes", sort="size")
+    assert [(entry.path, entry.bytes) for entry in page.entries] == [
+        ("wide.md", 120), ("b", None), ("thin.md", 45),
+    ]  # fmt: skip
+    assert 45 < page.entries[1].characters < 120
+
+
+@pytest.mark.parametrize("name", ["%", "_", "*", ".*", "[a-z]", "'"])
+def test_signs_in_a_name_are_taken_literally(listing, name):
+    assert listing.query(dataset="notes", name=name).total == 0
+
+
+def test_a_document_of_that_name_comes_first_and_then_those_whose_names_hold_it(workspace):
+    for path, title in [
+        ("a.md", "Report report report on the report pdf"),
+        ("old/report.pdf", "Something else"),
+        ("lectures/lecture_3.md", "On whales"),
+        ("lecture.md", "Lecture lecture lecture, and 3 more"),
+        ("whales.md", "All of lecture 3 again"),
+    ]:
+        put(workspace.database, "notes", path, "text", title=title)
+    listing = DocumentCatalog(workspace)
+    assert paths(listing.query(dataset="notes", query="report.pdf"))[0] == "old/report.pdf"
+    page = listing.query(dataset="notes", query="Lecture 3")
+    assert paths(page) == ["lectures/lecture_3.md", "whales.md", "lecture.md"]
+    first, second, third = (entry.score for entry in page.entries)
+    assert first > 2 >= second > 1 >= third > 0
+
+
+def test_the_extension_of_a_files_name_is_no_word_of_its_own(workspace):
+    for path in ["UPPER.MD", "other.md", "more.md"]:
+        put(workspace.database, "notes", path, "x", title="A title")
+    put(workspace.database, "notes", "formats.md", "x", title="The md format")
+    listing = DocumentCatalog(workspace)
+    assert paths(listing.query(dataset="notes", query="UPPER.MD")) == ["UPPER.MD"]
+    assert listing.query(dataset="notes", query="upper.format").total == 2  # no file ends so
+    assert listing.query(dataset="notes", query="upper md").total == 4
+
+
+def test_a_path_without_its_extension_names_the_one_file_of_just_that_name(workspace):
+    for path in ["sub/\u00c4.md", "sub/A.md", "A.md"]:
+        put(workspace.database, "notes", path, "x", title="Ten" if path == "A.md" else "")
+    first, second = DocumentCatalog(workspace).query(dataset="notes", query="sub/A").entries[:2]
+    assert (first.path, second.path) == ("sub/A.md", "sub/\u00c4.md")
+    assert first.score > 2 >= second.score
+
+
+def test_a_long_query_is_cut_between_words_and_a_note_says_so(listing):
+    page = listing.query(dataset="notes", query="keys " * 399 + "abcdef animals")
+    assert (page.total, page.notes) == (2, ("query cut from 2,009 to 1,994 characters",))
+    page = listing.query(dataset="notes", query="keys." * 6000)
+    assert (page.total, page.notes) == (2, ("query cut from 30,000 to 2,000 characters",))
+
+
+def test_stop_words_count_only_when_there_are_no_others(workspace):
+    put(workspace.database, "notes", "a.md", "x", title="The who")
+    put(workspace.database, "notes", "b.md", "x", title="Keys of the house")
+    listing = DocumentCatalog(workspace)
+    assert paths(listing.query(dataset="notes", query="the keys")) == ["b.md"]
+    assert paths(listing.query(dataset="notes", query="the who")) == ["a.md", "b.md"]
+
+
+def test_nothing_found_says_which_types_and_near_names_there_are(listing):
+    page = listing.query(dataset="notes", file_type="pdf")
+    assert (page.total, page.notes) == (0, ("file types there are: md (4)",))
+    (note,) = listing.query(dataset="notes", name="braed").notes
+    assert note == "names that are near: Bread.md"
+
+
+def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
+    def notes(**asked):
+        return listing.query(dataset="notes", **asked).notes
+
+    assert notes(file_type="md", name="braed") == ("names that are near: Bread.md",)
+    assert notes(file_type="md", name="qqqq") == ("nothing matches the name alone",)
+    assert notes(name="Bread", query="zoo") == (
+        "name, query: each of these matches some document, but none matches all",
+    )
+    assert notes(tags=["ops", "food"], before="2030") == (
+        "tag 'ops', tag 'food', date: each of these matches some document, but none matches all",
+    )
+    assert notes(tags=["ops", "Foood"]) == (
+        "tags that are near: food",
+        "tags there are: ops (2), food (1), safety (1)",
+    )
+    assert notes(after="2024-04", name="keys") == ("dates are from 2023-01-05 to 2024-03-02",)
+    assert notes(filters={"tags": "none"}, file_type="md", name="Bread") == (
+        "no document fulfils the filters",
+    )
+
+
+def test_of_many_tags_the_twelve_most_used_are_told(workspace):
+    for number in range(14):
+        tags = tuple(f"t{one:02}" for one in range(number + 1))
+        put(workspace.database, "notes", f"{number}.md", "x", metadata={"tags": tags})
+    (note,) = DocumentCatalog(workspace).query(dataset="notes", tags=["zzz"]).notes
+    assert note.startswith("tags there are: t00 (14), t01 (13), ")
+    assert note.endswith("t11 (3), …")
+
+
+def test_tags_and_dates_that_the_callers_filter_hides_are_not_told(listing):
+    asked = {"dataset": "notes", "filters": {"path": "zoo.md"}}
+    assert listing.query(**asked, tags=["ops"]).notes == ("tags there are: none",)
+    assert listing.query(**asked, after="2000").notes == ("no document has a date",)
+
+
+def test_subtitles_are_found_by_their_ending_whatever_they_are_of(workspace, tmp_path):
+    folder = tmp_path / "folder"
+    cue = "00:00:01,000 --> 00:00:02,000\nHello there."
+    write(folder, talk_dot_srt=f"1\n{cue}\n", notes_dot_md="# About a.srt\n\nNothing.\n")
+    Indexer(workspace).build(folder, "notes")
+    listing = DocumentCatalog(workspace)
+    assert listing.query(dataset="notes", name="talk").entries[0].file_type != "srt"
+    for told in ("srt", ".SRT", "subtitles", "subtitle files"):
+        assert paths(listing.query(dataset="notes", file_type=told)) == ["talk.srt"], told
+    assert listing.query(dataset="notes", file_type="vtt").total == 0
+
+
+def test_what_the_callers_filter_hides_is_not_told_by_a_note_either(workspace):
+    put(workspace.database, "notes", "seen.md", "x", metadata={"level": "open"})
+    put(workspace.database, "notes", "canary.md", "x", metadata={"level": "closed"})
+    put(workspace.database, "other", "canaries.md", "x", metadata={"level": "open"})
+    listing = DocumentCatalog(workspace)
+    asked = {"dataset": "notes", "filters": {"level": "open"}}
+    for narrowing in [{"name": "canarx"}, {"file_type": "pdf"}, {"query": "canary"}]:
+        page = listing.query(**asked, **narrowing)
+        assert page.total == 0
+        told = json.dumps(page.to_dict()["entries"] + list(page.notes))
+        assert "canar" not in told
+        assert "(2)" not in told
+
+
+def test_a_document_added_or_removed_by_another_process_is_so_at_once(listing, tmp_path):
+    listing.query(dataset="notes", query="keys")
+    other = Database.at(tmp_path / "home")
+    put(other, "notes", "new keys.md", "x", title="New keys")
+    drop(other, "notes", "guides/keys.md")
+    other.close()
+    assert paths(listing.query(dataset="notes")) == [
+        "about keys.md", "Bread.md", "new keys.md", "zoo.md",
+    ]  # fmt: skip
+    assert set(paths(listing.query(dataset="notes", query="keys"))) == {
+        "about keys.md", "new keys.md",
+    }  # fmt: skip
+
+
+def test_deleted_cards_come_back_and_those_made_are_counted(listing, workspace):
+    assert make_cards(workspace.database, "notes") == 4
+    assert make_cards(workspace.database, "notes") == 0
+    with workspace.database.write() as connection:
+        connection.execute(delete(document_cards))
+    before = listing.query(dataset="notes", query="animals")
+    assert paths(before) == ["zoo.md"]
+    assert make_cards(workspace.database, "notes") == 0
+
+
+def test_a_build_makes_the_cards(workspace, notes):
+    Indexer(workspace).build(notes, "notes")
+    assert make_cards(workspace.database, "notes") == 0
+
+
+def test_while_another_process_writes_new_documents_are_found_by_title_and_path(listing, workspace):
+    put(workspace.database, "notes", "late/owl.md", "x", title="Barn owls")
+    other = create_engine(workspace.database.url)
+    with other.connect() as writing:
+        writing.exec_driver_sql("BEGIN IMMEDIATE")
+        page = listing.query(dataset="notes", query="barn keys")
+        everything = listing.query(dataset="notes")
+        writing.exec_driver_sql("ROLLBACK")
+    other.dispose()
+    assert "late/owl.md" in paths(page)
+    assert len(page.notes) == 1
+    assert page.notes[0].startswith("5 documents are found by title and path alone for now")
+    assert (everything.total, everything.notes) == (5, ())
+    assert everything.entries[0].summary == ""
+    assert listing.query(dataset="notes", query="barn").notes == ()
+
+
+def test_nothing_is_summarised_while_another_process_writes(listing, workspace, monkeypatch):
+    summarised = []
+    monkeypatch.setattr(carding, "summarise", lambda *_given, **_named: summarised.append(1) or "")
+    other = create_engine(workspace.database.url)
+    with other.connect() as writing:
+        writing.exec_driver_sql("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError):
+            make_cards(workspace.database, "notes", wait=False)
+        writing.exec_driver_sql("ROLLBACK")
+    other.dispose()
+    assert summarised == []
+    assert make_cards(workspace.database, "notes", wait=False) == len(summarised) == 4
+
+
+def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(listing, workspace):
+    with workspace.database.snapshot():
+        other = Database.at(workspace.settings.home)
+        assert make_cards(other, "notes") == 4
+        other.close()
+        assert make_cards(workspace.database, "notes") == 0
+
+
+def test_cards_are_made_in_parts_and_what_is_made_stays(listing, workspace, monkeypatch):
+    monkeypatch.setattr("catalog.library.document_cards.BATCH", 1)
+    stored = carding.put_cards
+    calls = []
+
+    def third_time_unlucky(connection, cards):
+        calls.append(1)
+        if len(calls) == 3:
+            raise StoreBusyError("busy")
+        return stored(connection, cards)
+
+    monkeypatch.setattr("catalog.library.document_cards.put_cards", third_time_unlucky)
+    with pytest.raises(StoreBusyError):
+        make_cards(workspace.database, "notes")
+    assert make_cards(workspace.database, "notes") == 2
+
+
+def test_a_store_of_the_release_before_gets_its_cards_at_the_first_listing(tmp_path, notes):
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(notes, "notes")
+    engine = create_engine(f"sqlite:///{tmp_path / 'home' / 'catalog.db'}")
+    with engine.begin() as connection:  # the schema as release 0004 had it
+        for table in ("document_cards", "document_cards_fts"):
+            connection.exec_driver_sql(f"DROP TABLE {table}")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
+    engine.dispose()
+    with open_workspace(tmp_path / "home") as workspace:
+        page = DocumentCatalog(workspace).query(dataset="notes", query="midnight")
+        assert paths(page) == ["guides/backup.md"]
+        assert page.entries[0].summary == "Backups run at midnight and are kept for thirty days."
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['"', "NEAR(keys, 2)", "keys*", "title:keys", "\0keys", "\ud800", "a" * 10_000, "x y " * 5000],
+)
+def test_any_text_may_be_asked(listing, query):
+    listing.query(dataset="notes", query=query)
+
+
+def test_a_prefix_sign_is_no_prefix_search(listing):
+    assert listing.query(dataset="notes", query="bread*").total == 1
+    assert listing.query(dataset="notes", query="brea*").total == 0
+
+
+@pytest.mark.parametrize("query", ["", "  ", None])
+def test_a_blank_query_is_none(listing, query):
+    assert listing.query(dataset="notes", query=query).total == 4
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"limit": 0},
+        {"limit": 1001},
+        {"limit": True},
+        {"limit": "5"},
+        {"offset": -1},
+        {"offset": 10_000_001},
+        {"sort": "newest"},
+        {"after": "yesterday"},
+        {"before": ""},
+        {"after": 2024},
+        {"after": "2024-02-30"},
+        {"before": "2024-13"},
+        {"tags": "ops"},
+        {"query": 7},
+    ],
+)
+def test_a_bad_argument_is_an_input_error(listing, bad):
+    with pytest.raises(InputError):
+        listing.query(**{"dataset": "notes", **bad})
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        ({"dataset": "gone"}, UnknownDatasetError),
+        ({"filters": {"no_such_field": 1}}, UnknownFieldError),
+        ({"file_type": " "}, FilterError),
+        ({"name": ""}, FilterError),
+    ],
+)
+def test_what_does_not_exist_is_named(listing, bad, error):
+    with pytest.raises(error):
+        listing.query(**{"dataset": "notes", **bad})

@@ -1,0 +1,65 @@
+"""What the checks of a store find, and the fix they name."""
+
+import errno
+import os
+
+import pytest
+
+from catalog.core.errors import EngineBlockedError, EngineError
+from catalog.library.health import diagnose
+from catalog.library.indexing import Indexer
+from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.vectors.edge import EdgeEngine
+from fakes import open_workspace, write
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    write(tmp_path / "docs", a_dot_md="# Bread\n\nFlour, water and yeast.\n")
+    with open_workspace(tmp_path / "home") as workspace:
+        Indexer(workspace).build(tmp_path / "docs", "d")
+        yield workspace
+
+
+def failing(monkeypatch, engine, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(engine, "refresh", fail)
+
+
+def found(workspace, name):
+    return next(check for check in diagnose(workspace) if check.name == name)
+
+
+def caused(code):
+    error = EngineError("cannot write the index")
+    error.__cause__ = OSError(code, os.strerror(code))
+    return error
+
+
+def test_a_sound_store_needs_nothing(workspace):
+    assert [(check.ok, check.fix) for check in diagnose(workspace)] == [(True, "")] * 5
+
+
+def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(workspace, monkeypatch):
+    failing(monkeypatch, Bm25Engine, caused(errno.ENOSPC))
+    told = EngineError("the vector index cannot open: Permission denied (os error 13)")
+    failing(monkeypatch, EdgeEngine, told)
+    place = workspace.folder("d")
+    assert found(workspace, "d: lexical index").fix == (
+        f"free some space on the disk of {place / 'bm25'}"
+    )
+    fix = found(workspace, "d: vector index").fix
+    assert fix.startswith(f"give yourself access to {place / 'qdrant'} (its mode is ")
+
+
+def test_a_blocked_index_is_mended_before_it_is_updated(workspace, monkeypatch):
+    failing(monkeypatch, EdgeEngine, EngineBlockedError("the disk has 0 MB left: make room"))
+    fix = found(workspace, "d: vector index").fix
+    assert fix == "see to what it says, then catalog index update --dataset d"
+
+
+def test_damage_is_mended_by_an_update(workspace, monkeypatch):
+    failing(monkeypatch, Bm25Engine, caused(errno.EIO))
+    assert found(workspace, "d: lexical index").fix == "catalog index update --dataset d"
