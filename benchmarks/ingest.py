@@ -43,10 +43,10 @@ def _build(lines: list[str]) -> float:
         corpus = Path(scratch) / "corpus.jsonl"
         corpus.write_text("\n".join(lines), encoding="utf-8")
         settings = load_settings(overrides={"home": Path(scratch) / "home"}).settings
-        with Library(settings) as workspace:
-            workspace.model.embed(["warm up"])
+        with Library(settings) as library:
+            library.model.embed(["warm up"])
             started = time.perf_counter()
-            Indexer(workspace).build(corpus, "bench")
+            Indexer(library).build(corpus, "bench")
             return time.perf_counter() - started
 
 

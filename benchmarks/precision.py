@@ -79,9 +79,9 @@ class QuerySet:
 def main() -> None:
     options = _arguments()
     settings = load_settings(overrides={"home": options.home}).settings
-    with Library(settings) as workspace:
-        service = SearchServiceV2(workspace)
-        sets = list(_sets(workspace, options))
+    with Library(settings) as library:
+        service = SearchServiceV2(library)
+        sets = list(_sets(library, options))
         seen = {
             one.name: observe(
                 service, one.golden, one.dataset, rerank=True, depth=POOL, progress=Silent()
@@ -96,21 +96,21 @@ def main() -> None:
         print(f"written: {target}")
 
 
-def _sets(workspace: Library, options: argparse.Namespace) -> Iterator[QuerySet]:
+def _sets(library: Library, options: argparse.Namespace) -> Iterator[QuerySet]:
     real: dict[str, GoldenSet] = {}
     for folder in options.folders:
         name = folder.resolve().name
-        Indexer(workspace).build(folder / CORPUS, name, progress=Silent())
+        Indexer(library).build(folder / CORPUS, name, progress=Silent())
         splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
         for split in splits:
             golden = _some(read_beir(folder, split), CAP)
             real[name] = golden
             yield QuerySet(name, split, golden, fitted=split != "test")
-        with workspace.database.read() as connection:
+        with library.database.read() as connection:
             texts = {d.path: f"{d.title} {d.text}" for d in all_documents(connection, name)}
         yield QuerySet(name, "exact", _some(_labelled(exact_queries(texts)), CAP), fitted=False)
     if options.golden:
-        workspace.require_dataset(options.dataset)
+        library.require_dataset(options.dataset)
         golden = read_golden(options.golden)
         real[options.dataset] = golden
         asked = tuple(query for query in golden if query.filters is None)
@@ -218,7 +218,7 @@ def _calibrated(
     print(f"\nrelevance, {mode}{' reranked' if reranked else ''}: {made}")
     for dataset in dict.fromkeys(one.dataset for one in sets):
         _print_quality([one for one in sets if one.dataset == dataset], seen, made)
-    signals = Signals.of(service.workspace, mode, reranked=reranked)
+    signals = Signals.of(service.library, mode, reranked=reranked)
     return {"signals": asdict(signals), "calibration": asdict(made)}
 
 

@@ -60,16 +60,16 @@ def main() -> None:
     sizes = {"chunk_size": 200, "chunk_overlap": 30, "chunk_min_size": 32}
     home = options.home or Path(tempfile.mkdtemp(prefix="catalog-bench-"))
     settings = load_settings(overrides={"home": home, "rag_v2": sizes}).settings
-    with Library(settings) as workspace:
-        _index(workspace, home)
-        cache = ModelCache(workspace.database, kind="expansion", lifetime=3600)
-        workspace.__dict__["expander"] = Expander(MadeUp(), cache, settings.rag_v2)
-        service = SearchServiceV2(workspace)
+    with Library(settings) as library:
+        _index(library, home)
+        cache = ModelCache(library.database, kind="expansion", lifetime=3600)
+        library.__dict__["expander"] = Expander(MadeUp(), cache, settings.rag_v2)
+        service = SearchServiceV2(library)
         queries = [query.query for query in read_golden(GOLDEN).answerable[:QUERIES]]
-        _measure(service, workspace, queries)
+        _measure(service, library, queries)
 
 
-def _measure(service: SearchServiceV2, workspace: Library, queries: Sequence[str]) -> None:
+def _measure(service: SearchServiceV2, library: Library, queries: Sequence[str]) -> None:
     def plain(query: str) -> None:
         service.search(query, dataset=DATASET, rerank=False, expand=False)
 
@@ -85,8 +85,8 @@ def _measure(service: SearchServiceV2, workspace: Library, queries: Sequence[str
     def bare_rerank(query: str) -> None:
         list(bare.rerank(query, passages[query], batch_size=20))
 
-    workspace.rerank_cache.clear_memory()
-    with workspace.database.write() as connection:
+    library.rerank_cache.clear_memory()
+    with library.database.write() as connection:
         llm_cache.clear(connection, "rerank")  # of an earlier run
     reranked("load the models")
     bare_rerank(queries[0])
@@ -148,12 +148,12 @@ def _print(
     print(told, flush=True)
 
 
-def _index(workspace: Library, home: Path) -> None:
+def _index(library: Library, home: Path) -> None:
     folder = home / "topics"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in topics.items():
         (folder / f"{name.replace('/', '-')}.rst").write_text(text, encoding="utf-8")
-    Indexer(workspace).build(folder, DATASET)
+    Indexer(library).build(folder, DATASET)
 
 
 def _arguments() -> argparse.Namespace:

@@ -37,10 +37,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_corpus(folder / "corpus", options.chunks)
-        with _workspace(folder / "home") as workspace:
-            Indexer(workspace).build(folder / "corpus", "bench")
+        with _library(folder / "home") as library:
+            Indexer(library).build(folder / "corpus", "bench")
             asked = queries(WARM_UP + 2 * options.queries)
-            listing = DocumentCatalog(workspace)
+            listing = DocumentCatalog(library)
 
             def show(**asked: Any) -> Callable[[str], Any]:
                 return lambda query: listing.query(
@@ -54,8 +54,8 @@ def main() -> None:
                 ("listing, by date", show(sort="modified")),
             ):
                 _print(name, [_ms(call, query) for query in asked][WARM_UP:])
-            off = SearchServiceV2(workspace)
-            on = SearchServiceV2(workspace.view({"router_enabled": True}))
+            off = SearchServiceV2(library)
+            on = SearchServiceV2(library.view({"router_enabled": True}))
             for mode in ("lexical", "vector", "hybrid"):
                 times: dict[str, list[float]] = {"off": [], "on": []}
                 for number, query in enumerate(asked):
@@ -66,18 +66,18 @@ def main() -> None:
                     _print(f"{mode}, router {which}", measured[WARM_UP:])
 
 
-def _workspace(home: Path) -> Any:
+def _library(home: Path) -> Any:
     from catalog.core.settings import EmbeddingSettings, load_settings
     from catalog.embedding import get_embed_model
     from catalog.embedding.resilient import ResilientEmbedding
     from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
-    workspace = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
+    library = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
     real = get_embed_model(EmbeddingSettings())
     encoder = SyntheticEncoder(real)
-    workspace.__dict__["model"] = ResilientEmbedding(encoder, query_prefix=real.query_prefix)
-    return workspace
+    library.__dict__["model"] = ResilientEmbedding(encoder, query_prefix=real.query_prefix)
+    return library
 
 
 def _ms(call: Callable[[str], Any], query: str) -> float:

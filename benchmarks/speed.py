@@ -56,8 +56,8 @@ def build_ours(folder: Path, _count: int) -> dict[str, float]:
     """Index the corpus."""
     from catalog.library.indexing import Indexer
 
-    with _workspace(folder / "ours") as workspace:
-        return {"build s": _seconds(lambda: Indexer(workspace).build(folder / "corpus", "bench"))}
+    with _library(folder / "ours") as library:
+        return {"build s": _seconds(lambda: Indexer(library).build(folder / "corpus", "bench"))}
 
 
 def serve_ours(folder: Path, count: int) -> dict[str, float]:
@@ -66,8 +66,8 @@ def serve_ours(folder: Path, count: int) -> dict[str, float]:
     from catalog.search_v2.service import SearchServiceV2
 
     found: dict[str, float] = {}
-    with _workspace(folder / "ours") as workspace:
-        service = SearchServiceV2(workspace)
+    with _library(folder / "ours") as library:
+        service = SearchServiceV2(library)
 
         def ask(mode: str, **search: Any) -> Callable[[str], Any]:
             return lambda query: service.search(query, dataset="bench", mode=mode, **search)
@@ -78,12 +78,12 @@ def serve_ours(folder: Path, count: int) -> dict[str, float]:
         inside = ask("hybrid", filters="path~doc0001")
         found["filtered p95"] = _latency("filtered", inside, count)["filtered p95"]
         found |= _memory()
-        found["no change s"] = _seconds(lambda: Indexer(workspace).update("bench"))
+        found["no change s"] = _seconds(lambda: Indexer(library).update("bench"))
         changed = folder / "corpus" / "doc00003.md"
         changed.write_text(changed.read_text().replace("Section 3-4", "Zanzibar"))
 
         def update_and_find() -> None:
-            Indexer(workspace).update("bench")
+            Indexer(library).update("bench")
             assert "doc00003.md" in [hit.path for hit in ask("hybrid")("zanzibar")]
 
         found["one file s"] = _seconds(update_and_find)
@@ -195,14 +195,14 @@ def _latency(name: str, ask: Callable[[str], Any], count: int) -> dict[str, floa
     return {f"{name} p50": float(np.median(times)), f"{name} p95": float(np.percentile(times, 95))}
 
 
-def _workspace(home: Path) -> Any:
+def _library(home: Path) -> Any:
     from catalog.core.settings import load_settings
     from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
-    workspace = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
-    workspace.__dict__["model"] = _model()
-    return workspace
+    library = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
+    library.__dict__["model"] = _model()
+    return library
 
 
 def _model() -> Any:

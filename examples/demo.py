@@ -45,14 +45,14 @@ def main() -> None:
     started = time.perf_counter()
     folder = write_documents(HOME / "documents")
     settings = load_settings(overrides={"home": HOME / "store"}).settings
-    with Library(settings) as workspace:
+    with Library(settings) as library:
         with TerminalProgress() as progress:
-            report = Indexer(workspace).build(folder, "python", progress=progress)
+            report = Indexer(library).build(folder, "python", progress=progress)
         say(
             f"Indexed {report.documents} documents as {report.chunks} chunks in "
             f"{report.seconds:.0f} s ({report.embedded} texts embedded, {report.reused} reused)."
         )
-        engine = LocalEngine(workspace)
+        engine = LocalEngine(library)
         for query, rerank in SHOWN:
             flag = " --rerank" if rerank else ""
             say(f'\n$ catalog search "{query}" --dataset python --top-k 2{flag} --explain\n')
@@ -62,7 +62,7 @@ def main() -> None:
         show(engine, "browse", {"query": "import system", "limit": 2})
         say("\nWhat an agent gets from search_chunks:\n")
         say(AgentTools(engine).search_chunks("how is a name bound", top_k=1))
-        measure(workspace)
+        measure(library)
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Ask your own questions:")
     store = f".venv/bin/catalog --home {HOME.name}/store"
     say(f'  {store} search "your question"')
@@ -95,17 +95,17 @@ def write_documents(folder: Path) -> Path:
     return folder
 
 
-def measure(workspace: Library) -> None:
+def measure(library: Library) -> None:
     """The table of ``catalog eval``, and the queries on which hybrid gained and lost most."""
     golden = read_golden(GOLDEN)
     say(f"\n{len(golden)} labelled queries, {len(golden.unanswerable)} of them unanswerable:\n")
     sys.stdout.flush()
-    with Backends(workspace) as backends, TerminalProgress() as progress:
+    with Backends(library) as backends, TerminalProgress() as progress:
         loaded = [backends.load(name) for name in BACKENDS]
         runs = run_backends(loaded, golden, dataset="python", repeats=1, progress=progress)
     now = time.time()
     records = [
-        record_run(workspace.database, run, score_run(run, golden), golden, now=now) for run in runs
+        record_run(library.database, run, score_run(run, golden), golden, now=now) for run in runs
     ]
     for line in table_lines(records):
         say(line)

@@ -51,13 +51,13 @@ def _vector(text: str) -> Any:
     return vector / np.linalg.norm(vector)
 
 
-def open_workspace(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:
-    """A workspace whose model is a :class:`WordEncoder`; small chunks unless told otherwise."""
+def open_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:
+    """A library whose model is a :class:`WordEncoder`; small chunks unless told otherwise."""
     sizes = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8}
     settings = Settings(home=home, rag_v2=RAGv2Settings(**{**sizes, **rag}))
-    workspace = Library(settings)
-    workspace.__dict__["model"] = ResilientEmbedding(encoder or WordEncoder())
-    return workspace
+    library = Library(settings)
+    library.__dict__["model"] = ResilientEmbedding(encoder or WordEncoder())
+    return library
 
 
 def write(folder: Path, **files: str) -> None:

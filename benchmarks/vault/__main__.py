@@ -96,17 +96,17 @@ def _measured(data: Path, folder: Path, questions: int) -> Iterator[Section]:
     parity = parity_row(other_home, folder / "fresh-home", copy)
     _tell("a hostile vault, and a model that fails")
     safety = safety_row(folder / "safety")
-    with open_home(folder / "home") as workspace:
-        service = SearchServiceV2(workspace)
-        failure = failure_row(folder, workspace.model, [one.text for one in corpus.papers[:6]])
+    with open_home(folder / "home") as library:
+        service = SearchServiceV2(library)
+        failure = failure_row(folder, library.model, [one.text for one in corpus.papers[:6]])
         _tell("asking")
-        scores = scored(workspace, golden)
+        scores = scored(library, golden)
         videos = _ask_all(service, asked)
         unknown = {mode: found for (mode, known), found in videos.items() if not known}
-        rag = workspace.settings.rag_v2
+        rag = library.settings.rag_v2
         yield "Protocol", list(_protocol(corpus, golden.queries, asked, built))
         yield "11.1 Chunk pipeline", [*chunk_rows(built, other), timecode_row(), safety]
-        dim = workspace.model.encoder.dim
+        dim = library.model.encoder.dim
         yield "11.2 Embedding index", [*vector_rows(built, dim), failure]
         yield "11.3 FTS index", [full_text_row(built), *exact_rows(scores, golden), parity]
         yield (
@@ -115,7 +115,7 @@ def _measured(data: Path, folder: Path, questions: int) -> Iterator[Section]:
                 *ranking_rows(scores, golden, unknown),
                 diversity_row(answers(service, golden), rag.max_chunks_per_doc),
                 filter_row(service, golden, corpus),
-                scope_row(workspace, service),
+                scope_row(library, service),
             ],
         )
         yield (
@@ -125,7 +125,7 @@ def _measured(data: Path, folder: Path, questions: int) -> Iterator[Section]:
                 *_temporal(videos, asked, built.after),
             ],
         )
-        yield "11.6 search_chunks tool", list(tool_rows(LocalEngine(workspace), golden))
+        yield "11.6 search_chunks tool", list(tool_rows(LocalEngine(library), golden))
     yield "11.7 Index CLI", command_rows(built, other, rebuilt)
     yield "11.8 Agent guidance", list(guidance_rows())
 
@@ -196,8 +196,8 @@ def _by_chance(moment: Moment, store: Held) -> float:
 
 
 def _held(home: Path) -> Held:
-    with open_home(home) as workspace:
-        return held(workspace)
+    with open_home(home) as library:
+        return held(library)
 
 
 def _tell(step: str) -> None:

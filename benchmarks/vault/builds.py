@@ -50,12 +50,12 @@ class Built:
 def first_build(home: Path, vault: Path) -> Built:
     """Build, count, update with nothing changed, count again."""
     built = build(home, vault)
-    with open_home(home) as workspace:
-        before = held(workspace)
+    with open_home(home) as library:
+        before = held(library)
     updated = run(home, "update", "--dataset", DATASET)
     stats = run(home, "stats", "--dataset", DATASET)
-    with open_home(home) as workspace:
-        return Built(built, updated, stats, before, held(workspace))
+    with open_home(home) as library:
+        return Built(built, updated, stats, before, held(library))
 
 
 def chunk_rows(built: Built, again: Held) -> Iterator[Row]:
@@ -140,14 +140,14 @@ def failure_row(folder: Path, model: ResilientEmbedding, texts: Sequence[str]) -
         word = POISON if number == 0 else ""
         (vault / f"{number:02}.md").write_text(f"# Note {number}\n\n{text} {word}\n")
     settings = load_settings(preset=PRESET, overrides={"home": folder / "failing-home"}).settings
-    with Library(settings) as workspace:
+    with Library(settings) as library:
         encoder = _Failing(model.encoder)
-        workspace.__dict__["model"] = ResilientEmbedding(encoder)
-        report = Indexer(workspace).build(vault, DATASET)
-        with workspace.database.read() as connection:
+        library.__dict__["model"] = ResilientEmbedding(encoder)
+        report = Indexer(library).build(vault, DATASET)
+        with library.database.read() as connection:
             named = manifest.incomplete_documents(connection, DATASET)
         encoder.fails = False
-        repaired = Indexer(workspace).update(DATASET)
+        repaired = Indexer(library).update(DATASET)
     expected = [chunk for ids in named.values() for chunk in ids]
     met = (
         report.documents == len(texts)

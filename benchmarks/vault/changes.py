@@ -43,12 +43,12 @@ def parity_row(home: Path, fresh_home: Path, vault: Path) -> Row:
     """
     done = change(vault)
     updated = run(home, "update", "--dataset", DATASET)
-    with open_home(home) as workspace:
-        after = held(workspace)
-    with open_home(fresh_home) as workspace:
-        workspace.__dict__["model"] = ResilientEmbedding(_Random(workspace.model.encoder))
-        Indexer(workspace).build(vault, DATASET)
-        fresh = held(workspace)
+    with open_home(home) as library:
+        after = held(library)
+    with open_home(fresh_home) as library:
+        library.__dict__["model"] = ResilientEmbedding(_Random(library.model.encoder))
+        Indexer(library).build(vault, DATASET)
+        fresh = held(library)
     stale, absent = set(after.ids) - set(fresh.ids), set(fresh.ids) - set(after.ids)
     same = after.texts == fresh.texts and after.full_text == {one.seq for one in after.chunks}
     bare = sum(blob is None for _, blob in after.windows)

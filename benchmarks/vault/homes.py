@@ -84,9 +84,9 @@ class Held:
         return [decode(blob) for _, blob in self.windows if blob is not None]
 
 
-def held(workspace: Library) -> Held:
+def held(library: Library) -> Held:
     """Read from the tables themselves."""
-    with workspace.database.read() as connection:
+    with library.database.read() as connection:
         ask = connection.exec_driver_sql
         seqs = list(ask("SELECT seq FROM chunks ORDER BY seq").scalars())
         found = load_chunks(connection, DATASET, seqs)

@@ -27,8 +27,8 @@ def safety_row(folder: Path) -> Row:
     env = {"PYTHONPATH": str(watch), "WATCHED": str(outside), "WATCH_LOG": str(log)}
     build(folder / "hostile-home", vault, env)
     opened = set(log.read_text().splitlines()) | _accessed(outside)
-    with open_home(folder / "hostile-home") as workspace:
-        stored = held(workspace)
+    with open_home(folder / "hostile-home") as library:
+        stored = held(library)
     leaked = [chunk.path for chunk in stored.chunks if SECRET in chunk.text]
     build(folder / "outside-home", outside, env)
     can_see = str(outside.resolve()) in log.read_text().splitlines()

@@ -29,9 +29,9 @@ AT_50K = "at 50,000 chunks: python benchmarks/speed.py --chunks 50000"
 _DEPTH = 30
 
 
-def scored(workspace: Library, golden: GoldenSet) -> dict[str, RunScores]:
+def scored(library: Library, golden: GoldenSet) -> dict[str, RunScores]:
     """Every query put to each leg and to hybrid; the clock runs at ten passages."""
-    with Backends(workspace) as backends:
+    with Backends(library) as backends:
         loaded = [backends.load(name) for name in LEGS]
         runs = run_backends(loaded, golden, dataset=DATASET, top_k=_DEPTH, repeats=2)
     failed = {name: reason for run in runs for name, reason in run.errors.items()}
@@ -126,20 +126,20 @@ def filter_row(service: SearchServiceV2, golden: GoldenSet, corpus: Corpus) -> R
     )  # fmt: skip
 
 
-def scope_row(workspace: Library, service: SearchServiceV2) -> Row:
+def scope_row(library: Library, service: SearchServiceV2) -> Row:
     """11.4: ``None`` is everything and ``[]`` is nothing, in every engine and every mode."""
-    vector = workspace.query_vectors.embed("a layer mask")[0]
-    folder = workspace.folder(DATASET) / "fts"
-    fts = get_lexical_engine("fts", workspace.database, DATASET, folder)
+    vector = library.query_vectors.embed("a layer mask")[0]
+    folder = library.folder(DATASET) / "fts"
+    fts = get_lexical_engine("fts", library.database, DATASET, folder)
     kept = {}
     nothing: list[str] = []
     for ids in (None, nothing):
         within = Restriction(DATASET, Scope.from_doc_ids(ids))
         kept[ids is None] = {
-            "bm25": len(workspace.lexical(DATASET).search("layer mask", 10, within)),
+            "bm25": len(library.lexical(DATASET).search("layer mask", 10, within)),
             "fts": len(fts.search("layer mask", 10, within)),
-            "qdrant": len(workspace.vector(DATASET).search(vector, 10, within)),
-            "exact": len(workspace.exact(DATASET).search(vector, 10, within)),
+            "qdrant": len(library.vector(DATASET).search(vector, 10, within)),
+            "exact": len(library.exact(DATASET).search(vector, 10, within)),
         } | {
             mode: len(service.search("layer mask", dataset=DATASET, mode=mode, doc_ids=ids))
             for mode in MODE_OF.values()

@@ -17,7 +17,7 @@ from catalog.evaluation.runs import run_backends
 from catalog.evaluation.trec_files import write_run
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
-from fakes import WordEncoder, open_workspace, write
+from fakes import WordEncoder, open_library, write
 
 QUERIES = GoldenSet(
     "notes",
@@ -43,15 +43,15 @@ def search(query, dataset, limit):
 
 @dataclass
 class Setup:
-    workspace: Any
+    library: Any
     spec: str
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
+def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("notes")
     write(folder, **NOTES)
-    with open_workspace(tmp_path_factory.mktemp("home")) as opened:
+    with open_library(tmp_path_factory.mktemp("home")) as opened:
         Indexer(opened).build(folder, "notes")
         yield opened
 
@@ -67,29 +67,29 @@ def _v1_has_the_same_model(monkeypatch):
 @pytest.fixture(
     params=["v1", "v2", "v2:fusion_mode=rrf,rrf_k=7", "lexical", "vector", "plugged", "file", "run"]
 )
-def setup(request, workspace, tmp_path, monkeypatch):
+def setup(request, library, tmp_path, monkeypatch):
     if request.param == "plugged":
         (tmp_path / "contract_plugged.py").write_text(PLUGGED)
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", list(sys.path))
-        yield Setup(workspace, "contract_plugged:search")
+        yield Setup(library, "contract_plugged:search")
         sys.modules.pop("contract_plugged", None)
         return
     spec = request.param
     if request.param in ("file", "run"):
-        with Backends(workspace) as backends:
+        with Backends(library) as backends:
             (run,) = run_backends([backends.load("lexical")], QUERIES, dataset="notes", repeats=0)
         scores = score_run(run, QUERIES)
-        record = record_run(workspace.database, run, scores, QUERIES, now=1.0)
+        record = record_run(library.database, run, scores, QUERIES, now=1.0)
         spec = f"run:{record.id}"
         if request.param == "file":
             spec = str(write_run(tmp_path, "theirs", record.lists))
-    yield Setup(workspace, spec)
+    yield Setup(library, spec)
 
 
 @pytest.fixture
 def backend(setup):
-    with Backends(setup.workspace) as backends:
+    with Backends(setup.library) as backends:
         loaded = backends.load(setup.spec)
         loaded.prepare("notes", Silent())
         yield loaded
@@ -139,23 +139,23 @@ def test_a_backend_has_a_name_and_an_identity_that_json_can_hold(backend):
 
 
 def test_equal_setups_have_equal_identities_before_and_after_preparing(setup, backend):
-    with Backends(setup.workspace) as backends:
+    with Backends(setup.library) as backends:
         assert backends.load(setup.spec).identity == backend.identity
 
 
 def test_a_backend_can_be_closed_twice_and_leaves_the_store_open(setup):
-    backends = Backends(setup.workspace)
+    backends = Backends(setup.library)
     loaded = backends.load(setup.spec)
     loaded.prepare("notes", Silent())
     ask(loaded)
     backends.close()
     loaded.close()
     backends.close()
-    setup.workspace.require_dataset("notes")
+    setup.library.require_dataset("notes")
 
 
 def test_a_backend_runs_to_the_end_of_a_set_without_an_error(setup):
-    with Backends(setup.workspace) as backends:
+    with Backends(setup.library) as backends:
         (run,) = run_backends([backends.load(setup.spec)], QUERIES, dataset="notes", repeats=2)
     assert run.errors == {}
     assert {one.stable for one in run.asked.values()} <= {True, None}

@@ -18,8 +18,8 @@ def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
     from catalog.library.indexing import Indexer
     from catalog.library.library import Library
 
-    with Library.open() as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with Library.open() as library:
+        Indexer(library).build(notes, "notes")
     try:
         for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
             exec(compile(block, "agents.md", "exec"), {})

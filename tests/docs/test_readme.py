@@ -36,8 +36,8 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
     from catalog.library.indexing import Indexer
     from catalog.library.library import Library
 
-    with Library.open() as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with Library.open() as library:
+        Indexer(library).build(notes, "notes")
     search, agents = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     try:
         exec(compile(search, "README.md", "exec"), {})

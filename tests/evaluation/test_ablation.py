@@ -17,7 +17,7 @@ from catalog.evaluation.ablation import (
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
-from fakes import open_workspace
+from fakes import open_library
 from scripted import ScriptedReranker
 
 WITHOUT_MODEL = [
@@ -101,11 +101,11 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
         "router_enabled": True,
         "lexical_weight": 3.0,
     }
-    with open_workspace(tmp_path / "home", **on) as workspace:
-        workspace.__dict__["reranker"] = ScriptedReranker(1.0)
-        with Backends(workspace) as backends:
+    with open_library(tmp_path / "home", **on) as library:
+        library.__dict__["reranker"] = ScriptedReranker(1.0)
+        with Backends(library) as backends:
             told = [
-                backends.load(one.spec).identity["rag_v2"] for one in variants(workspace.settings)
+                backends.load(one.spec).identity["rag_v2"] for one in variants(library.settings)
             ]
     plain = told[0]
     off = {name: plain[name] for name in on}

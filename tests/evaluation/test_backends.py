@@ -23,7 +23,7 @@ from catalog.evaluation.runs import run_backends
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from evaluation.stubs import golden, question
-from fakes import WordEncoder, open_workspace, write
+from fakes import WordEncoder, open_library, write
 
 NOTES = {
     "keys_dot_md": "---\ntags: [ops]\n---\n# Keys\n\n## Rotating\n\nRotate the API keys every "
@@ -39,22 +39,22 @@ def encoder():
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory, encoder):
+def library(tmp_path_factory, encoder):
     """One store for all tests: none changes it."""
     folder = tmp_path_factory.mktemp("notes")
     write(folder, **NOTES)
-    with open_workspace(tmp_path_factory.mktemp("home"), encoder) as opened:
+    with open_library(tmp_path_factory.mktemp("home"), encoder) as opened:
         Indexer(opened).build(folder, "notes")
         yield opened
 
 
 @pytest.fixture
-def load(workspace, monkeypatch):
+def load(library, monkeypatch):
     monkeypatch.setattr(
         "catalog.search.service.get_embed_model",
         lambda *_, **__: ResilientEmbedding(WordEncoder()),
     )
-    with Backends(workspace) as backends:
+    with Backends(library) as backends:
         yield backends.load
 
 
@@ -165,7 +165,7 @@ def test_the_default_spelled_out_is_the_same_search(load):
     assert load("v2:rrf_k=60").identity == load("v2").identity
 
 
-def test_an_identity_holds_the_code_and_no_secret(load, workspace, monkeypatch):
+def test_an_identity_holds_the_code_and_no_secret(load, library, monkeypatch):
     identity = load("v2").identity
     assert identity["code"] == code_digest()
     assert identity["embedding"] == "words-1"

@@ -12,7 +12,7 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.search_v2.relevance import Calibration, Features
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 from scripted import ScriptedReranker
 
 SLOPES = ("fused", "cosine", "lexical", "rerank")
@@ -193,12 +193,12 @@ QUERIES = (
 @pytest.fixture
 def observed(tmp_path, notes):
     golden = GoldenSet("own", tuple(GoldenQuery.model_validate(query) for query in QUERIES))
-    with open_workspace(tmp_path / "home", vector_engine="exact") as workspace:
-        Indexer(workspace).build(notes, "notes")
-        workspace.__dict__["reranker"] = ScriptedReranker(2.5)
+    with open_library(tmp_path / "home", vector_engine="exact") as library:
+        Indexer(library).build(notes, "notes")
+        library.__dict__["reranker"] = ScriptedReranker(2.5)
 
         def run(rag=None, **more):
-            service = SearchServiceV2(workspace.view(rag or {}))
+            service = SearchServiceV2(library.view(rag or {}))
             return service, observe(service, golden, "notes", progress=Silent(), **more)
 
         yield run

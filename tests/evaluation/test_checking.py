@@ -6,7 +6,7 @@ from catalog.evaluation.checking import allowed_by_filters, dataset_problems, do
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.library.indexing import Indexer
 from evaluation.stubs import question
-from fakes import open_workspace
+from fakes import open_library
 
 BREAD = "Mix flour, water and yeast. Bake the bread at 230 degrees.\n"  # 59 characters, one line
 
@@ -16,10 +16,10 @@ def database(tmp_path, notes):
     other = tmp_path / "other"
     other.mkdir()
     (other / "elsewhere.md").write_text("---\ncolour: red\n---\nAnother dataset's document.\n")
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
-        Indexer(workspace).build(other, "other")
-        yield workspace.database
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        Indexer(library).build(other, "other")
+        yield library.database
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from catalog.store.eval_runs import list_runs
 from catalog.store.migrate import HEAD
 from catalog.store.schema import datasets
 from evaluation.stubs import TableBackend, golden, question
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 
 QUERIES = golden(question(1), question(2), question(3))
 NOW = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
@@ -164,11 +164,11 @@ def test_a_key_changes_with_depth_dataset_setting_question_and_label(database, o
 
 
 def test_a_key_changes_with_the_code(tmp_path, notes, monkeypatch):
-    with open_workspace(tmp_path / "home") as workspace, Backends(workspace) as loaded:
-        Indexer(workspace).build(notes, "books")
+    with open_library(tmp_path / "home") as library, Backends(library) as loaded:
+        Indexer(library).build(notes, "books")
 
         def key(spec):
-            return key_of(workspace.database, identity=loaded.load(spec).identity)
+            return key_of(library.database, identity=loaded.load(spec).identity)
 
         first = {spec: key(spec) for spec in ("v1", "v2", "lexical", "v2:rrf_k=61")}
         assert len(set(first.values())) == 4
@@ -180,21 +180,21 @@ def test_a_key_changes_with_the_code(tmp_path, notes, monkeypatch):
 def test_a_key_changes_when_documents_are_cut_otherwise(tmp_path, notes):
     keys = []
     for size in (100, 60):
-        with open_workspace(tmp_path / "home", chunk_size=size) as workspace:
-            Indexer(workspace).build(notes, "books")
-            keys.append(key_of(workspace.database))
+        with open_library(tmp_path / "home", chunk_size=size) as library:
+            Indexer(library).build(notes, "books")
+            keys.append(key_of(library.database))
     assert keys[0] != keys[1]
 
 
 def test_a_key_changes_when_passages_that_had_no_vector_get_theirs(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON in here.\n")
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        assert Indexer(workspace).build(notes, "books").incomplete == 1
-        first = key_of(workspace.database)
+    with open_library(tmp_path / "home", encoder) as library:
+        assert Indexer(library).build(notes, "books").incomplete == 1
+        first = key_of(library.database)
         encoder.poison = "nothing"
-        assert Indexer(workspace).update("books").incomplete == 0
-        assert key_of(workspace.database) != first
+        assert Indexer(library).update("books").incomplete == 0
+        assert key_of(library.database) != first
 
 
 def test_a_run_is_reused_only_for_exactly_what_it_measured(database):

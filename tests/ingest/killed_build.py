@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from catalog.library.indexing import Indexer
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 
 
 def kill_on_call(where: str, count: int, *, after: bool) -> None:
@@ -36,5 +36,5 @@ if __name__ == "__main__":
     folder, home, where, count, moment = sys.argv[1:]
     if where != "nowhere":
         kill_on_call(where, int(count), after=moment == "after")
-    with open_workspace(Path(home), WordEncoder(), ingest={"group_chars": 400}) as workspace:
-        Indexer(workspace).build(Path(folder), "notes")
+    with open_library(Path(home), WordEncoder(), ingest={"group_chars": 400}) as library:
+        Indexer(library).build(Path(folder), "notes")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 from hostile import archives as zips
 from hostile import pdf, texts
 
@@ -43,14 +43,14 @@ def fill(folder: Path) -> Path:
 
 def test_every_file_is_indexed_or_named_with_its_reason(tmp_path):
     vault = fill(tmp_path / "vault")
-    with open_workspace(tmp_path / "home") as workspace:
-        report = Indexer(workspace).build(vault, "vault")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(vault, "vault")
         assert {failure.path: failure.reason for failure in report.failed} == {
             name: reason for name, (_, reason) in SKIPPED.items()
         }
         assert report.documents == len(READ)
         assert report.incomplete == 0
-        found = SearchServiceV2(workspace).search("walrus dives", dataset="vault")
+        found = SearchServiceV2(library).search("walrus dives", dataset="vault")
         assert "pages.pdf" in {hit.path for hit in found.results}
 
 
@@ -58,8 +58,8 @@ def test_two_builds_give_the_same_passages(tmp_path):
     vault = fill(tmp_path / "vault")
     reports = []
     for home in ("one", "two"):
-        with open_workspace(tmp_path / home) as workspace:
-            Indexer(workspace).build(vault, "vault")
-            found = SearchServiceV2(workspace).search("slide word page", dataset="vault", top_k=50)
+        with open_library(tmp_path / home) as library:
+            Indexer(library).build(vault, "vault")
+            found = SearchServiceV2(library).search("slide word page", dataset="vault", top_k=50)
             reports.append([(hit.chunk_id, hit.score) for hit in found.results])
     assert reports[0] == reports[1] != []

@@ -8,7 +8,7 @@ import pytest
 
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 
 SCRIPT = Path(__file__).with_name("killed_build.py")
 STEPS = {
@@ -50,14 +50,14 @@ def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment
 
 def state(home: Path) -> dict[str, object]:
     """Everything a user could tell two stores apart by."""
-    with open_workspace(home) as workspace:
-        service = SearchServiceV2(workspace)
-        with workspace.database.read() as connection:
+    with open_library(home) as library:
+        service = SearchServiceV2(library)
+        with library.database.read() as connection:
             ids = connection.exec_driver_sql("SELECT chunk_id FROM chunks ORDER BY chunk_id").all()
             pending = connection.exec_driver_sql("SELECT count(*) FROM outbox").scalar()
         return {
             "ids": [row[0] for row in ids],
-            "stats": [Indexer(workspace).stats("notes").chunks, pending],
+            "stats": [Indexer(library).stats("notes").chunks, pending],
             "answers": {
                 (query, mode): [
                     (result.chunk_id, result.score)

@@ -17,11 +17,11 @@ from catalog.core.errors import (
 from catalog.library.browse import DocumentCatalog
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import WordEncoder, open_workspace, write
+from fakes import WordEncoder, open_library, write
 
 
-def paths(workspace, query, **search):
-    found = SearchServiceV2(workspace).search(query, dataset="notes", **search)
+def paths(library, query, **search):
+    found = SearchServiceV2(library).search(query, dataset="notes", **search)
     return [result.path for result in found]
 
 
@@ -32,36 +32,36 @@ def age(folder: Path) -> None:
 
 
 def test_a_build_indexes_every_document_and_says_what_it_did(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        report = Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(notes, "notes")
         assert (report.documents, report.added, report.failed) == (3, 3, ())
         assert report.embedded >= 3
         assert report.reused == 0
-        assert paths(workspace, "bake bread")[0] == "bread.txt"
+        assert paths(library, "bake bread")[0] == "bread.txt"
 
 
 def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, notes, monkeypatch):
     age(notes)
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        first = Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home", encoder) as library:
+        first = Indexer(library).build(notes, "notes")
         embedded = len(encoder.texts)
         monkeypatch.setattr("catalog.ingest.sync.read_file", None)
-        second = Indexer(workspace).update("notes")
+        second = Indexer(library).update("notes")
         assert (second.unchanged, second.embedded, second.reused) == (3, 0, first.embedded)
         assert len(encoder.texts) == embedded
 
 
 def test_a_file_changed_within_the_clock_tick_of_its_reading_is_noticed(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
         bread = notes / "bread.txt"
         stamp = bread.stat().st_mtime_ns
         bread.write_text(bread.read_text().replace("yeast", "opium"))
         os.utime(bread, ns=(stamp, stamp))
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert report.updated == 1
-        assert paths(workspace, "opium", mode="lexical") == ["bread.txt"]
+        assert paths(library, "opium", mode="lexical") == ["bread.txt"]
 
 
 def test_an_edit_re_embeds_only_the_chunks_whose_text_changed(tmp_path):
@@ -72,108 +72,108 @@ def test_an_edit_re_embeds_only_the_chunks_whose_text_changed(tmp_path):
     ]
     (folder / "long.md").write_text("\n\n".join(sections))
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        first = Indexer(workspace).build(folder, "notes")
+    with open_library(tmp_path / "home", encoder) as library:
+        first = Indexer(library).build(folder, "notes")
         sections[4] += "omega."
         (folder / "long.md").write_text("\n\n".join(sections))
-        second = Indexer(workspace).update("notes")
+        second = Indexer(library).update("notes")
         assert first.embedded > 8
         assert 1 <= second.embedded <= 3
-        assert paths(workspace, "omega", mode="lexical") == ["long.md"]
+        assert paths(library, "omega", mode="lexical") == ["long.md"]
 
 
 def test_a_deleted_file_is_gone_from_every_leg_and_its_vectors_from_the_store(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
         (notes / "bread.txt").unlink()
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert report.removed == 1
         for mode in ("lexical", "vector", "hybrid"):
-            assert "bread.txt" not in paths(workspace, "bake bread", mode=mode)
-        with workspace.database.read() as connection:
+            assert "bread.txt" not in paths(library, "bake bread", mode=mode)
+        with library.database.read() as connection:
             kept = connection.exec_driver_sql(
                 "SELECT count(*) FROM embeddings WHERE side = 'document'"
             ).scalar()
-        assert kept == Indexer(workspace).stats("notes").windows
+        assert kept == Indexer(library).stats("notes").windows
 
 
 def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
         (notes / "bread.txt").write_text("")
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert [failure.path for failure in report.failed] == ["bread.txt"]
-        assert paths(workspace, "bake bread", mode="lexical") == []
+        assert paths(library, "bake bread", mode="lexical") == []
 
 
 def test_one_poisoned_passage_is_named_and_the_rest_of_the_run_stored(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        report = Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home", encoder) as library:
+        report = Indexer(library).build(notes, "notes")
         assert [failure.path for failure in report.failed] == ["bad.md"]
         assert (report.documents, report.incomplete) == (4, 1)
-        assert paths(workspace, "turnips", mode="lexical") == ["bad.md"]
-        assert "bad.md" not in paths(workspace, "turnips", mode="vector")
+        assert paths(library, "turnips", mode="lexical") == ["bad.md"]
+        assert "bad.md" not in paths(library, "turnips", mode="vector")
 
         encoder.poison = "nothing any more"
-        again = Indexer(workspace).update("notes")
+        again = Indexer(library).update("notes")
         assert (again.incomplete, again.failed) == (0, ())
-        assert paths(workspace, "turnips passage", mode="vector")[0] == "bad.md"
+        assert paths(library, "turnips passage", mode="vector")[0] == "bad.md"
 
 
 def test_a_passage_that_stays_poisoned_changes_nothing_at_the_next_update(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
-        before = generation(workspace)
-        report = Indexer(workspace).update("notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        before = generation(library)
+        report = Indexer(library).update("notes")
         assert report.incomplete == 1
-        assert generation(workspace) == before
+        assert generation(library) == before
 
 
-def generation(workspace):
-    with workspace.database.read() as connection:
+def generation(library):
+    with library.database.read() as connection:
         return connection.exec_driver_sql("SELECT generation FROM datasets").scalar()
 
 
 def test_the_old_text_answers_when_the_embedder_fails_during_an_update(tmp_path, notes):
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home", encoder) as library:
+        Indexer(library).build(notes, "notes")
         (notes / "bread.txt").write_text("Boil rice in water.\n")
         encoder.down = True
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert report.unfinished == 1
         assert report.failed[0].path == "bread.txt"
-        assert paths(workspace, "flour yeast", mode="lexical") == ["bread.txt"]
-        assert paths(workspace, "rice", mode="lexical") == []
+        assert paths(library, "flour yeast", mode="lexical") == ["bread.txt"]
+        assert paths(library, "rice", mode="lexical") == []
 
         encoder.down = False
-        Indexer(workspace).update("notes")
-        assert paths(workspace, "flour yeast", mode="lexical") == []
-        assert paths(workspace, "rice", mode="lexical") == ["bread.txt"]
+        Indexer(library).update("notes")
+        assert paths(library, "flour yeast", mode="lexical") == []
+        assert paths(library, "rice", mode="lexical") == ["bread.txt"]
 
 
 def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
         for path in [p for p in notes.rglob("*") if p.is_file()]:
             path.unlink()
         with pytest.raises(MassDeletionError, match="3 of 3"):
-            Indexer(workspace).update("notes")
-        assert paths(workspace, "bake bread")[0] == "bread.txt"
-        report = Indexer(workspace).update("notes", allow_deletions=True)
+            Indexer(library).update("notes")
+        assert paths(library, "bake bread")[0] == "bread.txt"
+        report = Indexer(library).update("notes", allow_deletions=True)
         assert (report.removed, report.documents) == (3, 0)
 
 
 def test_a_folder_that_is_gone_stops_the_run_and_loses_nothing(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
         notes.rename(tmp_path / "elsewhere")
         with pytest.raises(SourceError, match="notes"):
-            Indexer(workspace).update("notes")
-        assert Indexer(workspace).stats("notes").documents == 3
+            Indexer(library).update("notes")
+        assert Indexer(library).stats("notes").documents == 3
 
 
 def test_one_bad_line_of_json_lines_is_named_and_the_others_indexed(tmp_path):
@@ -181,28 +181,28 @@ def test_one_bad_line_of_json_lines_is_named_and_the_others_indexed(tmp_path):
     corpus.write_text(
         '{"_id": "1", "title": "One", "text": "apples"}\nnot json\n{"_id": "3", "text": "pears"}\n'
     )
-    with open_workspace(tmp_path / "home") as workspace:
-        report = Indexer(workspace).build(corpus, "notes")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(corpus, "notes")
         assert report.documents == 2
         assert [failure.path for failure in report.failed] == ["corpus.jsonl:2"]
-        assert paths(workspace, "pears", mode="lexical") == ["3"]
+        assert paths(library, "pears", mode="lexical") == ["3"]
 
 
 def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"_id": "1", "text": "apples"}\n{"_id": "2", "text": "pears"}\n')
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(corpus, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(corpus, "notes")
         corpus.write_text('{"_id": "1", "text": "apples"}\n')
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert (report.removed, report.documents, report.unchanged) == (1, 1, 1)
 
 
 def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_path, notes):
     def ids(home):
-        with open_workspace(tmp_path / home) as workspace:
-            Indexer(workspace).build(notes, "notes")
-            with workspace.database.read() as connection:
+        with open_library(tmp_path / home) as library:
+            Indexer(library).build(notes, "notes")
+            with library.database.read() as connection:
                 rows = connection.exec_driver_sql("SELECT chunk_id FROM chunks ORDER BY seq")
                 return [row[0] for row in rows]
 
@@ -211,30 +211,30 @@ def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_pa
 
 
 def test_a_store_refuses_another_models_vectors_and_names_the_way_out(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
     other = WordEncoder()
     other.fingerprint = "words-2"
-    with open_workspace(tmp_path / "home", other) as workspace:
+    with open_library(tmp_path / "home", other) as library:
         with pytest.raises(EmbeddingMismatchError, match="catalog index rebuild"):
-            Indexer(workspace).update("notes")
-        reports = Indexer(workspace).rebuild()
+            Indexer(library).update("notes")
+        reports = Indexer(library).rebuild()
         assert reports["notes"].embedded == reports["notes"].reused + reports["notes"].embedded
-        assert paths(workspace, "bake bread", mode="vector")[0] == "bread.txt"
+        assert paths(library, "bake bread", mode="vector")[0] == "bread.txt"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", "../up", ".hidden", "x" * 101])
 def test_a_dataset_name_that_could_leave_its_folder_is_refused(tmp_path, notes, name):
-    with open_workspace(tmp_path / "home") as workspace, pytest.raises(InputError):
-        Indexer(workspace).build(notes, name)
+    with open_library(tmp_path / "home") as library, pytest.raises(InputError):
+        Indexer(library).build(notes, name)
 
 
 def test_an_update_keeps_to_the_globs_of_the_build(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes", include=("*.md",), exclude=("guides/*",))
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes", include=("*.md",), exclude=("guides/*",))
         (notes / "more.txt").write_text("not wanted")
         (notes / "more.md").write_text("wanted")
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert (report.added, report.documents, report.removed) == (1, 2, 0)
 
 
@@ -247,12 +247,12 @@ def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so
 
     encoder = WordEncoder()
     encoder.counter = Broken()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        report = Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home", encoder) as library:
+        report = Indexer(library).build(notes, "notes")
         assert (report.documents, report.failed) == (3, ())
         assert "3 documents measured as 4 characters a token" in report.notes[0]
         assert "no vocabulary" in report.notes[0]
-        assert paths(workspace, "bake bread", mode="vector")[0] == "bread.txt"
+        assert paths(library, "bake bread", mode="vector")[0] == "bread.txt"
 
 
 @pytest.mark.parametrize("where", ["reading", "cutting"])
@@ -278,14 +278,14 @@ def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
         monkeypatch.setattr(module, "read_file", odd_read)
     else:
         monkeypatch.setattr(ChunkSplitter, "_cut", odd_cut)
-    with open_workspace(tmp_path / "home") as workspace:
-        report = Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(notes, "notes")
         assert [failure.path for failure in report.failed] == ["bread.txt"]
         assert "odd document" in report.failed[0].reason
         assert report.documents == 2
     monkeypatch.undo()
-    with open_workspace(tmp_path / "home") as workspace:
-        assert Indexer(workspace).build(notes, "notes").documents == 3
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(notes, "notes").documents == 3
 
 
 def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
@@ -294,11 +294,11 @@ def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
     sections = [f"# {name}\n\nPOISON {name} {'filler ' * 50}" for name in ("turnips", "carrots")]
     (folder / "bad.md").write_text("\n\n".join(sections))
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        assert Indexer(workspace).build(folder, "notes").incomplete == 1
+    with open_library(tmp_path / "home", encoder) as library:
+        assert Indexer(library).build(folder, "notes").incomplete == 1
         encoder.poison = "POISON carrots"
-        assert Indexer(workspace).update("notes").incomplete == 1
-        found = SearchServiceV2(workspace).search("turnips", dataset="notes", mode="vector")
+        assert Indexer(library).update("notes").incomplete == 1
+        found = SearchServiceV2(library).search("turnips", dataset="notes", mode="vector")
         assert [hit.heading_path for hit in found] == [("turnips",)]
 
 
@@ -310,11 +310,11 @@ def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, no
         raise ValueError("cannot publish")
 
     monkeypatch.setattr(transforms, "publish", broken)
-    with open_workspace(tmp_path / "home", ingest={"group_chars": 1}) as workspace:
+    with open_library(tmp_path / "home", ingest={"group_chars": 1}) as library:
         with pytest.raises(ValueError, match="cannot publish"):
-            Indexer(workspace).build(notes, "notes")
+            Indexer(library).build(notes, "notes")
         monkeypatch.undo()
-        assert Indexer(workspace).build(notes, "notes").documents == 3
+        assert Indexer(library).build(notes, "notes").documents == 3
 
 
 def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_changes(
@@ -329,16 +329,16 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
         lambda absolute, path, **more: (asked.append(path), real(absolute, path, **more))[1],
     )
     age(tmp_path / "notes")
-    with open_workspace(tmp_path / "home") as workspace:
-        first = Indexer(workspace).build(tmp_path / "notes", "notes")
-        again = Indexer(workspace).update("notes")
+    with open_library(tmp_path / "home") as library:
+        first = Indexer(library).build(tmp_path / "notes", "notes")
+        again = Indexer(library).update("notes")
     assert asked == ["bad.rtf", "good.md"]
     assert [one.reason for one in again.failed] == [one.reason for one in first.failed]
-    with open_workspace(tmp_path / "home", ingest={"read_seconds": 5.0}) as workspace:
-        Indexer(workspace).update("notes")
+    with open_library(tmp_path / "home", ingest={"read_seconds": 5.0}) as library:
+        Indexer(library).update("notes")
         assert asked == ["bad.rtf", "good.md", "bad.rtf"]
         (tmp_path / "notes/bad.rtf").write_text("plain now")
-        assert Indexer(workspace).update("notes").failed == ()
+        assert Indexer(library).update("notes").failed == ()
 
 
 def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
@@ -351,12 +351,12 @@ def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
         return real(absolute, path, **more)
 
     age(tmp_path / "notes")
-    with open_workspace(tmp_path / "home") as workspace:
+    with open_library(tmp_path / "home") as library:
         with monkeypatch.context() as broken:
             broken.setattr(catalog.ingest.sync, "read_file", failing)
-            (failure,) = Indexer(workspace).build(tmp_path / "notes", "notes").failed
+            (failure,) = Indexer(library).build(tmp_path / "notes", "notes").failed
         assert failure.path == "bad.md"
-        report = Indexer(workspace).update("notes")
+        report = Indexer(library).update("notes")
         assert (report.added, report.failed) == (1, ())
 
 
@@ -374,11 +374,11 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
     age(tmp_path / "notes")
     encoder = WordEncoder()
     encoder.down = True
-    with open_workspace(tmp_path / "home", encoder, ingest={"group_chars": 1}) as workspace:
-        assert Indexer(workspace).build(tmp_path / "notes", "notes").unfinished == 1
+    with open_library(tmp_path / "home", encoder, ingest={"group_chars": 1}) as library:
+        assert Indexer(library).build(tmp_path / "notes", "notes").unfinished == 1
         encoder.down = False
-        assert Indexer(workspace).update("notes").added == 1
-        assert Indexer(workspace).update("notes").added == 0
+        assert Indexer(library).update("notes").added == 1
+        assert Indexer(library).update("notes").added == 0
 
 
 def test_a_file_dated_after_the_year_2262_is_indexed_without_a_date(tmp_path):
@@ -386,21 +386,21 @@ def test_a_file_dated_after_the_year_2262_is_indexed_without_a_date(tmp_path):
     os.utime(tmp_path / "notes/a.md", (10_413_792_000, 10_413_792_000))  # 2300-01-01
     if (tmp_path / "notes/a.md").stat().st_mtime_ns < 2**63:
         pytest.skip("this file system keeps no such date")
-    with open_workspace(tmp_path / "home") as workspace:
-        assert Indexer(workspace).build(tmp_path / "notes", "notes").failed == ()
-        assert Indexer(workspace).update("notes").failed == ()
-        (entry,) = DocumentCatalog(workspace).query(dataset="notes").entries
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(tmp_path / "notes", "notes").failed == ()
+        assert Indexer(library).update("notes").failed == ()
+        (entry,) = DocumentCatalog(library).query(dataset="notes").entries
         assert (entry.path, entry.modified) == ("a.md", None)
 
 
 def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
     page = "<title>T</title><h1>Alpha</h1><p>A walrus.</p>"
     write(tmp_path / "notes", a_dot_html=page)
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(tmp_path / "notes", "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
         write(tmp_path / "notes", a_dot_html=page.replace("h1", "p"))
-        assert Indexer(workspace).update("notes").updated == 1
-        (hit,) = SearchServiceV2(workspace).search("walrus", dataset="notes")
+        assert Indexer(library).update("notes").updated == 1
+        (hit,) = SearchServiceV2(library).search("walrus", dataset="notes")
         assert hit.heading_path == ()
 
 
@@ -421,11 +421,11 @@ def test_a_file_that_an_interrupted_run_published_is_forgotten_when_it_goes(tmp_
     (folder / "a.md").write_text("alpha words. " * 200)
     for name in "bcd":
         (folder / f"{name}.md").write_text(f"{name} has few words")
-    with open_workspace(tmp_path / "home", ingest={"group_chars": 1000}) as workspace:
+    with open_library(tmp_path / "home", ingest={"group_chars": 1000}) as library:
         with pytest.raises(KeyboardInterrupt):
-            Indexer(workspace).build(folder, "notes", progress=Impatient())
-        assert set(paths(workspace, "alpha")) == {"a.md"}
+            Indexer(library).build(folder, "notes", progress=Impatient())
+        assert set(paths(library, "alpha")) == {"a.md"}
         (folder / "a.md").unlink()
-        assert Indexer(workspace).update("notes").removed == 1
-        assert "a.md" not in paths(workspace, "alpha words")
-        assert Indexer(workspace).stats("notes").files.listed == 3
+        assert Indexer(library).update("notes").removed == 1
+        assert "a.md" not in paths(library, "alpha words")
+        assert Indexer(library).stats("notes").files.listed == 3

@@ -10,7 +10,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.schema import chunks
-from fakes import open_workspace
+from fakes import open_library
 
 SUBTITLES = """1
 00:00:10,000 --> 00:00:14,000
@@ -44,31 +44,31 @@ def talks(tmp_path):
 
 
 @pytest.fixture
-def workspace(tmp_path):
-    with open_workspace(tmp_path / "home", temporal_transcript_seconds=15.0) as opened:
+def library(tmp_path):
+    with open_library(tmp_path / "home", temporal_transcript_seconds=15.0) as opened:
         yield opened
 
 
-def stored(workspace):
-    with workspace.database.read() as connection:
+def stored(library):
+    with library.database.read() as connection:
         seqs = connection.scalars(select(chunks.c.seq).order_by(chunks.c.chunk_id))
         return list(load_chunks(connection, "talks", seqs).values())
 
 
-def test_cues_and_speakers_are_stored_with_their_passage(workspace, talks):
-    Indexer(workspace).build(talks, "talks")
-    (spoken,) = [one for one in stored(workspace) if one.modality == "video_transcript"]
+def test_cues_and_speakers_are_stored_with_their_passage(library, talks):
+    Indexer(library).build(talks, "talks")
+    (spoken,) = [one for one in stored(library) if one.modality == "video_transcript"]
     assert spoken.text == "ANNA: We apply batch normalisation.\nBOB: To every layer?"
     assert spoken.cues == (Cue(0, 35, 10.0, 14.0, "ANNA"), Cue(36, 56, 14.0, 20.5, "BOB"))
     assert (spoken.locator.time_start, spoken.locator.time_end) == (10.0, 20.5)
 
 
-def test_a_recording_beside_its_transcript_is_named_and_lends_its_name(workspace, talks):
-    report = Indexer(workspace).build(talks, "talks")
+def test_a_recording_beside_its_transcript_is_named_and_lends_its_name(library, talks):
+    report = Indexer(library).build(talks, "talks")
     assert [(one.path, "its transcript can be indexed" in one.reason) for one in report.failed] == [
         ("lecture.mp4", True)
     ]
-    hits = SearchServiceV2(workspace).search("batch normalisation", dataset="talks")
+    hits = SearchServiceV2(library).search("batch normalisation", dataset="talks")
     assert {hit.evidence.media for hit in hits} == {"lecture.mp4"}
     assert [line.kind for line in hits[0].evidence.lines] == ["Audio", "Screen", "Audio"]
     assert hits[0].evidence == hits[1].evidence
@@ -80,39 +80,37 @@ def test_a_recording_beside_its_transcript_is_named_and_lends_its_name(workspace
     ]
 
 
-def test_a_change_of_the_times_alone_is_noticed(workspace, talks):
-    Indexer(workspace).build(talks, "talks")
+def test_a_change_of_the_times_alone_is_noticed(library, talks):
+    Indexer(library).build(talks, "talks")
     later = SUBTITLES.replace("00:00:1", "00:01:1").replace("00:00:2", "00:01:2")
     (talks / "lecture.srt").write_text(later)
-    report = Indexer(workspace).update("talks")
+    report = Indexer(library).update("talks")
     assert (report.updated, report.embedded) == (1, 0)
-    (spoken,) = [one for one in stored(workspace) if one.modality == "video_transcript"]
+    (spoken,) = [one for one in stored(library) if one.modality == "video_transcript"]
     assert spoken.locator.time_start == 70.0
 
 
-def test_two_builds_give_the_same_chunks(tmp_path, workspace, talks):
-    Indexer(workspace).build(talks, "talks")
-    with open_workspace(tmp_path / "other") as other:
+def test_two_builds_give_the_same_chunks(tmp_path, library, talks):
+    Indexer(library).build(talks, "talks")
+    with open_library(tmp_path / "other") as other:
         Indexer(other).build(talks, "talks")
-        assert [one.chunk_id for one in stored(other)] == [
-            one.chunk_id for one in stored(workspace)
-        ]
+        assert [one.chunk_id for one in stored(other)] == [one.chunk_id for one in stored(library)]
 
 
-def test_a_filter_on_the_recording_finds_all_its_files(workspace, talks):
+def test_a_filter_on_the_recording_finds_all_its_files(library, talks):
     (talks / "other.srt").write_text(SUBTITLES)
-    Indexer(workspace).build(talks, "talks")
-    service = SearchServiceV2(workspace)
+    Indexer(library).build(talks, "talks")
+    service = SearchServiceV2(library)
     found = service.search("batch", dataset="talks", filters={"media": "lecture"})
     assert {hit.path for hit in found} == {"lecture.srt", "lecture_frames/frame_00m12s.md"}
 
 
-def test_what_converters_hide_is_indexed(workspace, talks):
+def test_what_converters_hide_is_indexed(library, talks):
     (talks / ".converted").mkdir()
     (talks / ".converted/talk.mp4.md").write_text("# Talk\n\n[00:05 - 00:09] A walrus swims.\n")
     (talks / ".other").mkdir()
     (talks / ".other/hidden.md").write_text("Hidden.")
-    Indexer(workspace).build(talks, "talks")
-    (hit,) = SearchServiceV2(workspace).search("walrus", dataset="talks", mode="lexical")
+    Indexer(library).build(talks, "talks")
+    (hit,) = SearchServiceV2(library).search("walrus", dataset="talks", mode="lexical")
     assert (hit.path, hit.evidence.media) == (".converted/talk.mp4.md", "talk.mp4")
     assert (hit.locator.time_start, hit.locator.time_end) == (5.0, 9.0)

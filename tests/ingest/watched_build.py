@@ -7,7 +7,7 @@ from pathlib import Path
 
 from catalog.library.indexing import Indexer
 from catalog.store.chunks import all_documents
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 
 folder, home, outside = map(Path, sys.argv[1:])
 opened: set[str] = set()
@@ -33,9 +33,9 @@ sys.addaudithook(watch)
 if Path("/proc/self/fd").exists():
     os.supports_dir_fd.add(watch_open)
     os.open = watch_open
-with open_workspace(home, WordEncoder()) as workspace:
-    report = Indexer(workspace).build(folder, "vault")
-    with workspace.database.read() as connection:
+with open_library(home, WordEncoder()) as library:
+    report = Indexer(library).build(folder, "vault")
+    with library.database.read() as connection:
         texts = {document.path: document.text for document in all_documents(connection, "vault")}
 failed = {failure.path: failure.reason for failure in report.failed}
 print(json.dumps({"opened_outside": sorted(opened), "texts": texts, "failed": failed}))

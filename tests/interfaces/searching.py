@@ -8,18 +8,18 @@ from pathlib import Path
 
 from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.server.nearest import NearestEngine
-from fakes import open_workspace
+from fakes import open_library
 
 KEY = "the same settings"
 
 
 def search_until(home: Path, stop: Path) -> None:
-    with open_workspace(home) as workspace:
-        settings = workspace.settings
+    with open_library(home) as library:
+        settings = library.settings
     made = []
 
     def make_local() -> LocalEngine:
-        made.append(LocalEngine(open_workspace(home)))
+        made.append(LocalEngine(open_library(home)))
         return made[-1]
 
     engine = NearestEngine(settings, home, KEY, make_local)
@@ -42,7 +42,7 @@ def serve(home: Path) -> None:
     from catalog.interfaces.server.app import serve
     from catalog.interfaces.server.security import Address
 
-    serve(LocalEngine(open_workspace(home)), Address("127.0.0.1", 0), home, KEY)
+    serve(LocalEngine(open_library(home)), Address("127.0.0.1", 0), home, KEY)
 
 
 if __name__ == "__main__":

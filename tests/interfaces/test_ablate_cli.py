@@ -7,7 +7,7 @@ import pytest
 
 from catalog.core.errors import RerankError
 from catalog.library.indexing import Indexer
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 from scripted import ScriptedReranker, ScriptedSource
 
 ANIMALS = ("badger", "camel", "dingo", "eagle", "ferret", "gibbon")
@@ -23,8 +23,8 @@ def zoo(tmp_path):
         (folder / f"{name}.md").write_text(
             f"# The {name}\n\nOne {name} lives in house {number} and eats at noon.\n"
         )
-    with open_workspace(tmp_path / "home", vector_engine="exact") as workspace:
-        Indexer(workspace).build(folder, "zoo")
+    with open_library(tmp_path / "home", vector_engine="exact") as library:
+        Indexer(library).build(folder, "zoo")
 
 
 @pytest.fixture

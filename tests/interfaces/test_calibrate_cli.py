@@ -7,7 +7,7 @@ import pytest
 from catalog.interfaces.cli import ask as answering
 from catalog.interfaces.cli import golden_commands as golden
 from catalog.library.indexing import Indexer
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 from scripted import ScriptedReranker
 
 TOPICS = [f"topic{number:02}" for number in range(25)]
@@ -31,16 +31,16 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
     folder.mkdir()
     for topic in TOPICS:
         (folder / f"{topic}.md").write_text(f"Everything about {topic} is said on this page.\n")
-    with open_workspace(tmp_path / "home", **settings) as workspace:
-        Indexer(workspace).build(folder, "docs")
+    with open_library(tmp_path / "home", **settings) as library:
+        Indexer(library).build(folder, "docs")
 
     def opened(context, home, preset):
-        workspace = open_workspace(tmp_path / "home", WordEncoder(), **settings)
-        workspace.__dict__["reranker"] = reranker
-        return workspace
+        library = open_library(tmp_path / "home", WordEncoder(), **settings)
+        library.__dict__["reranker"] = reranker
+        return library
 
     for module in (answering, golden):
-        monkeypatch.setattr(module, "open_workspace", opened)
+        monkeypatch.setattr(module, "open_library", opened)
 
     return command
 

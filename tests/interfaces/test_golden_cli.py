@@ -9,7 +9,7 @@ import pytest
 
 from catalog.interfaces.cli import golden_commands as golden
 from catalog.library.indexing import Indexer
-from fakes import open_workspace
+from fakes import open_library
 
 QUERY = "rotate the keys"
 
@@ -17,10 +17,10 @@ QUERY = "rotate the keys"
 @pytest.fixture
 def catalog(monkeypatch, command, tmp_path, notes):
     """Run ``catalog golden``; exit code, standard output, standard error."""
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
     monkeypatch.setattr(
-        golden, "open_workspace", lambda context, home, preset: open_workspace(tmp_path / "home")
+        golden, "open_library", lambda context, home, preset: open_library(tmp_path / "home")
     )
 
     return partial(command, "golden")

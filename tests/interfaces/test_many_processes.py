@@ -15,7 +15,7 @@ import pytest
 from catalog.interfaces.server.announcement import read_announcement
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 
 SCRIPT = Path(__file__).with_name("searching.py")
 SECONDS = float(os.environ.get("IDX_TEST_SECONDS", "5"))
@@ -49,8 +49,8 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     folder.mkdir()
     (folder / "still.md").write_text("alpha version that never changes")
     (folder / "changing.md").write_text(revision(0))
-    with open_workspace(home) as workspace:
-        Indexer(workspace).build(folder, "notes")
+    with open_library(home) as library:
+        Indexer(library).build(folder, "notes")
     server = start(home, stop, "serve") if served else None
     if server is not None:
         until(lambda: read_announcement(home) is not None, server)
@@ -59,12 +59,12 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     try:
         for searcher in searchers:
             assert searcher.stdout.readline() == "ready\n", searcher.communicate()[1]
-        with open_workspace(home) as workspace:
+        with open_library(home) as library:
             deadline = time.monotonic() + SECONDS
             while time.monotonic() < deadline:
                 number += 1
                 (folder / "changing.md").write_text(revision(number))
-                report = Indexer(workspace).update("notes")
+                report = Indexer(library).update("notes")
                 assert report.failed == ()
     finally:
         stop.touch()
@@ -78,10 +78,10 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     assert {how for _, how in told} == {"served" if served else "alone"}
     if server is not None:
         assert "Traceback" not in server_err
-    with open_workspace(home) as workspace:
-        service = SearchServiceV2(workspace)
+    with open_library(home) as library:
+        service = SearchServiceV2(library)
         answer = service.search(
             "alpha version", dataset="notes", mode="vector", doc_ids=["changing.md"]
         )
-        assert Indexer(workspace).stats("notes").pending_points == 0
+        assert Indexer(library).stats("notes").pending_points == 0
         assert answer[0].text.endswith(f"version {number}")

@@ -22,17 +22,17 @@ from catalog.library.document_cards import make_cards
 from catalog.library.indexing import Indexer
 from catalog.store import Database
 from catalog.store.schema import document_cards
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 
 @pytest.fixture
-def workspace(tmp_path):
-    with open_workspace(tmp_path / "home") as opened:
+def library(tmp_path):
+    with open_library(tmp_path / "home") as opened:
         yield opened
 
 
 @pytest.fixture
-def listing(workspace):
+def listing(library):
     """A catalog over documents of known dates, tags and sizes."""
     for path, title, size, metadata in [
         ("guides/keys.md", "Keys", 40, {"tags": ("ops", "safety"), "modified": "2024-03-01"}),
@@ -45,23 +45,23 @@ def listing(workspace):
         ),
         ("zoo.md", "Animals", 20, {}),
     ]:
-        put(workspace.database, "notes", path, "word " * size, title=title, metadata=metadata)
-    return DocumentCatalog(workspace)
+        put(library.database, "notes", path, "word " * size, title=title, metadata=metadata)
+    return DocumentCatalog(library)
 
 
 def paths(page):
     return [entry.path for entry in page.entries]
 
 
-def test_an_entry_tells_what_a_person_wants_to_know_of_a_document(workspace, tmp_path):
+def test_an_entry_tells_what_a_person_wants_to_know_of_a_document(library, tmp_path):
     folder = tmp_path / "folder"
     text = (
         "---\ntags: [ops, security]\ncreated: 2024-01-02\n---\n# Keys\n\n"
         "Rotate the keys every ninety days.\n"
     )
     write(folder, guides__keys_dot_md=text)
-    Indexer(workspace).build(folder, "notes")
-    page = DocumentCatalog(workspace).query(dataset="notes", query="keys")
+    Indexer(library).build(folder, "notes")
+    page = DocumentCatalog(library).query(dataset="notes", query="keys")
     (entry,) = page.entries
     assert entry.summary == "Rotate the keys every ninety days."
     assert (entry.source_doc_id, entry.dataset) == ("notes:guides/keys.md", "notes")
@@ -74,12 +74,12 @@ def test_an_entry_tells_what_a_person_wants_to_know_of_a_document(workspace, tmp
     assert page.to_dict()["entries"][0]["path"] == "guides/keys.md"
 
 
-def test_a_record_of_a_larger_file_has_no_size_of_its_own(workspace, tmp_path):
+def test_a_record_of_a_larger_file_has_no_size_of_its_own(library, tmp_path):
     folder = tmp_path / "folder"
     rows = [{"_id": name, "title": name, "text": f"About {name} alone."} for name in "ab"]
     write(folder, all_dot_jsonl="\n".join(map(json.dumps, rows)))
-    Indexer(workspace).build(folder, "notes")
-    page = DocumentCatalog(workspace).query(dataset="notes")
+    Indexer(library).build(folder, "notes")
+    page = DocumentCatalog(library).query(dataset="notes")
     assert [entry.bytes for entry in page.entries] == [None, None]
 
 
@@ -153,22 +153,22 @@ def test_what_narrows_the_listing_narrows_it(listing, asked, expected):
     ],
 )
 def test_dates_are_read_in_the_forms_people_write_and_shown_as_written(
-    workspace, written, day, following
+    library, written, day, following
 ):
-    put(workspace.database, "notes", "new.md", "x", metadata={"modified": "2022-06-01"})
-    put(workspace.database, "notes", "a.md", "x", metadata={"modified": written})
-    put(workspace.database, "notes", "old.md", "x", metadata={"modified": "2021-12-31"})
-    listing = DocumentCatalog(workspace)
+    put(library.database, "notes", "new.md", "x", metadata={"modified": "2022-06-01"})
+    put(library.database, "notes", "a.md", "x", metadata={"modified": written})
+    put(library.database, "notes", "old.md", "x", metadata={"modified": "2021-12-31"})
+    listing = DocumentCatalog(library)
     assert paths(listing.query(dataset="notes", sort="modified")) == ["new.md", "a.md", "old.md"]
     (entry,) = listing.query(dataset="notes", after=day, before=following).entries
     assert (entry.path, entry.modified) == ("a.md", str(written))
 
 
-def test_what_is_no_date_is_none_and_the_next_one_that_is_counts(workspace):
+def test_what_is_no_date_is_none_and_the_next_one_that_is_counts(library):
     told = {"modified": "2022-02-30"}
-    put(workspace.database, "notes", "feb.md", "x", metadata=told)
-    put(workspace.database, "notes", "both.md", "x", metadata=told | {"created": "2020"})
-    listing = DocumentCatalog(workspace)
+    put(library.database, "notes", "feb.md", "x", metadata=told)
+    put(library.database, "notes", "both.md", "x", metadata=told | {"created": "2020"})
+    listing = DocumentCatalog(library)
     assert paths(listing.query(dataset="notes", after="0001-01-01")) == ["both.md"]
     assert paths(listing.query(dataset="notes", sort="modified")) == ["both.md", "feb.md"]
     assert {entry.modified for entry in listing.query(dataset="notes").entries} == {"2022-02-30"}
@@ -189,7 +189,7 @@ def test_bounds_may_be_years_and_months_as_well(listing, bounds, expected):
     assert listing.query(dataset="notes", **bounds).total == expected
 
 
-def test_the_documents_own_dates_count_before_those_of_its_file(workspace, tmp_path):
+def test_the_documents_own_dates_count_before_those_of_its_file(library, tmp_path):
     folder = tmp_path / "folder"
     write(
         folder,
@@ -199,8 +199,8 @@ def test_the_documents_own_dates_count_before_those_of_its_file(workspace, tmp_p
     )
     for number, name in enumerate(["made.md", "own.md", "none.md"]):
         os.utime(folder / name, (0, 86_400 * (365 + number)))  # in January 1971
-    Indexer(workspace).build(folder, "notes")
-    listing = DocumentCatalog(workspace)
+    Indexer(library).build(folder, "notes")
+    listing = DocumentCatalog(library)
     page = listing.query(dataset="notes", sort="modified")
     assert paths(page) == ["own.md", "made.md", "none.md"]
     assert [entry.modified[:7] for entry in page.entries] == ["2001-01", "1971-01", "1971-01"]
@@ -208,13 +208,13 @@ def test_the_documents_own_dates_count_before_those_of_its_file(workspace, tmp_p
     assert paths(listing.query(dataset="notes", after="2000", before="2000-02")) == ["made.md"]
 
 
-def test_a_size_is_bytes_where_they_are_known_and_characters_elsewhere(workspace, tmp_path):
+def test_a_size_is_bytes_where_they_are_known_and_characters_elsewhere(library, tmp_path):
     folder = tmp_path / "folder"
     lines = [json.dumps({"_id": "b", "title": "b", "text": "x" * 50})]
     # 40 characters of 3 bytes each: fewer characters than the record, more bytes
     write(folder, all_dot_jsonl="\n".join(lines), wide_dot_md="\u20ac" * 40, thin_dot_md="y" * 45)
-    Indexer(workspace).build(folder, "notes")
-    page = DocumentCatalog(workspace).query(dataset="notes", sort="size")
+    Indexer(library).build(folder, "notes")
+    page = DocumentCatalog(library).query(dataset="notes", sort="size")
     assert [(entry.path, entry.bytes) for entry in page.entries] == [
         ("wide.md", 120), ("b", None), ("thin.md", 45),
     ]  # fmt: skip
@@ -226,7 +226,7 @@ def test_signs_in_a_name_are_taken_literally(listing, name):
     assert listing.query(dataset="notes", name=name).total == 0
 
 
-def test_a_document_of_that_name_comes_first_and_then_those_whose_names_hold_it(workspace):
+def test_a_document_of_that_name_comes_first_and_then_those_whose_names_hold_it(library):
     for path, title in [
         ("a.md", "Report report report on the report pdf"),
         ("old/report.pdf", "Something else"),
@@ -234,8 +234,8 @@ def test_a_document_of_that_name_comes_first_and_then_those_whose_names_hold_it(
         ("lecture.md", "Lecture lecture lecture, and 3 more"),
         ("whales.md", "All of lecture 3 again"),
     ]:
-        put(workspace.database, "notes", path, "text", title=title)
-    listing = DocumentCatalog(workspace)
+        put(library.database, "notes", path, "text", title=title)
+    listing = DocumentCatalog(library)
     assert paths(listing.query(dataset="notes", query="report.pdf"))[0] == "old/report.pdf"
     page = listing.query(dataset="notes", query="Lecture 3")
     assert paths(page) == ["lectures/lecture_3.md", "whales.md", "lecture.md"]
@@ -243,20 +243,20 @@ def test_a_document_of_that_name_comes_first_and_then_those_whose_names_hold_it(
     assert first > 2 >= second > 1 >= third > 0
 
 
-def test_the_extension_of_a_files_name_is_no_word_of_its_own(workspace):
+def test_the_extension_of_a_files_name_is_no_word_of_its_own(library):
     for path in ["UPPER.MD", "other.md", "more.md"]:
-        put(workspace.database, "notes", path, "x", title="A title")
-    put(workspace.database, "notes", "formats.md", "x", title="The md format")
-    listing = DocumentCatalog(workspace)
+        put(library.database, "notes", path, "x", title="A title")
+    put(library.database, "notes", "formats.md", "x", title="The md format")
+    listing = DocumentCatalog(library)
     assert paths(listing.query(dataset="notes", query="UPPER.MD")) == ["UPPER.MD"]
     assert listing.query(dataset="notes", query="upper.format").total == 2  # no file ends so
     assert listing.query(dataset="notes", query="upper md").total == 4
 
 
-def test_a_path_without_its_extension_names_the_one_file_of_just_that_name(workspace):
+def test_a_path_without_its_extension_names_the_one_file_of_just_that_name(library):
     for path in ["sub/\u00c4.md", "sub/A.md", "A.md"]:
-        put(workspace.database, "notes", path, "x", title="Ten" if path == "A.md" else "")
-    first, second = DocumentCatalog(workspace).query(dataset="notes", query="sub/A").entries[:2]
+        put(library.database, "notes", path, "x", title="Ten" if path == "A.md" else "")
+    first, second = DocumentCatalog(library).query(dataset="notes", query="sub/A").entries[:2]
     assert (first.path, second.path) == ("sub/A.md", "sub/\u00c4.md")
     assert first.score > 2 >= second.score
 
@@ -268,10 +268,10 @@ def test_a_long_query_is_cut_between_words_and_a_note_says_so(listing):
     assert (page.total, page.notes) == (2, ("query cut from 30,000 to 2,000 characters",))
 
 
-def test_stop_words_count_only_when_there_are_no_others(workspace):
-    put(workspace.database, "notes", "a.md", "x", title="The who")
-    put(workspace.database, "notes", "b.md", "x", title="Keys of the house")
-    listing = DocumentCatalog(workspace)
+def test_stop_words_count_only_when_there_are_no_others(library):
+    put(library.database, "notes", "a.md", "x", title="The who")
+    put(library.database, "notes", "b.md", "x", title="Keys of the house")
+    listing = DocumentCatalog(library)
     assert paths(listing.query(dataset="notes", query="the keys")) == ["b.md"]
     assert paths(listing.query(dataset="notes", query="the who")) == ["a.md", "b.md"]
 
@@ -305,11 +305,11 @@ def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
     )
 
 
-def test_of_many_tags_the_twelve_most_used_are_told(workspace):
+def test_of_many_tags_the_twelve_most_used_are_told(library):
     for number in range(14):
         tags = tuple(f"t{one:02}" for one in range(number + 1))
-        put(workspace.database, "notes", f"{number}.md", "x", metadata={"tags": tags})
-    (note,) = DocumentCatalog(workspace).query(dataset="notes", tags=["zzz"]).notes
+        put(library.database, "notes", f"{number}.md", "x", metadata={"tags": tags})
+    (note,) = DocumentCatalog(library).query(dataset="notes", tags=["zzz"]).notes
     assert note.startswith("tags there are: t00 (14), t01 (13), ")
     assert note.endswith("t11 (3), …")
 
@@ -320,23 +320,23 @@ def test_tags_and_dates_that_the_callers_filter_hides_are_not_told(listing):
     assert listing.query(**asked, after="2000").notes == ("no document has a date",)
 
 
-def test_subtitles_are_found_by_their_ending_whatever_they_are_of(workspace, tmp_path):
+def test_subtitles_are_found_by_their_ending_whatever_they_are_of(library, tmp_path):
     folder = tmp_path / "folder"
     cue = "00:00:01,000 --> 00:00:02,000\nHello there."
     write(folder, talk_dot_srt=f"1\n{cue}\n", notes_dot_md="# About a.srt\n\nNothing.\n")
-    Indexer(workspace).build(folder, "notes")
-    listing = DocumentCatalog(workspace)
+    Indexer(library).build(folder, "notes")
+    listing = DocumentCatalog(library)
     assert listing.query(dataset="notes", name="talk").entries[0].file_type != "srt"
     for told in ("srt", ".SRT", "subtitles", "subtitle files"):
         assert paths(listing.query(dataset="notes", file_type=told)) == ["talk.srt"], told
     assert listing.query(dataset="notes", file_type="vtt").total == 0
 
 
-def test_what_the_callers_filter_hides_is_not_told_by_a_note_either(workspace):
-    put(workspace.database, "notes", "seen.md", "x", metadata={"level": "open"})
-    put(workspace.database, "notes", "canary.md", "x", metadata={"level": "closed"})
-    put(workspace.database, "other", "canaries.md", "x", metadata={"level": "open"})
-    listing = DocumentCatalog(workspace)
+def test_what_the_callers_filter_hides_is_not_told_by_a_note_either(library):
+    put(library.database, "notes", "seen.md", "x", metadata={"level": "open"})
+    put(library.database, "notes", "canary.md", "x", metadata={"level": "closed"})
+    put(library.database, "other", "canaries.md", "x", metadata={"level": "open"})
+    listing = DocumentCatalog(library)
     asked = {"dataset": "notes", "filters": {"level": "open"}}
     for narrowing in [{"name": "canarx"}, {"file_type": "pdf"}, {"query": "canary"}]:
         page = listing.query(**asked, **narrowing)
@@ -360,24 +360,24 @@ def test_a_document_added_or_removed_by_another_process_is_so_at_once(listing, t
     }  # fmt: skip
 
 
-def test_deleted_cards_come_back_and_those_made_are_counted(listing, workspace):
-    assert make_cards(workspace.database, "notes") == 4
-    assert make_cards(workspace.database, "notes") == 0
-    with workspace.database.write() as connection:
+def test_deleted_cards_come_back_and_those_made_are_counted(listing, library):
+    assert make_cards(library.database, "notes") == 4
+    assert make_cards(library.database, "notes") == 0
+    with library.database.write() as connection:
         connection.execute(delete(document_cards))
     before = listing.query(dataset="notes", query="animals")
     assert paths(before) == ["zoo.md"]
-    assert make_cards(workspace.database, "notes") == 0
+    assert make_cards(library.database, "notes") == 0
 
 
-def test_a_build_makes_the_cards(workspace, notes):
-    Indexer(workspace).build(notes, "notes")
-    assert make_cards(workspace.database, "notes") == 0
+def test_a_build_makes_the_cards(library, notes):
+    Indexer(library).build(notes, "notes")
+    assert make_cards(library.database, "notes") == 0
 
 
-def test_while_another_process_writes_new_documents_are_found_by_title_and_path(listing, workspace):
-    put(workspace.database, "notes", "late/owl.md", "x", title="Barn owls")
-    other = create_engine(workspace.database.url)
+def test_while_another_process_writes_new_documents_are_found_by_title_and_path(listing, library):
+    put(library.database, "notes", "late/owl.md", "x", title="Barn owls")
+    other = create_engine(library.database.url)
     with other.connect() as writing:
         writing.exec_driver_sql("BEGIN IMMEDIATE")
         page = listing.query(dataset="notes", query="barn keys")
@@ -392,29 +392,29 @@ def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
     assert listing.query(dataset="notes", query="barn").notes == ()
 
 
-def test_nothing_is_summarised_while_another_process_writes(listing, workspace, monkeypatch):
+def test_nothing_is_summarised_while_another_process_writes(listing, library, monkeypatch):
     summarised = []
     monkeypatch.setattr(carding, "summarise", lambda *_given, **_named: summarised.append(1) or "")
-    other = create_engine(workspace.database.url)
+    other = create_engine(library.database.url)
     with other.connect() as writing:
         writing.exec_driver_sql("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusyError):
-            make_cards(workspace.database, "notes", wait=False)
+            make_cards(library.database, "notes", wait=False)
         writing.exec_driver_sql("ROLLBACK")
     other.dispose()
     assert summarised == []
-    assert make_cards(workspace.database, "notes", wait=False) == len(summarised) == 4
+    assert make_cards(library.database, "notes", wait=False) == len(summarised) == 4
 
 
-def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(listing, workspace):
-    with workspace.database.snapshot():
-        other = Database.at(workspace.settings.home)
+def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(listing, library):
+    with library.database.snapshot():
+        other = Database.at(library.settings.home)
         assert make_cards(other, "notes") == 4
         other.close()
-        assert make_cards(workspace.database, "notes") == 0
+        assert make_cards(library.database, "notes") == 0
 
 
-def test_cards_are_made_in_parts_and_what_is_made_stays(listing, workspace, monkeypatch):
+def test_cards_are_made_in_parts_and_what_is_made_stays(listing, library, monkeypatch):
     monkeypatch.setattr("catalog.library.document_cards.BATCH", 1)
     stored = carding.put_cards
     calls = []
@@ -427,21 +427,21 @@ def test_cards_are_made_in_parts_and_what_is_made_stays(listing, workspace, monk
 
     monkeypatch.setattr("catalog.library.document_cards.put_cards", third_time_unlucky)
     with pytest.raises(StoreBusyError):
-        make_cards(workspace.database, "notes")
-    assert make_cards(workspace.database, "notes") == 2
+        make_cards(library.database, "notes")
+    assert make_cards(library.database, "notes") == 2
 
 
 def test_a_store_of_the_release_before_gets_its_cards_at_the_first_listing(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
     engine = create_engine(f"sqlite:///{tmp_path / 'home' / 'catalog.db'}")
     with engine.begin() as connection:  # the schema as release 0004 had it
         for table in ("document_cards", "document_cards_fts"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
     engine.dispose()
-    with open_workspace(tmp_path / "home") as workspace:
-        page = DocumentCatalog(workspace).query(dataset="notes", query="midnight")
+    with open_library(tmp_path / "home") as library:
+        page = DocumentCatalog(library).query(dataset="notes", query="midnight")
         assert paths(page) == ["guides/backup.md"]
         assert page.entries[0].summary == "Backups run at midnight and are kept for thirty days."
 

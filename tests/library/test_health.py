@@ -10,15 +10,15 @@ from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.vectors.edge import EdgeEngine
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 
 @pytest.fixture
-def workspace(tmp_path):
+def library(tmp_path):
     write(tmp_path / "docs", a_dot_md="# Bread\n\nFlour, water and yeast.\n")
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(tmp_path / "docs", "d")
-        yield workspace
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "docs", "d")
+        yield library
 
 
 def failing(monkeypatch, engine, error):
@@ -28,8 +28,8 @@ def failing(monkeypatch, engine, error):
     monkeypatch.setattr(engine, "refresh", fail)
 
 
-def found(workspace, name):
-    return next(check for check in diagnose(workspace) if check.name == name)
+def found(library, name):
+    return next(check for check in diagnose(library) if check.name == name)
 
 
 def caused(code):
@@ -38,28 +38,28 @@ def caused(code):
     return error
 
 
-def test_a_sound_store_needs_nothing(workspace):
-    assert [(check.ok, check.fix) for check in diagnose(workspace)] == [(True, "")] * 5
+def test_a_sound_store_needs_nothing(library):
+    assert [(check.ok, check.fix) for check in diagnose(library)] == [(True, "")] * 5
 
 
-def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(workspace, monkeypatch):
+def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(library, monkeypatch):
     failing(monkeypatch, Bm25Engine, caused(errno.ENOSPC))
     told = EngineError("the vector index cannot open: Permission denied (os error 13)")
     failing(monkeypatch, EdgeEngine, told)
-    place = workspace.folder("d")
-    assert found(workspace, "d: lexical index").fix == (
+    place = library.folder("d")
+    assert found(library, "d: lexical index").fix == (
         f"free some space on the disk of {place / 'bm25'}"
     )
-    fix = found(workspace, "d: vector index").fix
+    fix = found(library, "d: vector index").fix
     assert fix.startswith(f"give yourself access to {place / 'qdrant'} (its mode is ")
 
 
-def test_a_blocked_index_is_mended_before_it_is_updated(workspace, monkeypatch):
+def test_a_blocked_index_is_mended_before_it_is_updated(library, monkeypatch):
     failing(monkeypatch, EdgeEngine, EngineBlockedError("the disk has 0 MB left: make room"))
-    fix = found(workspace, "d: vector index").fix
+    fix = found(library, "d: vector index").fix
     assert fix == "see to what it says, then catalog index update --dataset d"
 
 
-def test_damage_is_mended_by_an_update(workspace, monkeypatch):
+def test_damage_is_mended_by_an_update(library, monkeypatch):
     failing(monkeypatch, Bm25Engine, caused(errno.EIO))
-    assert found(workspace, "d: lexical index").fix == "catalog index update --dataset d"
+    assert found(library, "d: lexical index").fix == "catalog index update --dataset d"

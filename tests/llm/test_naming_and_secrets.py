@@ -11,7 +11,7 @@ from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
 from catalog.llm.local import LocalLLM
 from catalog.llm.naming import llm_identity, llm_name
-from fakes import open_workspace
+from fakes import open_library
 
 MIB = 2**20
 
@@ -101,8 +101,8 @@ def test_config_shows_no_password(monkeypatch, capsys):
 
 def test_the_identity_of_a_search_holds_no_password(tmp_path):
     with (
-        open_workspace(tmp_path, rerank_url="http://me:s3cret@ranks/v2") as workspace,
-        Backends(workspace) as backends,
+        open_library(tmp_path, rerank_url="http://me:s3cret@ranks/v2") as library,
+        Backends(library) as backends,
     ):
         identity = backends.load("v2").identity
     assert identity["rag_v2"]["rerank_url"] == "http://ranks/v2"

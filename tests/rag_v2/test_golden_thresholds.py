@@ -37,9 +37,9 @@ def runs(tmp_path_factory, golden):
     for name, text in topics.items():
         (folder / f"{name}.rst").write_text(text, encoding="utf-8")
     home = tmp_path_factory.mktemp("home")
-    with Library(load_settings(overrides={"home": home}).settings) as workspace:
-        Indexer(workspace).build(folder, "python")
-        with Backends(workspace) as backends:
+    with Library(load_settings(overrides={"home": home}).settings) as library:
+        Indexer(library).build(folder, "python")
+        with Backends(library) as backends:
             asked = run_backends(
                 [backends.load(name) for name in ("lexical", "vector", "v2")],
                 golden,

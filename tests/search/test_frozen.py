@@ -14,7 +14,7 @@ from catalog.library.indexing import Indexer
 from catalog.search.fts_chunk import ChunksFTS, create_chunks_fts, match_text
 from catalog.search.hybrid import HybridSearch
 from catalog.search.service import SearchService
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 
 CHANGED = [
     {"chunk_size": 64, "chunk_overlap": 0, "chunk_min_size": 0},
@@ -54,8 +54,8 @@ def test_fusion_is_the_stock_reciprocal_rank():
 
 
 def test_a_score_of_a_real_search_is_the_sum_over_both_legs(tmp_path, notes, encoder):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
     service = SearchService(Settings(home=tmp_path / "home"))
     legs = [
         [hit.path for hit in service.search("bake the keys", dataset="notes", mode=mode)]
@@ -94,8 +94,8 @@ def encoder(monkeypatch):
 
 @pytest.fixture
 def indexed(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
     return tmp_path / "home"
 
 
@@ -124,8 +124,8 @@ def test_an_index_built_under_other_v2_settings_is_the_same(tmp_path, notes, enc
     found = []
     for place, changed in enumerate(CHANGED):
         home = tmp_path / str(place)
-        with open_workspace(home, **changed) as workspace:
-            Indexer(workspace).build(notes, "notes")
+        with open_library(home, **changed) as library:
+            Indexer(library).build(notes, "notes")
         service = SearchService(Settings(home=home, rag_v2=RAGv2Settings(**changed)))
         found.append(answers(service.search))
         service.close()

@@ -26,7 +26,7 @@ from catalog.library.indexing import Indexer
 from catalog.search.models import SearchCriteria
 from catalog.search.service import SearchService
 from catalog.search_v2.service import SearchServiceV2
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def database(home):
 
 @pytest.fixture
 def indexed(home, notes):
-    with open_workspace(home) as workspace:
-        Indexer(workspace).build(notes, "notes")
-        yield workspace
+    with open_library(home) as library:
+        Indexer(library).build(notes, "notes")
+        yield library
 
 
 @pytest.fixture

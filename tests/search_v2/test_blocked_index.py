@@ -6,13 +6,13 @@ from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedErr
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.vectors.edge import EdgeEngine
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 
 @pytest.fixture
-def workspace(tmp_path):
+def library(tmp_path):
     write(tmp_path / "notes", a_dot_md="A walrus sings.", b_dot_md="An otter swims.")
-    with open_workspace(tmp_path / "home") as opened:
+    with open_library(tmp_path / "home") as opened:
         Indexer(opened).build(tmp_path / "notes", "notes")
         yield opened
 
@@ -31,8 +31,8 @@ def failing_with(monkeypatch, error):
         (EngineBlockedError("the disk is full"), "the disk is full"),
     ],
 )
-def test_the_stored_vectors_are_searched_instead(workspace, monkeypatch, error, why):
-    service = SearchServiceV2(workspace)
+def test_the_stored_vectors_are_searched_instead(library, monkeypatch, error, why):
+    service = SearchServiceV2(library)
     plain = service.search("walrus", dataset="notes", mode="vector")
     failing_with(monkeypatch, error)
     answer = service.search("walrus", dataset="notes", mode="vector")
@@ -43,8 +43,8 @@ def test_the_stored_vectors_are_searched_instead(workspace, monkeypatch, error, 
     )  # fmt: skip
 
 
-def test_a_broken_index_is_a_failed_leg(workspace, monkeypatch):
+def test_a_broken_index_is_a_failed_leg(library, monkeypatch):
     failing_with(monkeypatch, EngineError("it is broken"))
-    answer = SearchServiceV2(workspace).search("walrus", dataset="notes")
+    answer = SearchServiceV2(library).search("walrus", dataset="notes")
     (stage,) = (one for one in answer.stages if one.name == "vector")
     assert (stage.status, stage.note) == ("failed", "EngineError: it is broken")

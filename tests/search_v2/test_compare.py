@@ -9,7 +9,7 @@ from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
 from catalog.search_v2.compare import compared
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 
 
 def test_two_lists_are_compared_by_document_and_rank():
@@ -36,9 +36,9 @@ def plugged(monkeypatch):
 
 @pytest.fixture
 def service(tmp_path, notes, plugged):
-    with open_workspace(tmp_path / "home", baseline="old_search:find") as workspace:
-        Indexer(workspace).build(notes, "notes")
-        yield SearchServiceV2(workspace)
+    with open_library(tmp_path / "home", baseline="old_search:find") as library:
+        Indexer(library).build(notes, "notes")
+        yield SearchServiceV2(library)
 
 
 def test_the_baseline_of_the_settings_is_asked_the_same_question(service, plugged):
@@ -78,7 +78,7 @@ def test_what_of_the_question_the_baseline_cannot_be_told_is_said(service, plugg
     assert {hit.path for hit in answer} == {"keys.md"}
     assert answer.comparison.note == "asked without filters and doc_ids, which it does not take"
     told = []
-    service = SearchServiceV2(service.workspace)
+    service = SearchServiceV2(service.library)
     plugged.find = lambda query, doc_ids, filters: told.append((doc_ids, filters)) or []
     answer = service.search(
         "rotate keys", dataset="notes", compare_with_v1=True, doc_ids=["keys.md"], filters="tag=ops"
@@ -110,9 +110,9 @@ def test_by_default_v1_is_asked_on_the_same_store(tmp_path, notes):
     from catalog.library.library import Library
 
     settings = load_settings(overrides={"home": tmp_path / "home"}).settings
-    with Library(settings) as workspace:
-        Indexer(workspace).build(notes, "notes")
-        answer = SearchServiceV2(workspace).search(
+    with Library(settings) as library:
+        Indexer(library).build(notes, "notes")
+        answer = SearchServiceV2(library).search(
             "revoke a leaked key", dataset="notes", compare_with_v1=True
         )
     assert answer.comparison.error == ""

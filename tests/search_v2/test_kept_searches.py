@@ -10,7 +10,7 @@ from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.retriever import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 from scripted import ScriptedSource
 
 QUERY = "rotate api keys"
@@ -49,26 +49,24 @@ def folder(tmp_path):
 @pytest.fixture
 def opened(tmp_path, folder):
     """Opens services over one store whose expansions come from a script, counting lexical calls."""
-    workspaces = []
+    libraries = []
 
     def make(source=None, **rag):
-        workspace = open_workspace(tmp_path / "home", vector_engine="exact", **rag)
-        workspaces.append(workspace)
-        if not workspace.datasets():
-            Indexer(workspace).build(folder, "docs")
-        settings = workspace.settings.rag_v2
-        cache = ModelCache(
-            workspace.database, kind="expansion", lifetime=settings.cache_ttl_seconds
-        )
+        library = open_library(tmp_path / "home", vector_engine="exact", **rag)
+        libraries.append(library)
+        if not library.datasets():
+            Indexer(library).build(folder, "docs")
+        settings = library.settings.rag_v2
+        cache = ModelCache(library.database, kind="expansion", lifetime=settings.cache_ttl_seconds)
         source = source or ScriptedSource(LINES)
-        workspace.__dict__["expander"] = Expander(source, cache, settings)
-        counting = CountingEngine(workspace.lexical("docs"))
-        workspace._lexical[settings.lexical_engine, "docs"] = counting
-        return SearchServiceV2(workspace), counting
+        library.__dict__["expander"] = Expander(source, cache, settings)
+        counting = CountingEngine(library.lexical("docs"))
+        library._lexical[settings.lexical_engine, "docs"] = counting
+        return SearchServiceV2(library), counting
 
     yield make
-    for workspace in workspaces:
-        workspace.close()
+    for library in libraries:
+        library.close()
 
 
 def ask(service, query=QUERY, **more):
@@ -113,7 +111,7 @@ def test_an_edited_document_makes_it_run_again_and_its_new_text_is_found(opened,
     service, engine = opened()
     ask(service)
     (folder / "bread.md").write_text("Rotate api keys: the new paragraph about keys.\n")
-    Indexer(service.workspace).build(folder, "docs")
+    Indexer(service.library).build(folder, "docs")
     found = ask(service)
     assert engine.asked.count("rotate api keys") == 2
     assert any("the new paragraph" in one.text for one in found)
@@ -123,7 +121,7 @@ def test_a_deleted_document_answers_no_longer(opened, folder):
     service, _ = opened()
     assert "keys.md" in [one.path for one in ask(service)]
     (folder / "keys.md").unlink()
-    Indexer(service.workspace).build(folder, "docs")
+    Indexer(service.library).build(folder, "docs")
     assert "keys.md" not in [one.path for one in ask(service)]
 
 
@@ -131,20 +129,20 @@ def test_no_search_of_an_earlier_state_stays_in_memory(opened, folder):
     service, _ = opened()
     ask(service)
     (folder / "keys.md").unlink()
-    Indexer(service.workspace).build(folder, "docs")
+    Indexer(service.library).build(folder, "docs")
     service.search("another question about bread", dataset="docs", expand=True)
-    _, kept = service.workspace._expanded["docs"]
+    _, kept = service.library._expanded["docs"]
     texts = [one.passage.path for each in kept._values.values() for one in each.settled.nodes]
     assert texts
     assert "keys.md" not in texts
 
 
-def test_an_update_by_another_workspace_is_noticed(opened, folder):
+def test_an_update_by_another_library_is_noticed(opened, folder):
     service, _ = opened()
     ask(service)
     (folder / "new.md").write_text("Rotate api keys: a page another process added.\n")
     other, _ = opened()
-    Indexer(other.workspace).build(folder, "docs")
+    Indexer(other.library).build(folder, "docs")
     assert "new.md" in [one.path for one in ask(service)]
 
 
@@ -244,8 +242,8 @@ def test_a_query_that_brings_its_embedding_is_not_kept(opened):
     service, engine = opened()
     vector = [1.0] * 64
     for _ in range(2):
-        plan = ExpansionPlan(service.workspace, "docs", expander=service.workspace.expander)
-        factory = HybridRetrieverFactoryV2(service.workspace)
+        plan = ExpansionPlan(service.library, "docs", expander=service.library.expander)
+        factory = HybridRetrieverFactoryV2(service.library)
         factory.build(QUERY, "docs", expansion=plan).retrieve(QueryBundle(QUERY, embedding=vector))
     assert len(engine.asked) == 4
 
@@ -253,8 +251,8 @@ def test_a_query_that_brings_its_embedding_is_not_kept(opened):
 def test_a_view_under_other_settings_keeps_searches_of_its_own(opened):
     service, engine = opened(fusion_mode="rrf")
     ask(service, explain=True)
-    view = service.workspace.view({"expansion_weight": 5.0})
-    view.__dict__["expander"] = service.workspace.expander
+    view = service.library.view({"expansion_weight": 5.0})
+    view.__dict__["expander"] = service.library.expander
     found = ask(SearchServiceV2(view), explain=True)
     assert len(engine.asked) == 4
     weights = {part.weight for one in found for part in one.explain.contributions}

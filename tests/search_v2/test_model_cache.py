@@ -11,7 +11,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.caches import ModelCache
 from catalog.store import Database, llm_cache
 from catalog.store.llm_cache import CacheEntry
-from fakes import open_workspace
+from fakes import open_library
 
 
 class Clock:
@@ -188,8 +188,8 @@ def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database
 
 def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
     (notes / "copy.md").write_text((notes / "bread.txt").read_text())
-    with open_workspace(tmp_path / "home") as workspace:
-        indexer, database = Indexer(workspace), workspace.database
+    with open_library(tmp_path / "home") as library:
+        indexer, database = Indexer(library), library.database
         indexer.build(notes, "notes")
         hashes = texts_of(database)
         scores = {
@@ -214,8 +214,8 @@ def test_an_edit_keeps_the_scores_of_the_passages_it_left_alone(tmp_path):
     folder.mkdir()
     parts = [f"# Part {n}\n\n" + f"alpha{n} beta{n} gamma{n}. " * 20 for n in range(3)]
     (folder / "long.md").write_text("\n\n".join(parts))
-    with open_workspace(tmp_path / "home") as workspace:
-        indexer, database = Indexer(workspace), workspace.database
+    with open_library(tmp_path / "home") as library:
+        indexer, database = Indexer(library), library.database
         indexer.build(folder, "notes")
         before = texts_of(database)["long.md"]
         scores = {one: CacheEntry("0.5", one) for one in before}

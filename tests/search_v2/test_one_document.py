@@ -6,7 +6,7 @@ import pytest
 
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 LONG = "\n\n".join(f"# Part {n}\n\n" + f"The walrus of part {n} swims. " * 12 for n in range(8))
 
@@ -14,9 +14,9 @@ LONG = "\n\n".join(f"# Part {n}\n\n" + f"The walrus of part {n} swims. " * 12 fo
 @pytest.fixture
 def service(tmp_path):
     write(tmp_path / "folder", long_dot_md=LONG, other_dot_md=LONG.replace("swims", "sleeps"))
-    with open_workspace(tmp_path / "home") as workspace:
-        Indexer(workspace).build(tmp_path / "folder", "zoo")
-        yield SearchServiceV2(workspace)
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "folder", "zoo")
+        yield SearchServiceV2(library)
 
 
 def paths(service, **asked):
@@ -47,10 +47,10 @@ def test_an_answer_confined_to_one_document_is_filled_from_it(service, confined)
 def test_an_answer_confined_to_one_recording_is_filled_from_it(service, tmp_path):
     spoken = "".join(f"[{n:02}:00 - {n:02}:59] The walrus of minute {n}.\n\n" for n in range(9))
     write(tmp_path / "folder", talk_dot_md=f"# Transcription\n\n{spoken}", talk_dot_mp4="")
-    Indexer(service.workspace).build(tmp_path / "folder", "zoo")
+    Indexer(service.library).build(tmp_path / "folder", "zoo")
     assert paths(service, filters={"media": "talk"}) == ["talk.md"] * 7
 
 
 def test_best_chunk_mode_stays_when_confined_to_one_document(service):
-    best = SearchServiceV2(service.workspace.view({"max_chunks_per_doc": 1}))
+    best = SearchServiceV2(service.library.view({"max_chunks_per_doc": 1}))
     assert paths(best, doc_ids=["long.md"]) == ["long.md"]

@@ -9,7 +9,7 @@ from catalog.core.user_search import to_ranking
 from catalog.library.indexing import Indexer
 from catalog.search_v2.citations import header
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 
 TEA = "Tea is best when the water rests a while before it meets the leaves."
 KEYS = "Every ninety days the keys of the kettle are rotated by hand, never sooner."
@@ -27,10 +27,10 @@ def service(tmp_path_factory):
         book.showPage()
     book.save()
     (folder / "keys.md").write_text("The keys of the kettle hang by the door.\n")
-    with open_workspace(tmp_path_factory.mktemp("home"), snippet_chars=80) as workspace:
-        report = Indexer(workspace).build(folder, "notes")
+    with open_library(tmp_path_factory.mktemp("home"), snippet_chars=80) as library:
+        report = Indexer(library).build(folder, "notes")
         assert report.failed == ()
-        yield SearchServiceV2(workspace)
+        yield SearchServiceV2(library)
 
 
 def found(service, query, **asked):

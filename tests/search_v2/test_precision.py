@@ -13,7 +13,7 @@ from catalog.search_v2.expansion.plan import strong_signal
 from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.relevance import Calibration, Signals, keep_calibration
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_workspace
+from fakes import open_library
 from scripted import ScriptedReranker, ScriptedSource
 
 TOPICS = {
@@ -37,27 +37,27 @@ def folder(tmp_path):
 
 @pytest.fixture
 def opened(tmp_path, folder):
-    """Opens workspaces over the same store with any settings; closes them at the end."""
-    workspaces = []
+    """Opens libraries over the same store with any settings; closes them at the end."""
+    libraries = []
 
     def make(reranker=None, source=None, **rag):
-        workspace = open_workspace(tmp_path / "home", **rag)
-        workspaces.append(workspace)
-        if not workspace.datasets():
-            Indexer(workspace).build(folder, "docs")
+        library = open_library(tmp_path / "home", **rag)
+        libraries.append(library)
+        if not library.datasets():
+            Indexer(library).build(folder, "docs")
         if reranker is not None:
-            workspace.__dict__["reranker"] = reranker
+            library.__dict__["reranker"] = reranker
         if source is not None:
-            settings = workspace.settings.rag_v2
+            settings = library.settings.rag_v2
             cache = ModelCache(
-                workspace.database, kind="expansion", lifetime=settings.cache_ttl_seconds
+                library.database, kind="expansion", lifetime=settings.cache_ttl_seconds
             )
-            workspace.__dict__["expander"] = Expander(source, cache, settings)
-        return SearchServiceV2(workspace)
+            library.__dict__["expander"] = Expander(source, cache, settings)
+        return SearchServiceV2(library)
 
     yield make
-    for workspace in workspaces:
-        workspace.close()
+    for library in libraries:
+        library.close()
 
 
 def stage(found, name):
@@ -314,12 +314,12 @@ def test_a_deleted_document_takes_its_rerank_scores_with_it(opened, folder):
     service.search("water bread keys days", dataset="docs", rerank=True)
     before = len(reranker.asked)
     (folder / "bread.md").unlink()
-    Indexer(service.workspace).build(folder, "docs")
+    Indexer(service.library).build(folder, "docs")
     again = ScriptedReranker(1.0)
     opened(reranker=again).search("water bread keys days", dataset="docs", rerank=True)
     assert again.asked == []
     (folder / "bread.md").write_text(TOPICS["bread.md"] + "\n")
-    Indexer(service.workspace).build(folder, "docs")
+    Indexer(service.library).build(folder, "docs")
     found = opened(reranker=again).search("water bread keys days", dataset="docs", rerank=True)
     assert again.asked == [f"bread\n{TOPICS['bread.md']}"]
     assert before > 1
@@ -338,9 +338,9 @@ def test_the_query_engine_answers_from_the_passages_that_retrieve_gives(opened):
 
 def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     service = opened()
-    signals = Signals.of(service.workspace, "lexical", reranked=False)
+    signals = Signals.of(service.library, "lexical", reranked=False)
     made = Calibration(constant=-2.0, fused=0.0, cosine=0.0, lexical=3.0, rerank=0.0)
-    keep_calibration(service.workspace, signals, made)
+    keep_calibration(service.library, signals, made)
     found = opened().search("bake bread yeast", dataset="docs", mode="lexical")
     best = found[0]
     assert best.path == "bread.md"
@@ -378,9 +378,9 @@ def test_keyword_selection_and_a_token_budget_thin_out_the_answer(opened):
 
 def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_calibrated(opened):
     service = opened()
-    signals = Signals.of(service.workspace, "hybrid", reranked=False)
+    signals = Signals.of(service.library, "hybrid", reranked=False)
     made = Calibration(constant=-2.0, fused=0.5, cosine=1.0, lexical=1.0, rerank=0.0)
-    keep_calibration(service.workspace, signals, made)
+    keep_calibration(service.library, signals, made)
     service = opened(reranker=ScriptedReranker({}, error=RerankError("no answer")))
     plain = service.search("bake bread yeast", dataset="docs")
     assert plain[0].relevance is not None
@@ -394,7 +394,7 @@ def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_cal
     def broken(*_):
         raise RuntimeError("no model")
 
-    service.workspace.query_vectors.embed = broken
+    service.library.query_vectors.embed = broken
     found = service.search("bake bread yeast", dataset="docs")
     assert stage(found, "vector").status == "failed"
     assert {one.relevance for one in found} == {None}
@@ -505,9 +505,9 @@ def test_a_typed_query_names_the_stages_that_it_skips(opened):
 
 
 def test_a_view_makes_no_language_model_that_none_of_its_stages_asks(opened):
-    workspace = opened().workspace
+    library = opened().library
     broken = LLMSettings(provider="openai")  # lacks its address
-    workspace.settings = workspace.settings.model_copy(update={"llm": broken})
-    assert workspace.view({"rrf_k": 10}).settings.rag_v2.rrf_k == 10
+    library.settings = library.settings.model_copy(update={"llm": broken})
+    assert library.view({"rrf_k": 10}).settings.rag_v2.rrf_k == 10
     with pytest.raises(ConfigError, match="IDX_LLM__URL"):
-        workspace.view({"expansion_enabled": True})
+        library.view({"expansion_enabled": True})

@@ -22,7 +22,7 @@ from catalog.search_v2.relevance import (
     features,
     keep_calibration,
 )
-from fakes import open_workspace
+from fakes import open_library
 from scripted import ScriptedReranker
 
 MADE = Calibration(constant=-1.0, fused=2.0, cosine=3.0, lexical=0.5, rerank=0.25, about="by hand")
@@ -152,7 +152,7 @@ def test_a_weight_of_0_of_the_original_lists_is_no_division_by_0():
 
 
 class Calibrated:
-    """As much of a workspace as the estimator asks."""
+    """As much of a library as the estimator asks."""
 
     settings = Settings()
 
@@ -188,16 +188,16 @@ def test_signals_that_differ_in_one_thing_have_another_key(name):
 
 
 @pytest.fixture
-def workspace(tmp_path):
-    with open_workspace(tmp_path / "home") as opened:
+def library(tmp_path):
+    with open_library(tmp_path / "home") as opened:
         opened.__dict__["reranker"] = ScriptedReranker(1.0)
         yield opened
 
 
-def test_signals_leave_out_what_the_mode_does_not_use(workspace):
-    lexical = Signals.of(workspace, "lexical", reranked=False)
+def test_signals_leave_out_what_the_mode_does_not_use(library):
+    lexical = Signals.of(library, "lexical", reranked=False)
     assert (lexical.fusion, lexical.embedding, lexical.reranker) == ("none", "", "")
-    weighed = workspace.view({"vector_weight": 3.0, "lexical_weight": 2.0, "fusion_mode": "rrf"})
+    weighed = library.view({"vector_weight": 3.0, "lexical_weight": 2.0, "fusion_mode": "rrf"})
     assert Signals.of(weighed, "lexical", reranked=False) == lexical
     vector = Signals.of(weighed, "vector", reranked=True)
     assert (vector.lexical_engine, vector.embedding) == ("", "words-1")
@@ -206,33 +206,33 @@ def test_signals_leave_out_what_the_mode_does_not_use(workspace):
     assert (hybrid.fusion, hybrid.lexical_weight, hybrid.vector_weight) == ("rrf 60", 2.0, 3.0)
 
 
-def test_the_constant_of_rrf_is_part_of_its_scale_and_of_no_other_fusions(workspace):
+def test_the_constant_of_rrf_is_part_of_its_scale_and_of_no_other_fusions(library):
     def key(**changes):
-        return Signals.of(workspace.view(changes), "hybrid", reranked=False).key
+        return Signals.of(library.view(changes), "hybrid", reranked=False).key
 
     assert key(fusion_mode="rrf", rrf_k=1) != key(fusion_mode="rrf", rrf_k=60)
     assert key(fusion_mode="adaptive", rrf_k=1) == key(fusion_mode="adaptive", rrf_k=60)
 
 
-def test_a_kept_calibration_is_read_by_a_newly_opened_workspace(workspace, tmp_path):
-    signals = Signals.of(workspace, "lexical", reranked=False)
-    keep_calibration(workspace, signals, MADE)
-    with open_workspace(tmp_path / "home") as opened:
+def test_a_kept_calibration_is_read_by_a_newly_opened_library(library, tmp_path):
+    signals = Signals.of(library, "lexical", reranked=False)
+    keep_calibration(library, signals, MADE)
+    with open_library(tmp_path / "home") as opened:
         assert opened.calibration("lexical", reranked=False) == MADE
         assert calibration_for(opened, replace(signals, embedding="another")) is None
     again = replace(MADE, constant=7.0)
-    keep_calibration(workspace, signals, again)
-    assert calibration_for(workspace, signals) == again
+    keep_calibration(library, signals, again)
+    assert calibration_for(library, signals) == again
 
 
-def test_a_view_with_another_fusion_has_another_calibration(workspace):
-    view = workspace.view({"fusion_mode": "rrf"})
-    keep_calibration(workspace, Signals.of(workspace, "hybrid", reranked=False), MADE)
+def test_a_view_with_another_fusion_has_another_calibration(library):
+    view = library.view({"fusion_mode": "rrf"})
+    keep_calibration(library, Signals.of(library, "hybrid", reranked=False), MADE)
     other = replace(MADE, constant=3.0)
-    keep_calibration(workspace, Signals.of(view, "hybrid", reranked=False), other)
-    assert workspace.calibration("hybrid", reranked=False) == MADE
+    keep_calibration(library, Signals.of(view, "hybrid", reranked=False), other)
+    assert library.calibration("hybrid", reranked=False) == MADE
     assert view.calibration("hybrid", reranked=False) == other
-    same = workspace.view({"max_chunks_per_doc": 7})
+    same = library.view({"max_chunks_per_doc": 7})
     assert same.calibration("hybrid", reranked=False) == MADE
 
 
@@ -251,10 +251,10 @@ def test_every_packaged_calibration_loads_and_belongs_to_signals_of_its_own():
     assert len(set(keys)) == len(keys)
 
 
-def test_a_stores_own_calibration_comes_before_the_packaged_one(workspace, monkeypatch):
-    signals = Signals.of(workspace, "lexical", reranked=False)
+def test_a_stores_own_calibration_comes_before_the_packaged_one(library, monkeypatch):
+    signals = Signals.of(library, "lexical", reranked=False)
     packaged = {signals.key: replace(MADE, about="packaged")}
     monkeypatch.setattr("catalog.search_v2.relevance._packaged", lambda: packaged)
-    assert calibration_for(workspace, signals).about == "packaged"
-    keep_calibration(workspace, signals, MADE)
-    assert calibration_for(workspace, signals) == MADE
+    assert calibration_for(library, signals).about == "packaged"
+    keep_calibration(library, signals, MADE)
+    assert calibration_for(library, signals) == MADE

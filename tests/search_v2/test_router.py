@@ -14,7 +14,7 @@ from catalog.search_v2.router import Router
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.schema import document_cards
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 ENGINES = [("bm25", "qdrant"), ("fts", "exact")]
 ON = {"router_enabled": True, "router_documents": 2}
@@ -36,19 +36,19 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def workspace(tmp_path, folder):
-    with open_workspace(tmp_path / "home", **ON) as opened:
+def library(tmp_path, folder):
+    with open_library(tmp_path / "home", **ON) as opened:
         Indexer(opened).build(folder, "trees")
         yield opened
 
 
 @pytest.fixture
-def service(workspace):
-    return SearchServiceV2(workspace)
+def service(library):
+    return SearchServiceV2(library)
 
 
-def off(workspace):
-    return SearchServiceV2(workspace.view({"router_enabled": False}))
+def off(library):
+    return SearchServiceV2(library.view({"router_enabled": False}))
 
 
 def told(answer):
@@ -69,20 +69,20 @@ def paths(passages):
 
 
 def test_the_router_is_off_unless_asked_for_and_then_reports_nothing(tmp_path, folder):
-    with open_workspace(tmp_path / "plain") as workspace:
-        Indexer(workspace).build(folder, "trees")
-        answer = SearchServiceV2(workspace).search("alder keys", dataset="trees")
+    with open_library(tmp_path / "plain") as library:
+        Indexer(library).build(folder, "trees")
+        answer = SearchServiceV2(library).search("alder keys", dataset="trees")
     assert "route" not in {stage.name for stage in answer.stages}
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(service, workspace, mode):
-    off(workspace).search("cedar keys", dataset="trees", mode=mode)  # embeds the query
-    plain = told(off(workspace).search("cedar keys", dataset="trees", mode=mode))
-    with workspace.database.write() as connection:
+def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(service, library, mode):
+    off(library).search("cedar keys", dataset="trees", mode=mode)  # embeds the query
+    plain = told(off(library).search("cedar keys", dataset="trees", mode=mode))
+    with library.database.write() as connection:
         connection.execute(delete(document_cards))
-    assert told(off(workspace).search("cedar keys", dataset="trees", mode=mode)) == plain
-    wide = SearchServiceV2(workspace.view({"router_documents": 6}))
+    assert told(off(library).search("cedar keys", dataset="trees", mode=mode)) == plain
+    wide = SearchServiceV2(library.view({"router_documents": 6}))
     skipped = told(wide.search("cedar keys", dataset="trees", mode=mode))
     (stage,) = [one for one in skipped["stages"] if one["name"] == "route"]
     assert (stage["status"], stage["note"]) == ("skipped", "no more than 6 documents may answer")
@@ -94,9 +94,9 @@ def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(service, 
 @pytest.mark.parametrize(("lexical", "vector"), ENGINES)
 def test_only_the_chosen_documents_answer(tmp_path, folder, mode, lexical, vector):
     engines = {"lexical_engine": lexical, "vector_engine": vector}
-    with open_workspace(tmp_path / "other", **ON, **engines) as workspace:
-        Indexer(workspace).build(folder, "trees")
-        service = SearchServiceV2(workspace)
+    with open_library(tmp_path / "other", **ON, **engines) as library:
+        Indexer(library).build(folder, "trees")
+        service = SearchServiceV2(library)
         asked = {"dataset": "trees", "mode": mode, "top_k": 4}
         answer = service.search("cedar damson keys", **asked)
         assert paths(answer) <= {"cedar.md", "damson.md"}
@@ -109,9 +109,9 @@ def test_only_the_chosen_documents_answer(tmp_path, folder, mode, lexical, vecto
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_too_few_passages_and_everything_is_searched_after_all(service, workspace, mode):
+def test_too_few_passages_and_everything_is_searched_after_all(service, library, mode):
     answer = service.search("cedar keys", dataset="trees", mode=mode, top_k=10)
-    plain = off(workspace).search("cedar keys", dataset="trees", mode=mode, top_k=10)
+    plain = off(library).search("cedar keys", dataset="trees", mode=mode, top_k=10)
     assert route(answer).note == (
         "2 documents chosen; they gave 6 passages, so all documents were searched"
     )
@@ -136,11 +136,11 @@ def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allow
     assert {one.passage.path for one in service.candidates("birch keys", **asked)} <= allowed
 
 
-def test_documents_of_another_dataset_are_never_chosen(service, workspace, tmp_path):
+def test_documents_of_another_dataset_are_never_chosen(service, library, tmp_path):
     other = tmp_path / "other"
     write(other, canary_dot_md="# Cedar cedar\n\nCedar cedar cedar keys.\n")
-    Indexer(workspace).build(other, "secret")
-    chosen = Router(workspace).shortlist("cedar keys", Restriction("trees"), 3)
+    Indexer(library).build(other, "secret")
+    chosen = Router(library).shortlist("cedar keys", Restriction("trees"), 3)
     assert chosen.doc_ids is not None
     assert chosen.doc_ids[0] == "trees:cedar.md"
     assert all(one.startswith("trees:") for one in chosen.doc_ids)
@@ -156,30 +156,30 @@ def test_documents_of_another_dataset_are_never_chosen(service, workspace, tmp_p
         Restriction("trees", scope=Scope.nothing()),
     ],
 )
-def test_a_shortlist_stays_within_the_restriction(workspace, restriction):
-    chosen = Router(workspace).shortlist("cedar keys", restriction, 1)
+def test_a_shortlist_stays_within_the_restriction(library, restriction):
+    chosen = Router(library).shortlist("cedar keys", restriction, 1)
     assert chosen.doc_ids is None or "trees:cedar.md" not in chosen.doc_ids
 
 
-def test_a_document_is_chosen_by_what_it_is_about_and_by_what_one_passage_says(workspace, folder):
+def test_a_document_is_chosen_by_what_it_is_about_and_by_what_one_passage_says(library, folder):
     write(folder, elm_dot_md="# About elm\n\n" + "Elm keys are old. " * 300 + "\n\nAnd a walrus.\n")
     write(folder, walrus_dot_md="# Walruses\n\nThey live in the sea.\n")
-    Indexer(workspace).build(folder, "trees")
-    chosen = Router(workspace).shortlist("the walrus", Restriction("trees"), 5)
+    Indexer(library).build(folder, "trees")
+    chosen = Router(library).shortlist("the walrus", Restriction("trees"), 5)
     assert set(chosen.doc_ids or ()) == {"trees:walrus.md", "trees:elm.md"}
 
 
-def test_equal_documents_are_chosen_in_the_same_order_every_time(workspace):
-    chosen = [Router(workspace).shortlist("keys", Restriction("trees"), 4) for _ in range(3)]
+def test_equal_documents_are_chosen_in_the_same_order_every_time(library):
+    chosen = [Router(library).shortlist("keys", Restriction("trees"), 4) for _ in range(3)]
     assert chosen[0] == chosen[1] == chosen[2]
     assert len(chosen[0].doc_ids or ()) == 4
 
 
-def test_a_document_that_goes_or_changes_is_chosen_no_more(workspace, folder):
+def test_a_document_that_goes_or_changes_is_chosen_no_more(library, folder):
     write(folder, cedar_dot_md="# Nothing\n\nThere is nothing here now.\n")
     (folder / "damson.md").unlink()
-    Indexer(workspace).update("trees")
-    router = Router(workspace)
+    Indexer(library).update("trees")
+    router = Router(library)
     assert router.shortlist("damson", Restriction("trees"), 3).doc_ids is None
     assert "trees:cedar.md" not in router.shortlist("box", Restriction("trees"), 3).doc_ids
     again = router.shortlist("nothing", Restriction("trees"), 3)
@@ -194,31 +194,31 @@ def test_a_phrase_and_an_exclusion_hold_in_the_chosen_documents(service):
     assert paths(answer) <= {"birch.md", "cedar.md", "damson.md"}
 
 
-def test_one_chosen_document_still_gives_no_more_passages_than_any(workspace):
-    one = workspace.view({"router_documents": 1, "max_chunks_per_doc": 2})
+def test_one_chosen_document_still_gives_no_more_passages_than_any(library):
+    one = library.view({"router_documents": 1, "max_chunks_per_doc": 2})
     answer = SearchServiceV2(one).search("cedar", dataset="trees", top_k=2)
     assert (len(answer), paths(answer)) == (2, {"cedar.md"})
     answer = SearchServiceV2(one).search("cedar", dataset="trees", top_k=3)
     assert "they gave 2 passages" in route(answer).note
 
 
-def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, workspace):
+def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, library):
     answer = service.search("lex: cedar", dataset="trees", mode="lexical")
     assert (route(answer).status, route(answer).note) == ("skipped", "the query is typed")
     answer = service.search("zeppelin", dataset="trees")
     assert route(answer).note == "no document has a word of the query"
-    none = Router(workspace).shortlist("?!", Restriction("trees"), 2)
+    none = Router(library).shortlist("?!", Restriction("trees"), 2)
     assert (none.doc_ids, none.note) == (None, "the query has no words")
 
 
 @pytest.mark.parametrize("name", ["search_cards", "make_cards"])
 def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
-    service, workspace, monkeypatch, name
+    service, library, monkeypatch, name
 ):
     def fails(*_args, **_named):
         raise OSError("the disk is gone")
 
-    plain = told(off(workspace).search("cedar keys", dataset="trees"))
+    plain = told(off(library).search("cedar keys", dataset="trees"))
     monkeypatch.setattr(f"catalog.search_v2.router.{name}", fails)
     answer = service.search("cedar keys", dataset="trees")
     assert (route(answer).status, route(answer).note) == ("failed", "OSError: the disk is gone")
@@ -228,10 +228,10 @@ def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
         service.search("cedar keys", dataset="trees", strict=True)
 
 
-def test_a_store_that_another_process_writes_to_does_not_stop_the_router(service, workspace):
-    with workspace.database.write() as connection:
+def test_a_store_that_another_process_writes_to_does_not_stop_the_router(service, library):
+    with library.database.write() as connection:
         connection.execute(delete(document_cards))
-    engine = create_engine(workspace.database.url)
+    engine = create_engine(library.database.url)
     with engine.connect() as writing:
         writing.exec_driver_sql("BEGIN IMMEDIATE")
         answer = service.search("cedar damson", dataset="trees", top_k=4)
@@ -252,7 +252,7 @@ def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, mo
 @pytest.mark.parametrize(
     "query", ['keys "', "NEAR(keys", "keys*", "title:keys", "\0keys", "keys " * 3000, "k" * 10_000]
 )
-def test_any_text_may_be_routed(service, workspace, query):
-    Router(workspace).shortlist(query, Restriction("trees"), 2)
+def test_any_text_may_be_routed(service, library, query):
+    Router(library).shortlist(query, Restriction("trees"), 2)
     answer = service.search(query, dataset="trees")
     assert "failed" not in {stage.status for stage in answer.stages}

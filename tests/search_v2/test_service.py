@@ -26,19 +26,19 @@ from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.retriever import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit
-from fakes import WordEncoder, open_workspace
+from fakes import WordEncoder, open_library
 
 
 @pytest.fixture
-def workspace(tmp_path, notes):
-    with open_workspace(tmp_path / "home") as opened:
+def library(tmp_path, notes):
+    with open_library(tmp_path / "home") as opened:
         Indexer(opened).build(notes, "notes")
         yield opened
 
 
 @pytest.fixture
-def service(workspace):
-    return SearchServiceV2(workspace)
+def service(library):
+    return SearchServiceV2(library)
 
 
 def stage(answer, name):
@@ -110,9 +110,9 @@ def test_any_text_is_safe_as_document_name_filter_value_and_dataset(service, tex
         service.search("keys", dataset=text)
 
 
-def test_a_file_can_be_asked_for_by_its_own_time(service, workspace, notes):
+def test_a_file_can_be_asked_for_by_its_own_time(service, library, notes):
     os.utime(notes / "bread.txt", (1_600_000_000, 1_600_000_000))  # 2020-09-13
-    Indexer(workspace).build(notes, "notes", reread=True)
+    Indexer(library).build(notes, "notes", reread=True)
     old = service.search("bread keys backups", dataset="notes", filters="modified<2021")
     assert {hit.path for hit in old} == {"bread.txt"}
 
@@ -159,10 +159,10 @@ def test_any_query_text_is_safe(service, query, mode):
 
 def test_a_failing_leg_is_a_failed_stage_and_the_other_answers(tmp_path, notes):
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        Indexer(workspace).build(notes, "notes")
+    with open_library(tmp_path / "home", encoder) as library:
+        Indexer(library).build(notes, "notes")
         encoder.down = True
-        service = SearchServiceV2(workspace)
+        service = SearchServiceV2(library)
         answer = service.search("bake bread", dataset="notes")
         assert answer[0].path == "bread.txt"
         assert stage(answer, "vector").status == "failed"
@@ -173,22 +173,20 @@ def test_a_failing_leg_is_a_failed_stage_and_the_other_answers(tmp_path, notes):
             service.search("bake bread", dataset="notes", mode="vector")
 
 
-def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(
-    service, workspace, monkeypatch
-):
+def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(service, library, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(workspace.lexical("notes"), "search", broken)
+    monkeypatch.setattr(library.lexical("notes"), "search", broken)
     answer = service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
     assert "ZeroDivisionError" in stage(answer, "lexical").note
 
 
 def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
-    service, workspace, monkeypatch
+    service, library, monkeypatch
 ):
-    engine = workspace.lexical("notes")
+    engine = library.lexical("notes")
     real = engine.search
     monkeypatch.setattr(engine, "search", lambda *asked: [*real(*asked), Hit(999_999, 0.001)])
     answer = service.search("bake bread", dataset="notes")
@@ -198,9 +196,9 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
         service.search("bake bread", dataset="notes", strict=True)
 
 
-def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, service, workspace):
+def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, service, library):
     first = service.search("bake bread", dataset="notes", mode="vector")
-    with open_workspace(tmp_path / "home") as other:
+    with open_library(tmp_path / "home") as other:
         second = SearchServiceV2(other).search("bake bread", dataset="notes", mode="vector")
         assert "another process" in stage(second, "vector").note
         assert [hit.chunk_id for hit in second] == [hit.chunk_id for hit in first]
@@ -217,9 +215,9 @@ def test_no_document_gives_more_passages_than_the_cap_and_the_answer_is_filled(t
         (folder / f"short{number}.md").write_text(
             f"One apple, in a note on {'filler ' * 30}{number}."
         )
-    with open_workspace(tmp_path / "home", fts_top_k=5, vector_top_k=5, overfetch=1) as workspace:
-        Indexer(workspace).build(folder, "many")
-        answer = SearchServiceV2(workspace).search("apple pie", dataset="many", top_k=8)
+    with open_library(tmp_path / "home", fts_top_k=5, vector_top_k=5, overfetch=1) as library:
+        Indexer(library).build(folder, "many")
+        answer = SearchServiceV2(library).search("apple pie", dataset="many", top_k=8)
         counts = [hit.path for hit in answer].count("long.md")
         assert counts == 3
         assert len(answer) == 8
@@ -228,17 +226,17 @@ def test_no_document_gives_more_passages_than_the_cap_and_the_answer_is_filled(t
 
 def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
     encoder = WordEncoder()
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        Indexer(workspace).build(notes, "notes")
-        service = SearchServiceV2(workspace)
+    with open_library(tmp_path / "home", encoder) as library:
+        Indexer(library).build(notes, "notes")
+        service = SearchServiceV2(library)
         service.search("bake bread", dataset="notes")
         asked = len(encoder.texts)
         again = service.search("bake bread", dataset="notes")
         assert len(encoder.texts) == asked
         assert "cached" in stage(again, "vector").note
-        assert workspace.query_vectors.hits == 1
-    with open_workspace(tmp_path / "home", encoder) as workspace:
-        SearchServiceV2(workspace).search("bake bread", dataset="notes")
+        assert library.query_vectors.hits == 1
+    with open_library(tmp_path / "home", encoder) as library:
+        SearchServiceV2(library).search("bake bread", dataset="notes")
         assert len(encoder.texts) == asked, "another process embeds it no more"
 
 
@@ -266,8 +264,8 @@ def test_the_json_form_holds_what_the_contract_names(service):
     assert set(found["stages"][0]) == {"name", "status", "ms", "note"}
 
 
-def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(workspace):
-    factory = HybridRetrieverFactoryV2(workspace)
+def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(library):
+    factory = HybridRetrieverFactoryV2(library)
     retriever = factory.build("bake bread", "notes", 5, 5, 5)
     assert isinstance(retriever, QueryFusionRetriever)
     found = [node.node_id for node in retriever.retrieve("bake bread")]
@@ -278,7 +276,7 @@ def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(work
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_legs_run_at_the_same_time(workspace, monkeypatch, how):
+def test_the_legs_run_at_the_same_time(library, monkeypatch, how):
     """Each leg waits inside for the other: run one after the other they would never meet."""
     meeting = threading.Barrier(2, timeout=20)
 
@@ -289,9 +287,9 @@ def test_the_legs_run_at_the_same_time(workspace, monkeypatch, how):
 
         return search
 
-    for engine in (workspace.lexical("notes"), workspace.vector("notes")):
+    for engine in (library.lexical("notes"), library.vector("notes")):
         monkeypatch.setattr(engine, "search", meet_then(engine.search))
-    retriever = HybridRetrieverFactoryV2(workspace).build("bake bread", "notes")
+    retriever = HybridRetrieverFactoryV2(library).build("bake bread", "notes")
     if how == "sync":
         found = retriever.retrieve("bake bread")
     else:
@@ -311,13 +309,13 @@ def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
-    service, workspace, monkeypatch, notes, tmp_path, mode
+    service, library, monkeypatch, notes, tmp_path, mode
 ):
-    """The writer is another process's: a second workspace on the same store."""
+    """The writer is another process's: a second library on the same store."""
     revisions = iter(range(100))
-    engines = (workspace.lexical("notes"), workspace.exact("notes"))
-    monkeypatch.setattr(workspace, "vector", lambda _dataset: engines[1])
-    with open_workspace(tmp_path / "home") as other:
+    engines = (library.lexical("notes"), library.exact("notes"))
+    monkeypatch.setattr(library, "vector", lambda _dataset: engines[1])
+    with open_library(tmp_path / "home") as other:
 
         def changing(search):
             def searched(*arguments):

@@ -14,7 +14,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.query_words import query_words
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.snippets import snippet_of
-from fakes import open_workspace
+from fakes import open_library
 
 FILLER = "Nothing of interest stands in this line.\n"  # 41 characters with its break
 BREAK = re.compile(r"\r\n|\n|\r")
@@ -202,15 +202,15 @@ def test_lines_are_the_files_own_before_and_after_an_update(tmp_path, end):
     file = folder / "keys.md"
     body = [f"Line {number} says little." for number in range(40)]
     body[25] = "\tRotate the API keys\there.  "
-    with open_workspace(tmp_path / "home", snippet_chars=80) as workspace:
+    with open_library(tmp_path / "home", snippet_chars=80) as library:
         for inserted in ([], ["A new line.", "", "Another."]):
             lines = inserted + body
             file.write_bytes(end.join(lines).encode())
             if inserted:
-                Indexer(workspace).update("notes")
+                Indexer(library).update("notes")
             else:
-                Indexer(workspace).build(folder, "notes")
-            service = SearchServiceV2(workspace)
+                Indexer(library).build(folder, "notes")
+            service = SearchServiceV2(library)
             hit = service.search("rotate api keys", dataset="notes", mode="lexical")[0]
             first, last = hit.snippet_lines
             assert hit.snippet == end.join(lines[first - 1 : last])

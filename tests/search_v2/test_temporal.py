@@ -28,7 +28,7 @@ from catalog.store.chunks import load_chunks
 from catalog.store.documents import NewChunk, NewRevision, content_hash, ensure_dataset, publish
 from catalog.store.engine_types import Restriction
 from catalog.store.recordings import chunks_between, media_end, media_name
-from fakes import open_workspace
+from fakes import open_library
 
 NOW = 1_700_000_000.0
 TALK = Restriction("vault")
@@ -114,25 +114,25 @@ AROUND = [
 
 @pytest.fixture
 def opened(tmp_path):
-    """A workspace with one lecture (transcript and frames apart) under any settings."""
-    workspaces = []
+    """A library with one lecture (transcript and frames apart) under any settings."""
+    libraries = []
 
     def make(**rag):
-        workspace = open_workspace(tmp_path / "home", **rag)
-        if not workspaces:
-            put(workspace.database, "talks/lecture.srt", *TRANSCRIPT, media="talks/lecture")
-            put(workspace.database, "talks/frames.md", *FRAMES, media="talks/lecture")
-        workspaces.append(workspace)
-        return workspace
+        library = open_library(tmp_path / "home", **rag)
+        if not libraries:
+            put(library.database, "talks/lecture.srt", *TRANSCRIPT, media="talks/lecture")
+            put(library.database, "talks/frames.md", *FRAMES, media="talks/lecture")
+        libraries.append(library)
+        return library
 
     yield make
-    for workspace in workspaces:
-        workspace.close()
+    for library in libraries:
+        library.close()
 
 
-def ask(workspace, query="apply normalisation", **more):
+def ask(library, query="apply normalisation", **more):
     call = {"dataset": "vault", "mode": "lexical", "top_k": 1}
-    return SearchServiceV2(workspace).search(query, **{**call, **more})
+    return SearchServiceV2(library).search(query, **{**call, **more})
 
 
 def stage(answer, name="temporal"):
@@ -228,11 +228,11 @@ def test_the_windows_are_settings(opened):
 
 
 def test_a_window_ends_with_the_recording_or_its_told_duration(opened):
-    workspace = opened()
-    (hit,) = ask(workspace, "goodbye")
+    library = opened()
+    (hit,) = ask(library, "goodbye")
     assert (hit.evidence.start, hit.evidence.end) == (77.0, 120.0)
-    put(workspace.database, "long.srt", said((5, 9, None, "Yodel.")), duration=20)
-    (hit,) = ask(workspace, "yodel")
+    put(library.database, "long.srt", said((5, 9, None, "Yodel.")), duration=20)
+    (hit,) = ask(library, "yodel")
     assert (hit.evidence.start, hit.evidence.end) == (0.0, 20.0)
 
 
@@ -261,19 +261,19 @@ def test_ranks_and_scores_are_what_they_are_without_it(opened):
 
 
 def test_two_recordings_with_the_same_times_are_not_mixed(opened):
-    workspace = opened()
+    library = opened()
     put(
-        workspace.database,
+        library.database,
         "talks/other.srt",
         said((66, 80, None, "Penguins.")),
         media="talks/other",
     )
-    put(workspace.database, "alone.srt", said((66, 80, None, "Walruses.")))
-    put(workspace.database, "single.srt", said((66, 80, None, "Seals.")))
-    assert lines(ask(workspace)[0]) == AROUND
-    assert lines(ask(workspace, "penguins")[0]) == ['00:01:06–00:01:20 (Audio): "Penguins."']
-    assert lines(ask(workspace, "walruses")[0]) == ['00:01:06–00:01:20 (Audio): "Walruses."']
-    found = ask(workspace, "penguins walruses seals", top_k=5)
+    put(library.database, "alone.srt", said((66, 80, None, "Walruses.")))
+    put(library.database, "single.srt", said((66, 80, None, "Seals.")))
+    assert lines(ask(library)[0]) == AROUND
+    assert lines(ask(library, "penguins")[0]) == ['00:01:06–00:01:20 (Audio): "Penguins."']
+    assert lines(ask(library, "walruses")[0]) == ['00:01:06–00:01:20 (Audio): "Walruses."']
+    found = ask(library, "penguins walruses seals", top_k=5)
     assert stage(found).note == "3 hits in 3 bundles"
 
 
@@ -297,13 +297,13 @@ def test_what_may_not_answer_does_not_come_in_as_a_neighbour(opened, narrowed, t
 
 
 def test_a_restriction_given_to_the_postprocessor_holds(opened):
-    workspace = opened()
-    anchor = stored(workspace.database, "talks/lecture.srt")[2]
+    library = opened()
+    anchor = stored(library.database, "talks/lecture.srt")[2]
     nodes = [NodeWithScore(node=PassageNode.of(anchor), score=0.5)]
     within = replace(TALK, scope=Scope.of(["vault:talks/frames.md"]))
-    told = TemporalExpansion(workspace.database, within).postprocess_nodes(nodes)
+    told = TemporalExpansion(library.database, within).postprocess_nodes(nodes)
     assert told[0].node.metadata["evidence"].split("\n") == AROUND[1:4]
-    unknown = TemporalExpansion(workspace.database).postprocess_nodes(nodes)
+    unknown = TemporalExpansion(library.database).postprocess_nodes(nodes)
     assert unknown[0].node.metadata["evidence"].count("\n") == 0, "no restriction: no neighbour"
     assert "Slide" not in unknown[0].node.metadata["evidence"]
     assert "evidence" not in nodes[0].node.metadata
@@ -332,44 +332,44 @@ def test_a_query_engine_has_the_same_evidence_and_its_exclusions(opened):
 
 
 def test_an_anchor_without_an_end_or_after_its_end_is_still_told(opened):
-    workspace = opened()
+    library = opened()
     odd = Piece(400.0, None, "An endless yodel.")
-    put(workspace.database, "odd.srt", odd, Piece(500.0, 490.0, "A reversed warble."))
-    assert lines(ask(workspace, "yodel")[0]) == ['00:06:40 (Audio): "An endless yodel."']
-    assert lines(ask(workspace, "warble")[0]) == ['00:08:20 (Audio): "A reversed warble."']
+    put(library.database, "odd.srt", odd, Piece(500.0, 490.0, "A reversed warble."))
+    assert lines(ask(library, "yodel")[0]) == ['00:06:40 (Audio): "An endless yodel."']
+    assert lines(ask(library, "warble")[0]) == ['00:08:20 (Audio): "A reversed warble."']
 
 
 def test_a_passage_without_cues_is_one_line_of_its_own_times(opened):
-    workspace = opened()
-    put(workspace.database, "plain.srt", Piece(10, 20, "First\nline."), Piece(20, 30, "A yodel."))
-    assert lines(ask(workspace, "yodel")[0]) == [
+    library = opened()
+    put(library.database, "plain.srt", Piece(10, 20, "First\nline."), Piece(20, 30, "A yodel."))
+    assert lines(ask(library, "yodel")[0]) == [
         '00:00:10–00:00:20 (Audio): "First line."',
         '00:00:20–00:00:30 (Audio): "A yodel."',
     ]
 
 
 def test_a_timed_passage_without_a_time_is_left_as_it_is(opened):
-    workspace = opened()
-    put(workspace.database, "lost.srt", Piece(None, None, "A timeless yodel."))
-    found = ask(workspace, "yodel")
+    library = opened()
+    put(library.database, "lost.srt", Piece(None, None, "A timeless yodel."))
+    found = ask(library, "yodel")
     assert found[0].evidence is None
     assert stage(found).note == "no timed passage"
 
 
 def test_without_a_timed_passage_nothing_is_asked_of_the_store(opened):
-    workspace = opened()
+    library = opened()
     asked = []
-    event.listen(workspace.database.engine, "before_cursor_execute", lambda *_: asked.append(1))
+    event.listen(library.database.engine, "before_cursor_execute", lambda *_: asked.append(1))
     nodes = [NodeWithScore(node=TextNode(text="of another"), score=1.0)]
     nodes.append(NodeWithScore(node=PassageNode.of(chunk(3.0, 4.0, modality="text"))))
-    assert TemporalExpansion(workspace.database, TALK).postprocess_nodes(nodes) == nodes
+    assert TemporalExpansion(library.database, TALK).postprocess_nodes(nodes) == nodes
     assert asked == []
 
 
 def test_an_answer_without_a_recording_says_that_the_stage_was_skipped(opened):
-    workspace = opened()
-    put(workspace.database, "note.md", Piece(None, None, "A yodel.", modality="text"))
-    found = ask(workspace, "yodel")
+    library = opened()
+    put(library.database, "note.md", Piece(None, None, "A yodel.", modality="text"))
+    found = ask(library, "yodel")
     assert (stage(found).status, stage(found).note) == ("skipped", "no timed passage")
     assert found.to_dict()["results"][0]["evidence"] is None
 
@@ -378,16 +378,16 @@ def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
     def broken(*_arguments):
         raise StoreError("no more disk")
 
-    workspace = opened()
+    library = opened()
     monkeypatch.setattr("catalog.search_v2.temporal.chunks_between", broken)
-    found = ask(workspace)
+    found = ask(library)
     assert (stage(found).status, stage(found).note) == ("failed", "StoreError: no more disk")
     assert found[0].evidence is None
     assert found[0].link == "talks/lecture.srt#t=65"
-    nodes = SearchServiceV2(workspace).candidates("normalisation", dataset="vault", mode="lexical")
-    assert TemporalExpansion(workspace.database).postprocess_nodes(nodes) == nodes
+    nodes = SearchServiceV2(library).candidates("normalisation", dataset="vault", mode="lexical")
+    assert TemporalExpansion(library.database).postprocess_nodes(nodes) == nodes
     with pytest.raises(StageFailedError, match="temporal"):
-        ask(workspace, strict=True)
+        ask(library, strict=True)
 
 
 def test_the_json_form_carries_evidence_link_and_place_of_the_snippet(opened):
@@ -405,8 +405,8 @@ def test_the_json_form_carries_evidence_link_and_place_of_the_snippet(opened):
 
 
 def test_a_recording_is_called_as_told_else_as_listed_else_as_its_document(opened):
-    workspace = opened()
-    database = workspace.database
+    library = opened()
+    database = library.database
     anchor = stored(database, "talks/lecture.srt")[0]
     with database.read() as connection:
         assert media_name(connection, anchor) == "Lecture"
@@ -423,19 +423,19 @@ def test_a_recording_is_called_as_told_else_as_listed_else_as_its_document(opene
         heard = replace(anchor, modality="audio_transcript", metadata={})
         assert media_name(connection, heard) == "lecture.mp3"
         assert media_name(connection, replace(anchor, path="talks/lect", metadata={})) == "Lecture"
-    (hit,) = ask(workspace)
+    (hit,) = ask(library)
     assert (hit.evidence.media, hit.link) == ("lecture.MP4", "talks/lecture.MP4#t=65")
 
 
 def test_an_address_of_the_recording_is_what_is_linked(opened):
-    workspace = opened()
+    library = opened()
     about = {"source_url": "https://youtu.be/x?si=1", "media_file": "yodel.mp4"}
     cues = ((10, 20, None, "Nothing to see."), (21, 30, None, "Then a yodel."))
-    put(workspace.database, "yodel.srt", said(*cues), **about)
-    (hit,) = ask(workspace, "yodel")
+    put(library.database, "yodel.srt", said(*cues), **about)
+    (hit,) = ask(library, "yodel")
     assert hit.evidence.link == "https://youtu.be/x?si=1&t=10"
-    put(workspace.database, "yodel.srt", said(*cues), **{**about, "source_url": "javascript:x"})
-    assert ask(workspace, "yodel")[0].evidence.link == "yodel.mp4#t=10"
+    put(library.database, "yodel.srt", said(*cues), **{**about, "source_url": "javascript:x"})
+    assert ask(library, "yodel")[0].evidence.link == "yodel.mp4#t=10"
 
 
 def test_the_last_second_is_that_of_all_passages_of_the_recording(opened):
@@ -537,10 +537,10 @@ def test_a_second_transcript_of_the_same_seconds_is_left_out_and_frames_are_not(
 
 
 def test_two_transcripts_of_the_same_seconds_have_a_bundle_each(opened):
-    workspace = opened()
+    library = opened()
     german = said((66, 80, None, "Dann wenden wir apply normalisation an."))
-    put(workspace.database, "talks/lecture.de.srt", german, media="talks/lecture")
-    found = ask(workspace, "apply normalisation formula", top_k=3)
+    put(library.database, "talks/lecture.de.srt", german, media="talks/lecture")
+    found = ask(library, "apply normalisation formula", top_k=3)
     by_path = {hit.path: hit for hit in found}
     assert stage(found).note == "3 hits in 2 bundles"
     assert lines(by_path["talks/lecture.srt"]) == AROUND
@@ -594,10 +594,10 @@ def test_a_slide_that_stays_is_one_line_until_another_is_shown():
 
 
 def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened):
-    workspace = opened(distinct_text=True)
+    library = opened(distinct_text=True)
     slides = [frame(at, f"## Frame at 00:0{at // 60}:30\n\nA yodel.") for at in (30, 90, 150)]
-    put(workspace.database, "yodel.md", *slides)
-    assert len(ask(workspace, "yodel", top_k=5)) == 1
+    put(library.database, "yodel.md", *slides)
+    assert len(ask(library, "yodel", top_k=5)) == 1
     assert len(ask(opened(), "yodel", top_k=5)) == 3
 
 

@@ -70,13 +70,11 @@ def variants(settings: Settings) -> list[Variant]:
     return [Variant(name, _spec(base, changes)) for name, base, changes in chosen]
 
 
-def possible(
-    workspace: Library, variants: Sequence[Variant]
-) -> tuple[list[Variant], dict[str, str]]:
+def possible(library: Library, variants: Sequence[Variant]) -> tuple[list[Variant], dict[str, str]]:
     """Those whose models can be had here, and by name why the others cannot be asked."""
     missing = {
-        "rerank_enabled=true": _why_not(lambda: workspace.reranker.fingerprint),
-        "expansion_enabled=true": _why_not(lambda: workspace.llm),
+        "rerank_enabled=true": _why_not(lambda: library.reranker.fingerprint),
+        "expansion_enabled=true": _why_not(lambda: library.llm),
     }
     left_out = {
         variant.name: why

@@ -70,31 +70,31 @@ class SearchBackend(Protocol):
 
 
 class V2Backend:
-    """``catalog.search_v2`` in one mode over a workspace that somebody else closes."""
+    """``catalog.search_v2`` in one mode over a library that somebody else closes."""
 
-    def __init__(self, name: str, workspace: Library, mode: Mode) -> None:
+    def __init__(self, name: str, library: Library, mode: Mode) -> None:
         from catalog.search_v2.service import SearchServiceV2
 
         self.name, self._mode = name, mode
-        self._service = SearchServiceV2(workspace)
+        self._service = SearchServiceV2(library)
 
     @property
     def identity(self) -> dict[str, Any]:
         """Mode, settings and embedding model."""
-        settings = self._service.workspace.settings
+        settings = self._service.library.settings
         return {
             "pipeline": "v2",
             "mode": self._mode,
             "rag_v2": _public(settings.rag_v2),
             "llm": _public(settings.llm),
-            "embedding": self._service.workspace.wanted_model.fingerprint,
+            "embedding": self._service.library.wanted_model.fingerprint,
             "code": code_digest(),
         }
 
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Check the dataset and load the model and the indexes."""
         progress.start(1)
-        self._service.workspace.require_dataset(dataset)
+        self._service.library.require_dataset(dataset)
         self._service.search("warm up", dataset=dataset, mode=self._mode)
         progress.advance(1, f"loading {self.name}")
 
@@ -114,7 +114,7 @@ class V2Backend:
         return to_ranking(found, dataset, top_k)
 
     def close(self) -> None:
-        """The workspace is its owner's to close."""
+        """The library is its owner's to close."""
 
 
 class V1Backend:
@@ -250,8 +250,8 @@ class Backends:
     v2's caches are off: a query asked again would seem faster than it is.
     """
 
-    def __init__(self, workspace: Library) -> None:
-        self._workspace = workspace
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self._loaded: list[SearchBackend] = []
 
     def load(self, spec: str) -> SearchBackend:
@@ -264,7 +264,7 @@ class Backends:
         return backend
 
     def close(self) -> None:
-        """Release what was loaded; the workspace stays open."""
+        """Release what was loaded; the library stays open."""
         for backend in self._loaded:
             backend.close()
         self._loaded.clear()
@@ -280,11 +280,11 @@ class Backends:
         if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}
             settings = {**_changes(spec, changes), **no_cache}
-            return V2Backend(spec, self._workspace.view(settings), V2_MODES[base])
+            return V2Backend(spec, self._library.view(settings), V2_MODES[base])
         if spec == "v1":
-            return V1Backend(self._workspace.settings)
+            return V1Backend(self._library.settings)
         if spec.startswith("run:"):
-            run = require_run(self._workspace.database, changes)
+            run = require_run(self._library.database, changes)
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)
         if Path(spec).is_file():
             return RecordedBackend.from_file(Path(spec))

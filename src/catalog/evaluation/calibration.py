@@ -74,7 +74,7 @@ def observe(
     progress.start(len(golden))
     service = _uncut(service, rerank=rerank)
     found: dict[str, list[Seen]] = {}
-    weight = service.workspace.settings.rag_v2.original_weight
+    weight = service.library.settings.rag_v2.original_weight
     for query in golden:
         passages = _candidates(service, query, dataset, mode, rerank=rerank, depth=depth)
         found[query.id] = [
@@ -162,10 +162,10 @@ def _uncut(service: SearchServiceV2, *, rerank: bool) -> SearchServiceV2:
     """The same searches without the cuts that a calibration is for: without one they refuse."""
     from catalog.search_v2.service import SearchServiceV2
 
-    workspace = service.workspace
+    library = service.library
     if rerank:
-        _ = workspace.reranker  # made before the view, so that it is shared
-    return SearchServiceV2(workspace.view({"similarity_threshold": 0.0, "token_budget": 0}))
+        _ = library.reranker  # made before the view, so that it is shared
+    return SearchServiceV2(library.view({"similarity_threshold": 0.0, "token_budget": 0}))
 
 
 def _candidates(

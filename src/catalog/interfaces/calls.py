@@ -270,7 +270,7 @@ class Searched:
 
 def run_search(engine: LocalEngine, call: SearchCall) -> Searched:
     """The passages; when no document fits the type or name asked for, a note says which do."""
-    dataset, database = engine.dataset(call.dataset), engine.workspace.database
+    dataset, database = engine.dataset(call.dataset), engine.library.database
     ids = None if call.docs is None else resolve_documents(database, dataset, call.docs)
     given = parse_filters(call.filters)
     parts = [part for part in (given, *_narrowing(call)) if part is not None]
@@ -358,7 +358,7 @@ def run_get(engine: LocalEngine, call: GetCall) -> Given:
     """The document; lines beyond ``max_bytes`` (UTF-8) are cut, and a note says where to go on."""
     dataset = None if call.dataset is None else engine.dataset(call.dataset)
     found = find_document(
-        engine.workspace.database,
+        engine.library.database,
         call.reference,
         dataset=dataset,
         line_start=call.line_start,
@@ -401,7 +401,7 @@ def _part_of_a_line(found: FoundDocument, max_bytes: int) -> Given:
 
 def run_multi_get(engine: LocalEngine, call: MultiGetCall) -> GivenMany:
     """The documents that the patterns name, in the order of the patterns."""
-    dataset, database = engine.dataset(call.dataset), engine.workspace.database
+    dataset, database = engine.dataset(call.dataset), engine.library.database
     ids = resolve_documents(database, dataset, call.patterns)
     given, skipped = [], []
     for source_doc_id in ids[: call.limit]:
@@ -435,7 +435,7 @@ class Described:
 def run_status(engine: LocalEngine, call: StatusCall) -> Described:
     """The counts of now."""
     del call
-    return Described(describe(engine.workspace))
+    return Described(describe(engine.library))
 
 
 _LISTED: tuple[Operation[Any, Any], ...] = (

@@ -35,10 +35,10 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Answers in this process from one workspace, which it closes."""
+    """Answers in this process from one library, which it closes."""
 
-    def __init__(self, workspace: Library) -> None:
-        self.workspace = workspace
+    def __init__(self, library: Library) -> None:
+        self.library = library
 
     @cached_property
     def service(self) -> SearchServiceV2:
@@ -46,18 +46,18 @@ class LocalEngine:
         with _LOADING:
             from catalog.search_v2.service import SearchServiceV2
 
-        return SearchServiceV2(self.workspace)
+        return SearchServiceV2(self.library)
 
     @cached_property
     def catalog(self) -> DocumentCatalog:
         """The documents there are."""
         from catalog.library.browse import DocumentCatalog
 
-        return DocumentCatalog(self.workspace)
+        return DocumentCatalog(self.library)
 
     def dataset(self, named: str | None) -> str:
         """See ``Library.chosen_dataset``."""
-        return self.workspace.chosen_dataset(named)
+        return self.library.chosen_dataset(named)
 
     def answer(self, operation: str, arguments: Mapping[str, Any]) -> CallResult:
         """What the operation finds; raises :class:`InputError` for one there is not."""
@@ -76,12 +76,12 @@ class LocalEngine:
 
     def warm(self) -> None:
         """Load the model and open the indexes of every dataset, so that no query waits for it."""
-        for name in self.workspace.datasets():
+        for name in self.library.datasets():
             self.service.retrieve("warm up", dataset=name, top_k=1)
 
     def close(self) -> None:
-        """Release the workspace."""
-        self.workspace.close()
+        """Release the library."""
+        self.library.close()
 
     def __enter__(self) -> LocalEngine:
         return self

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class DocumentCatalog:
     """Lists the documents of a store's datasets. Thread-safe."""
 
-    def __init__(self, workspace: Library) -> None:
-        self._workspace = workspace
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def query(
         self,
@@ -85,12 +85,12 @@ class DocumentCatalog:
                 "limit": limit,
                 "offset": offset,
             },
-            max_query_chars=self._workspace.settings.rag_v2.max_query_chars,
+            max_query_chars=self._library.settings.rag_v2.max_query_chars,
         )
-        self._workspace.require_dataset(request.dataset)
+        self._library.require_dataset(request.dataset)
         lacking = self._refreshed(request)
         notes = request.notes + lacking
-        with self._workspace.database.read() as connection:
+        with self._library.database.read() as connection:
             if request.visible is not None:
                 check_fields(request.visible, dataset_fields(connection, dataset))
             page, types, scores = _chosen(connection, request, carded=not lacking)
@@ -110,7 +110,7 @@ class DocumentCatalog:
 
     def _refreshed(self, request: BrowseRequest) -> tuple[str, ...]:
         """Make some cards if nobody else is writing; a note of the rest if that matters here."""
-        database = self._workspace.database
+        database = self._library.database
         why = LATER
         try:
             made = make_cards(database, request.dataset, wait=False, limit=AT_A_QUERY)

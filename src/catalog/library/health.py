@@ -48,10 +48,10 @@ class DatasetStats:
     updated_at: float
 
 
-def dataset_stats(workspace: Library, dataset: str) -> DatasetStats:
+def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     """Counts straight from the truth; raises :class:`UnknownDatasetError`."""
-    stored, rag = stored_dataset(workspace, dataset), workspace.settings.rag_v2
-    with workspace.database.read() as connection:
+    stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
+    with library.database.read() as connection:
         totals = manifest.totals(connection, dataset)
         return DatasetStats(
             dataset=dataset,
@@ -69,10 +69,10 @@ def dataset_stats(workspace: Library, dataset: str) -> DatasetStats:
         )
 
 
-def stored_dataset(workspace: Library, name: str) -> StoredDataset:
+def stored_dataset(library: Library, name: str) -> StoredDataset:
     """The dataset's row; raises :class:`UnknownDatasetError`."""
-    workspace.require_dataset(name)
-    with workspace.database.read() as connection:
+    library.require_dataset(name)
+    with library.database.read() as connection:
         return next(one for one in all_datasets(connection) if one.name == name)
 
 
@@ -86,11 +86,11 @@ class Check:
     fix: str = ""
 
 
-def describe(workspace: Library) -> dict[str, Any]:
+def describe(library: Library) -> dict[str, Any]:
     """Where the store is, its model and engines, and the counts of each dataset."""
-    settings = workspace.settings
-    model = stored_model(workspace.database)
-    with workspace.database.read() as connection:
+    settings = library.settings
+    model = stored_model(library.database)
+    with library.database.read() as connection:
         cached, hits = query_cache_stats(connection)
     return {
         "home": str(settings.home.resolve()),
@@ -100,31 +100,31 @@ def describe(workspace: Library) -> dict[str, Any]:
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
         "query_cache": {"entries": cached, "hits": hits},
-        "datasets": [asdict(dataset_stats(workspace, name)) for name in workspace.datasets()],
+        "datasets": [asdict(dataset_stats(library, name)) for name in library.datasets()],
     }
 
 
-def diagnose(workspace: Library) -> list[Check]:
+def diagnose(library: Library) -> list[Check]:
     """Run every check; none changes the truth."""
     return [
         _check(
             "database",
-            lambda: _database(workspace),
+            lambda: _database(library),
             "restore a copy of the home folder",
-            workspace.database.file,
+            library.database.file,
         ),
         _check(
             "model",
-            lambda: _model(workspace),
+            lambda: _model(library),
             "pip install 'catalog[offline]'",
-            workspace.settings.home,
+            library.settings.home,
         ),
-        *(check for name in workspace.datasets() for check in _dataset_checks(workspace, name)),
+        *(check for name in library.datasets() for check in _dataset_checks(library, name)),
     ]
 
 
-def _dataset_checks(workspace: Library, name: str) -> Iterator[Check]:
-    stats = dataset_stats(workspace, name)
+def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
+    stats = dataset_stats(library, name)
     update = f"catalog index update --dataset {name}"
     yield Check(
         f"{name}: embedded",
@@ -132,16 +132,16 @@ def _dataset_checks(workspace: Library, name: str) -> Iterator[Check]:
         f"{stats.vectors} of {stats.windows} windows have a vector",
         "" if stats.vectors == stats.windows else update,
     )
-    rag, folder = workspace.settings.rag_v2, workspace.folder(name)
+    rag, folder = library.settings.rag_v2, library.folder(name)
     yield _check(
         f"{name}: lexical index",
-        lambda: _engine(workspace.lexical(name).refresh),
+        lambda: _engine(library.lexical(name).refresh),
         update,
         folder / rag.lexical_engine,
     )
     yield _check(
         f"{name}: vector index",
-        lambda: _engine(workspace.vector(name).refresh),
+        lambda: _engine(library.vector(name).refresh),
         update,
         folder / rag.vector_engine,
     )
@@ -157,8 +157,8 @@ def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Chec
         return Check(name, ok=False, detail=str(error), fix=remedy(errno_of(error), place) or fix)
 
 
-def _database(workspace: Library) -> str:
-    with workspace.database.read() as connection:
+def _database(library: Library) -> str:
+    with library.database.read() as connection:
         problem = integrity_problem(connection)
         orphans = orphan_counts(connection)
     if problem is not None:
@@ -169,10 +169,10 @@ def _database(workspace: Library) -> str:
     return "sound"
 
 
-def _model(workspace: Library) -> str:
-    workspace.model.embed_query("probe")
-    require_model(workspace.database, workspace.wanted_model)
-    encoder = workspace.model.encoder
+def _model(library: Library) -> str:
+    library.model.embed_query("probe")
+    require_model(library.database, library.wanted_model)
+    encoder = library.model.encoder
     return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
 
 

@@ -20,8 +20,8 @@ from catalog.store.stored_model import adopt_model, require_model
 class Indexer:
     """Keeps the datasets of one store in line with their folders."""
 
-    def __init__(self, workspace: Library) -> None:
-        self._workspace = workspace
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def build(
         self,
@@ -40,10 +40,10 @@ class Indexer:
         and ``EmbeddingMismatchError`` for a store of another model.
         """
         check_dataset_name(dataset)
-        workspace, ingest = self._workspace, self._workspace.settings.rag_v2.ingest
-        require_model(workspace.database, workspace.wanted_model)
-        builder = IngestionPipelineBuilderV2(workspace.database, workspace.settings.rag_v2)
-        pipeline = builder.build_pipeline(dataset, workspace.model)
+        library, ingest = self._library, self._library.settings.rag_v2.ingest
+        require_model(library.database, library.wanted_model)
+        builder = IngestionPipelineBuilderV2(library.database, library.settings.rag_v2)
+        pipeline = builder.build_pipeline(dataset, library.model)
         options = SyncOptions(
             include=include,
             exclude=exclude,
@@ -61,9 +61,9 @@ class Indexer:
             reread=reread,
             lock_seconds=ingest.lock_seconds,
         )
-        lock = workspace.settings.home / "locks" / f"{dataset}.lock"
+        lock = library.settings.home / "locks" / f"{dataset}.lock"
         report = sync(
-            workspace.database,
+            library.database,
             root,
             dataset,
             pipeline,
@@ -82,7 +82,7 @@ class Indexer:
         progress: Progress | None = None,
     ) -> SyncReport:
         """Sync a dataset with the folder it was built from, under the same globs."""
-        stored = stored_dataset(self._workspace, dataset)
+        stored = stored_dataset(self._library, dataset)
         if stored.root == "":
             raise SourceError(
                 f"{dataset!r} was filled by a pipeline: it has no folder to update from"
@@ -99,14 +99,14 @@ class Indexer:
 
     def rebuild(self, *, progress: Progress | None = None) -> dict[str, SyncReport]:
         """Re-read and re-embed every dataset, adopting the configured model."""
-        with self._workspace.database.read() as connection:
+        with self._library.database.read() as connection:
             stored = all_datasets(connection)
         gone = [
             one.root or one.name for one in stored if not one.root or not Path(one.root).exists()
         ]
         if gone:
             raise SourceError(f"cannot rebuild: no folder to read {', '.join(gone)} from")
-        adopt_model(self._workspace.database, self._workspace.wanted_model)
+        adopt_model(self._library.database, self._library.wanted_model)
         return {
             one.name: self.build(
                 Path(one.root),
@@ -121,21 +121,21 @@ class Indexer:
 
     def stats(self, dataset: str) -> DatasetStats:
         """Counts straight from the truth."""
-        return dataset_stats(self._workspace, dataset)
+        return dataset_stats(self._library, dataset)
 
     def _refresh(self, dataset: str) -> tuple[str, ...]:
         """Bring the derived indexes up to date; what cannot be done now is done at a search."""
         notes = []
         for name, engine in (
-            ("vector", self._workspace.vector(dataset)),
-            ("lexical", self._workspace.lexical(dataset)),
+            ("vector", self._library.vector(dataset)),
+            ("lexical", self._library.lexical(dataset)),
         ):
             try:
                 engine.refresh()
             except CatalogError as error:
                 notes.append(f"the {name} index is brought up to date later: {error}")
         try:
-            make_cards(self._workspace.database, dataset)
+            make_cards(self._library.database, dataset)
         except CatalogError as error:
             notes.append(f"the catalog is brought up to date later: {error}")
         return tuple(notes)

@@ -66,7 +66,7 @@ class Library:
     def open(
         cls, *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
     ) -> Library:
-        """The workspace of the effective settings; see ``load_settings``."""
+        """The library of the effective settings; see ``load_settings``."""
         return cls(load_settings(preset=preset, overrides=overrides).settings)
 
     def view(self, changes: Mapping[str, Any]) -> Library:

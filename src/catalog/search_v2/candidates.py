@@ -42,20 +42,20 @@ def selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
 
 
 def gather_candidates(
-    workspace: Library, request: SearchRequest, stages: StageLog, *, wanted: int
+    library: Library, request: SearchRequest, stages: StageLog, *, wanted: int
 ) -> Candidates:
     """Candidates from the documents that the router chooses, if it is on, else from all.
 
     Where its documents give fewer than ``request.top_k`` passages, all are searched after all.
     """
     started = time.perf_counter()
-    routed = route(workspace, request, stages)
+    routed = route(library, request, stages)
     if routed is None or routed.doc_ids is None:
-        return _searched(workspace, request, request.restriction, stages, wanted)
+        return _searched(library, request, request.restriction, stages, wanted)
     chosen = stages.fork()
     ms = (time.perf_counter() - started) * 1000
     within = narrowed(request.restriction, routed.doc_ids)
-    found = _searched(workspace, request, within, chosen, wanted)
+    found = _searched(library, request, within, chosen, wanted)
     if len(found.passages) >= request.top_k:
         stages.ran("route", ms, routed.note)
         stages.join(chosen)
@@ -63,11 +63,11 @@ def gather_candidates(
     ms = (time.perf_counter() - started) * 1000
     few = f"they gave {len(found.passages)} passages, so all documents were searched"
     stages.ran("route", ms, f"{routed.note}; {few}")
-    return _searched(workspace, request, request.restriction, stages, wanted)
+    return _searched(library, request, request.restriction, stages, wanted)
 
 
 def _searched(
-    workspace: Library,
+    library: Library,
     request: SearchRequest,
     within: Restriction,
     stages: StageLog,
@@ -78,18 +78,18 @@ def _searched(
     The legs go deeper while the cap for each document leaves too few passages. There is no cap
     where the search is confined to one document or recording, except in best-chunk mode.
     """
-    rag = workspace.settings.rag_v2
+    rag = library.settings.rag_v2
     bundle = QueryBundle(request.query.about(request.mode))
     for leg in ("lexical", "vector"):
         if request.mode not in (leg, "hybrid"):
             stages.skipped(leg, f"mode is {request.mode}")
-    expansion = _expansion(workspace, request, stages)
+    expansion = _expansion(library, request, stages)
     least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
     factor = rag.overfetch
     limit = _per_document(rag, request.restriction)
     while True:
         round_stages = stages.fork()
-        retriever = HybridRetrieverFactoryV2(workspace, stages=round_stages).build(
+        retriever = HybridRetrieverFactoryV2(library, stages=round_stages).build(
             request.query,
             request.restriction.dataset,
             max(least, max(rag.fts_top_k, request.top_k) * factor),
@@ -124,11 +124,9 @@ def _per_document(rag: RAGv2Settings, restriction: Restriction) -> int:
     return 0 if spread > 1 and restriction.is_one_document else spread
 
 
-def _expansion(
-    workspace: Library, request: SearchRequest, stages: StageLog
-) -> ExpansionPlan | None:
+def _expansion(library: Library, request: SearchRequest, stages: StageLog) -> ExpansionPlan | None:
     """What else to ask, if the settings or the call say so and the user did not."""
-    terms = workspace.settings.rag_v2.feedback_terms if request.mode != "vector" else 0
+    terms = library.settings.rag_v2.feedback_terms if request.mode != "vector" else 0
     wanted = [name for name, on in (("expand", request.expand), ("feedback", terms)) if on]
     if request.query.is_typed:
         for name in wanted:
@@ -137,9 +135,9 @@ def _expansion(
     if not wanted:
         return None
     return ExpansionPlan(
-        workspace,
+        library,
         request.restriction.dataset,
-        expander=workspace.expander if request.expand else None,
+        expander=library.expander if request.expand else None,
         feedback_terms=terms,
         strict=stages.strict,
     )

@@ -63,13 +63,13 @@ class VectorRetriever(BaseRetriever):
 
     def __init__(
         self,
-        workspace: Library,
+        library: Library,
         restriction: Restriction,
         top_k: int,
         *,
         side: Side = "query",
     ) -> None:
-        self._workspace = workspace
+        self._library = library
         self.restriction, self.top_k, self._side = restriction, top_k, side
         super().__init__()
 
@@ -80,14 +80,14 @@ class VectorRetriever(BaseRetriever):
         if embedding is not None:
             vector, cached = np.asarray(embedding, dtype=np.float32), True
         else:
-            vector, cached = self._workspace.query_vectors.embed(query, self._side)
+            vector, cached = self._library.query_vectors.embed(query, self._side)
         note = "query embedding cached" if cached else ""
         dataset = self.restriction.dataset
-        engine = self._workspace.vector(dataset)
+        engine = self._library.vector(dataset)
         try:
             hits = engine.search(vector, self.top_k, self.restriction)
         except EngineBlockedError as error:
-            engine = self._workspace.exact(dataset)
+            engine = self._library.exact(dataset)
             hits = engine.search(vector, self.top_k, self.restriction)
             is_held = isinstance(error, EngineLockedError)
             reason = "the index is held by another process" if is_held else str(error)
@@ -97,7 +97,7 @@ class VectorRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = self.leg(query_bundle.query_str, query_bundle.embedding)
-        return _joined(self._workspace.database, self.restriction.dataset, found)
+        return _joined(self._library.database, self.restriction.dataset, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class ServicePostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is not None:
-            most = self._service.workspace.settings.rag_v2.max_query_chars
+            most = self._service.library.settings.rag_v2.max_query_chars
             parsed = parse_query(query_bundle.query_str, max_chars=most)
             query_bundle = QueryBundle(parsed.about(self._mode))
         for stage in self.stages:

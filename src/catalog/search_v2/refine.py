@@ -34,12 +34,12 @@ class Refiner:
     Raises :class:`ConfigError` when a threshold is set and no calibration fits the models.
     """
 
-    def __init__(self, workspace: Library, *, rerank: bool, mode: Mode) -> None:
-        self._rag = workspace.settings.rag_v2
-        self._workspace = workspace
+    def __init__(self, library: Library, *, rerank: bool, mode: Mode) -> None:
+        self._rag = library.settings.rag_v2
+        self._library = library
         self._rerank = self._reranker() if rerank else None
-        self._estimator = RelevanceEstimator(workspace)
-        self._is_calibrated = workspace.calibration(mode, reranked=rerank) is not None
+        self._estimator = RelevanceEstimator(library)
+        self._is_calibrated = library.calibration(mode, reranked=rerank) is not None
         if self._rag.similarity_threshold > 0 and not self._is_calibrated:
             raise ConfigError(
                 "similarity_threshold needs a calibration, and there is none for these models: "
@@ -115,15 +115,15 @@ class Refiner:
             cuts.append(SimilarityThreshold(minimum=self._rag.similarity_threshold))
         cuts.append(KeepFirst(limit=top_k))
         if self._rag.token_budget:
-            counter = self._workspace.model.encoder.counter
+            counter = self._library.model.encoder.counter
             cuts.append(TokenBudget(limit=self._rag.token_budget, counter=counter))
         return cuts
 
     def _reranker(self) -> RerankPostprocessor:
         rag = self._rag
         return RerankPostprocessor(
-            self._workspace.reranker,
-            self._workspace.rerank_cache,
+            self._library.reranker,
+            self._library.rerank_cache,
             candidates=rag.rerank_candidates,
             blend=rag.rerank_blend,
             weight=rag.rerank_weight,

@@ -55,19 +55,19 @@ class Signals:
     reranker: str
 
     @classmethod
-    def of(cls, workspace: Library, mode: Mode, *, reranked: bool) -> Signals:
-        """The signals of searches in this workspace; what a mode does not use is left out."""
-        rag = workspace.settings.rag_v2
+    def of(cls, library: Library, mode: Mode, *, reranked: bool) -> Signals:
+        """The signals of searches in this library; what a mode does not use is left out."""
+        rag = library.settings.rag_v2
         hybrid, lexical = mode == "hybrid", mode in ("lexical", "hybrid")
         vector = mode in ("vector", "hybrid")
         return cls(
             mode=mode,
             fusion=_fusion(rag) if hybrid else "none",
-            embedding=workspace.wanted_model.fingerprint if vector else "",
+            embedding=library.wanted_model.fingerprint if vector else "",
             lexical_engine=rag.lexical_engine if lexical else "",
             lexical_weight=rag.lexical_weight if hybrid else 1.0,
             vector_weight=rag.vector_weight if hybrid else 1.0,
-            reranker=workspace.reranker.fingerprint if reranked else "",
+            reranker=library.reranker.fingerprint if reranked else "",
         )
 
     @property
@@ -116,11 +116,11 @@ class RelevanceEstimator(BaseNodePostprocessor):
     search. Order and other nodes stay as they are.
     """
 
-    _workspace: Library = PrivateAttr()
+    _library: Library = PrivateAttr()
 
-    def __init__(self, workspace: Library) -> None:
+    def __init__(self, library: Library) -> None:
         super().__init__()
-        self._workspace = workspace
+        self._library = library
 
     @classmethod
     def class_name(cls) -> str:
@@ -131,7 +131,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         """The calibration for passages of one search; ``None`` without one, or without passages."""
         mode = _MODES.get(passages[0].heard) if passages else None
         reranked = any(one.reranked is not None for one in passages)
-        return None if mode is None else self._workspace.calibration(mode, reranked=reranked)
+        return None if mode is None else self._library.calibration(mode, reranked=reranked)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -141,7 +141,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         calibration = self.calibration(passages)
         if calibration is None:
             return nodes
-        weight = self._workspace.settings.rag_v2.original_weight
+        weight = self._library.settings.rag_v2.original_weight
         seen = dict(zip(map(id, passages), features(passages, weight), strict=True))
         return [
             node.judged(calibration.relevance(seen[id(node)]))
@@ -169,17 +169,17 @@ def features(passages: Sequence[ScoredPassage], original_weight: float) -> list[
     return [_features(one, original_weight or 1.0, last, worst) for one in passages]
 
 
-def calibration_for(workspace: Library, signals: Signals) -> Calibration | None:
+def calibration_for(library: Library, signals: Signals) -> Calibration | None:
     """The calibration that the store keeps for these signals, else the packaged one, if any."""
-    kept = workspace.database.meta(signals.key)
+    kept = library.database.meta(signals.key)
     if kept is not None:
         return Calibration(**json.loads(kept))
     return _packaged().get(signals.key)
 
 
-def keep_calibration(workspace: Library, signals: Signals, calibration: Calibration) -> None:
+def keep_calibration(library: Library, signals: Signals, calibration: Calibration) -> None:
     """Let the store's searches use it from their next opening on."""
-    workspace.database.set_meta(signals.key, json.dumps(asdict(calibration)))
+    library.database.set_meta(signals.key, json.dumps(asdict(calibration)))
 
 
 def _fusion(rag: RAGv2Settings) -> str:

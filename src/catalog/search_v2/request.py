@@ -46,7 +46,7 @@ class SearchRequest:
 
 
 def read_request(
-    workspace: Library, query: str, stages: StageLog, **asked: Unpack[SearchArguments]
+    library: Library, query: str, stages: StageLog, **asked: Unpack[SearchArguments]
 ) -> SearchRequest:
     """The request these arguments make; raises :class:`InputError` kinds for those that do not."""
     top_k, doc_ids = asked.get("top_k", DEFAULT_TOP_K), asked.get("doc_ids")
@@ -55,15 +55,13 @@ def read_request(
     top_k = possible_top_k(top_k)
     if isinstance(doc_ids, str):
         raise InputError("doc_ids must be a list of ids or paths, not one string")
-    workspace.require_dataset(storable(asked["dataset"]))
-    rag = workspace.settings.rag_v2
+    library.require_dataset(storable(asked["dataset"]))
+    rag = library.settings.rag_v2
     with stages.run("normalise") as notes:
         parsed = parse_query(query, max_chars=rag.max_query_chars)
         notes.extend(parsed.notes)
     with stages.run("scope") as notes:
-        restriction = _restriction(
-            workspace, asked["dataset"], doc_ids, asked.get("filters"), notes
-        )
+        restriction = _restriction(library, asked["dataset"], doc_ids, asked.get("filters"), notes)
     return SearchRequest(
         parsed,
         restriction,
@@ -89,7 +87,7 @@ def known_mode(name: str) -> Mode:
 
 
 def _restriction(
-    workspace: Library,
+    library: Library,
     dataset: str,
     doc_ids: Iterable[str] | None,
     filters: object,
@@ -98,7 +96,7 @@ def _restriction(
     scope = Scope.from_doc_ids(_named(dataset, doc_ids))
     tree = parse_filters(filters)
     if not scope.is_all or tree is not None:
-        with workspace.database.read() as connection:
+        with library.database.read() as connection:
             if scope.ids is not None:
                 scope = Scope.of(live_documents(connection, scope.ids))
                 notes.append(f"{len(scope.ids or ())} documents in scope")

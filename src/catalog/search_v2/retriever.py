@@ -64,7 +64,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
 
     def __init__(
         self,
-        workspace: Library,
+        library: Library,
         asked: Sequence[LegQuery],
         *,
         dataset: str,
@@ -78,8 +78,8 @@ class HybridRetrieverV2(QueryFusionRetriever):
         self._retrievers, self._llm = [one.leg for one in asked], MockLLM()
         self._retriever_weights = [1.0 / len(asked)] * len(asked)
         BaseRetriever.__init__(self)
-        self._workspace, self._dataset = workspace, dataset
-        self._settings = workspace.settings.rag_v2
+        self._library, self._dataset = library, dataset
+        self._settings = library.settings.rag_v2
         self._asked = tuple(asked)
         self._lists = len(asked)
         self.stages = stages or StageLog()
@@ -99,7 +99,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def _retrieve_held(self, query: QueryBundle) -> list[NodeWithScore]:
         """Leg after leg on one state of the store: slower, but no writer can come between."""
         for _ in range(HELD_ATTEMPTS):
-            with self._workspace.database.snapshot():
+            with self._library.database.snapshot():
                 answers = self._all_answers(query, self._in_turn)
                 settled = self._settle(query, answers)
             if settled.is_whole:
@@ -123,7 +123,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
     def _beside(self, asked: Sequence[LegQuery], query: QueryBundle) -> list[LegResult]:
         *others, last = asked
         jobs = [
-            self._workspace.threads.submit(contextvars.copy_context().run, one.answer, query)
+            self._library.threads.submit(contextvars.copy_context().run, one.answer, query)
             for one in others
         ]
         in_this_thread = last.answer(query)
@@ -133,7 +133,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
         started = time.perf_counter()
         seqs = {hit.seq for answer in answers for hit in answer.hits}
-        with self._workspace.database.read() as connection:
+        with self._library.database.read() as connection:
             ids = live_chunk_ids(connection, self._dataset, seqs)
             lists = [
                 self._ranked(query, answer, answer.found, ids)
@@ -244,10 +244,10 @@ def _leg(answer: LegResult) -> Leg:
 
 
 class HybridRetrieverFactoryV2:
-    """Builds the retriever of one query from the workspace's engines and settings."""
+    """Builds the retriever of one query from the library's engines and settings."""
 
-    def __init__(self, workspace: Library, *, stages: StageLog | None = None) -> None:
-        self._workspace = workspace
+    def __init__(self, library: Library, *, stages: StageLog | None = None) -> None:
+        self._library = library
         self._stages = stages
 
     def build(
@@ -269,12 +269,12 @@ class HybridRetrieverFactoryV2:
         ``expansion`` the legs are asked its lines as well. Raises :class:`QueryError` for a
         typed query without a part for the mode's legs.
         """
-        rag = self._workspace.settings.rag_v2
+        rag = self._library.settings.rag_v2
         if isinstance(query, str):
             query = parse_query(query, max_chars=rag.max_query_chars)
         allowed = replace(within or Restriction(dataset_name), without=query.exclusions)
         legs = LegMaker(
-            self._workspace,
+            self._library,
             allowed,
             k_lex or rag.fts_top_k,
             k_dense or rag.vector_top_k,
@@ -287,12 +287,12 @@ class HybridRetrieverFactoryV2:
         top_k = k_fused or rag.fusion_top_k
         if expansion is None:
             return HybridRetrieverV2(
-                self._workspace, asked, dataset=dataset_name, top_k=top_k, stages=self._stages
+                self._library, asked, dataset=dataset_name, top_k=top_k, stages=self._stages
             )
         from catalog.search_v2.expansion.retriever import QueryExpansionRetrieverV2
 
         return QueryExpansionRetrieverV2(
-            self._workspace,
+            self._library,
             asked,
             dataset=dataset_name,
             top_k=top_k,
@@ -310,7 +310,7 @@ class LegMaker:
 
     def __init__(
         self,
-        workspace: Library,
+        library: Library,
         allowed: Restriction,
         k_lex: int,
         k_dense: int,
@@ -318,7 +318,7 @@ class LegMaker:
         *,
         phrases: tuple[str, ...] = (),
     ) -> None:
-        self._workspace, self._allowed, self._phrases = workspace, allowed, phrases
+        self._library, self._allowed, self._phrases = library, allowed, phrases
         self._k_lex, self._k_dense, self._mode = k_lex, k_dense, mode
 
     def asked(self, parts: tuple[SubQuery, ...], *, own: bool = False) -> Iterator[LegQuery]:
@@ -329,14 +329,14 @@ class LegMaker:
                 yield LegQuery(part, make(part), is_own=own)
 
     def _lexical(self, part: SubQuery) -> LexicalRetriever:
-        engine = self._workspace.lexical(self._allowed.dataset)
+        engine = self._library.lexical(self._allowed.dataset)
         phrases = tuple(dict.fromkeys((*self._phrases, *part.phrases)))
         holding = replace(self._allowed, containing=phrases)
-        return LexicalRetriever(self._workspace.database, engine, holding, self._k_lex)
+        return LexicalRetriever(self._library.database, engine, holding, self._k_lex)
 
     def _vector(self, part: SubQuery) -> VectorRetriever:
         return VectorRetriever(
-            self._workspace,
+            self._library,
             self._allowed,
             self._k_dense,
             side="document" if part.kind == "hyde" else "query",

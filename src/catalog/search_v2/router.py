@@ -31,8 +31,8 @@ class Routed:
 class Router:
     """Short-lists documents of one store by full text."""
 
-    def __init__(self, workspace: Library) -> None:
-        self._workspace = workspace
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def shortlist(self, query_text: str, restriction: Restriction, limit: int) -> Routed:
         """At most ``limit`` source document ids, all within the restriction.
@@ -47,7 +47,7 @@ class Router:
         terms = card_terms(query_text)
         if not terms:
             return Routed(None, "the query has no words")
-        dataset, database = restriction.dataset, self._workspace.database
+        dataset, database = restriction.dataset, self._library.database
         notes = self._refreshed(dataset)
         allowed = documents_within(replace(restriction, containing=()))
         with database.read() as connection:
@@ -56,7 +56,7 @@ class Router:
                 return Routed(None, f"no more than {limit} documents may answer")
             carded = search_cards(connection, terms, allowed, limit)
             names = source_ids(connection, carded)
-        hits = self._workspace.lexical(dataset).search(query_text, PASSAGES, restriction)
+        hits = self._library.lexical(dataset).search(query_text, PASSAGES, restriction)
         with database.read() as connection:
             holding = documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
         chosen = _in_turn(holding, [names[one] for one in carded if one in names], limit)
@@ -68,7 +68,7 @@ class Router:
     def _refreshed(self, dataset: str) -> list[str]:
         why = LATER
         try:
-            made = make_cards(self._workspace.database, dataset, wait=False, limit=AT_A_QUERY)
+            made = make_cards(self._library.database, dataset, wait=False, limit=AT_A_QUERY)
             if made < AT_A_QUERY:
                 return []
         except StoreError as error:
@@ -76,12 +76,12 @@ class Router:
         return [f"documents without a card are chosen by their passages alone: {why}"]
 
 
-def route(workspace: Library, request: SearchRequest, stages: StageLog) -> Routed | None:
+def route(library: Library, request: SearchRequest, stages: StageLog) -> Routed | None:
     """What the router says to a request; ``None`` where it is off, skipped or fails.
 
     A skip or a failure is reported in ``stages``, a shortlist is the caller's to report.
     """
-    rag = workspace.settings.rag_v2
+    rag = library.settings.rag_v2
     if not rag.router_enabled:
         return None
     if request.query.is_typed:
@@ -95,7 +95,7 @@ def route(workspace: Library, request: SearchRequest, stages: StageLog) -> Route
     started = time.perf_counter()
     try:
         text = request.query.about(request.mode)
-        routed = Router(workspace).shortlist(text, within, rag.router_documents)
+        routed = Router(library).shortlist(text, within, rag.router_documents)
     except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
         stages.failed("route", (time.perf_counter() - started) * 1000, error)
         return None

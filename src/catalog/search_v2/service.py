@@ -31,9 +31,9 @@ from catalog.search_v2.temporal import TemporalExpansion
 class SearchServiceV2:
     """Searches one store. Thread-safe; keep it open, since models and indexes load once."""
 
-    def __init__(self, workspace: Library) -> None:
-        self.workspace = workspace
-        self._baseline = Baseline(workspace.settings)
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self._baseline = Baseline(library.settings)
 
     def search(
         self,
@@ -67,7 +67,7 @@ class SearchServiceV2:
         started = time.perf_counter()
         stages = StageLog(strict=strict)
         request = read_request(
-            self.workspace,
+            self.library,
             query,
             stages,
             dataset=dataset,
@@ -92,7 +92,7 @@ class SearchServiceV2:
                     rank,
                     query=request.query.words,
                     fusion=candidates.fusion,
-                    snippet_chars=self.workspace.settings.rag_v2.snippet_chars,
+                    snippet_chars=self.library.settings.rag_v2.snippet_chars,
                     explain=explain,
                     score=node.score,
                     rerank=node.reranked,
@@ -121,7 +121,7 @@ class SearchServiceV2:
     def retrieve(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
         """The same passages as LlamaIndex nodes, for query engines and agents."""
         stages = StageLog()
-        request = read_request(self.workspace, query, stages, **asked)
+        request = read_request(self.library, query, stages, **asked)
         precision, candidates = self._gathered(request, stages)
         text, top_k = request.query.about(request.mode), request.top_k
         found = precision.refine(candidates.passages, text, top_k, stages)
@@ -130,7 +130,7 @@ class SearchServiceV2:
     def candidates(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
         """What ``retrieve`` starts from: passages as fused and selected, more than ``top_k``."""
         stages = StageLog()
-        request = read_request(self.workspace, query, stages, **asked)
+        request = read_request(self.library, query, stages, **asked)
         return list(self._gathered(request, stages)[1].passages)
 
     def postprocessors(
@@ -142,29 +142,29 @@ class SearchServiceV2:
         **_: object,
     ) -> list[BaseNodePostprocessor]:
         """The stages between ``candidates`` and ``retrieve``, which take the same arguments."""
-        asked = self.workspace.settings.rag_v2.rerank_enabled if rerank is None else rerank
-        chain = Refiner(self.workspace, rerank=asked, mode=known_mode(mode))
+        asked = self.library.settings.rag_v2.rerank_enabled if rerank is None else rerank
+        chain = Refiner(self.library, rerank=asked, mode=known_mode(mode))
         stages = chain.postprocessors(possible_top_k(top_k))
-        rag = self.workspace.settings.rag_v2
+        rag = self.library.settings.rag_v2
         if rag.temporal_enabled:
-            stages.append(TemporalExpansion.of(self.workspace.database, rag))
+            stages.append(TemporalExpansion.of(self.library.database, rag))
         return stages
 
     def _gathered(self, request: SearchRequest, stages: StageLog) -> tuple[Refiner, Candidates]:
-        precision = Refiner(self.workspace, rerank=request.rerank, mode=request.mode)
+        precision = Refiner(self.library, rerank=request.rerank, mode=request.mode)
         wanted = precision.wanted(request.top_k)
-        return precision, gather_candidates(self.workspace, request, stages, wanted=wanted)
+        return precision, gather_candidates(self.library, request, stages, wanted=wanted)
 
     def _in_time(
         self, passages: Sequence[ScoredPassage], stages: StageLog
     ) -> Sequence[ScoredPassage]:
         """The passages, those of recordings with their evidence; its failure is a failed stage."""
-        rag = self.workspace.settings.rag_v2
+        rag = self.library.settings.rag_v2
         if not rag.temporal_enabled:
             return passages
         started = time.perf_counter()
         try:
-            done = TemporalExpansion.of(self.workspace.database, rag).expand(passages)
+            done = TemporalExpansion.of(self.library.database, rag).expand(passages)
         except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
             stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
             return passages
@@ -208,5 +208,5 @@ class SearchServiceV2:
         return compared(name, v1_paths, paths, v1_ms=v1_ms, v2_ms=v2_ms, note=note)
 
     def close(self) -> None:
-        """Release the workspace."""
-        self.workspace.close()
+        """Release the library."""
+        self.library.close()

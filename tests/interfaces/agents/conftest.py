@@ -5,7 +5,7 @@ import pytest
 from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 SUBTITLES = """1
 00:01:05,000 --> 00:01:18,000
@@ -59,8 +59,8 @@ def folder(tmp_path_factory):
 def engine(folder, tmp_path_factory):
     """An engine on a store of them, in the dataset ``notes``, that has no model to rerank with."""
     home = tmp_path_factory.mktemp("home")
-    with LocalEngine(open_workspace(home, rerank_provider="http")) as engine:
-        report = Indexer(engine.workspace).build(folder, dataset="notes")
+    with LocalEngine(open_library(home, rerank_provider="http")) as engine:
+        report = Indexer(engine.library).build(folder, dataset="notes")
         assert report.failed == ()
         yield engine
 

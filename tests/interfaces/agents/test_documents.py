@@ -21,11 +21,11 @@ def test_lines_are_picked_in_either_way(tools):
 def test_what_is_too_long_is_cut_with_a_note(tmp_path):
     from catalog.interfaces.engine import LocalEngine
     from catalog.library.indexing import Indexer
-    from fakes import open_workspace, write
+    from fakes import open_library, write
 
     write(tmp_path / "docs", long_dot_txt="".join(f"line {n:04} of many\n" for n in range(200)))
-    with LocalEngine(open_workspace(tmp_path / "home")) as engine:
-        Indexer(engine.workspace).build(tmp_path / "docs", dataset="notes")
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(tmp_path / "docs", dataset="notes")
         answer = AGENT_TOOLS["get"].call(engine, {"reference": "long.txt", "max_bytes": 10})
     # 17 characters and a line end: 55 lines are 990 bytes, 56 are 1008
     assert answer.data["document"]["line_end"] == 55
@@ -134,9 +134,9 @@ def test_the_status_counts(tools):
 
 def test_an_empty_store_is_said_to_be_empty(tmp_path):
     from catalog.interfaces.engine import LocalEngine
-    from fakes import open_workspace
+    from fakes import open_library
 
-    with LocalEngine(open_workspace(tmp_path / "home")) as engine:
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
         status = AGENT_TOOLS["status"].call(engine, {})
         search = AGENT_TOOLS["search_chunks"].call(engine, {"query": "keys"})
     assert status.data["status"] == "no_results"

@@ -56,8 +56,8 @@ def test_a_llama_index_tool_gives_the_text_and_keeps_the_data(tools):
 def test_a_script_asks_the_store_of_its_settings_and_opens_it_once(engine, monkeypatch):
     opened = []
 
-    def opens(workspace):
-        opened.append(workspace)
+    def opens(library):
+        opened.append(library)
         return engine
 
     monkeypatch.setattr("catalog.interfaces.engine.LocalEngine", opens)

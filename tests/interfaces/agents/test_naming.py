@@ -5,7 +5,7 @@ import pytest
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
-from fakes import open_workspace
+from fakes import open_library
 
 FILES = {
     "a, b.md": "---\ntags: ['x, y']\n---\nThe walrus does not sing.\n",
@@ -23,9 +23,9 @@ def engine(tmp_path_factory):
             path = folder / dataset / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(FILES[name])
-    with LocalEngine(open_workspace(folder / "home")) as opened:
+    with LocalEngine(open_library(folder / "home")) as opened:
         for dataset in ("notes", "vault"):
-            Indexer(opened.workspace).build(folder / dataset, dataset)
+            Indexer(opened.library).build(folder / dataset, dataset)
         yield opened
 
 

@@ -5,7 +5,7 @@ import pytest
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from catalog.store.database import Database
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 QUESTIONS = {
     "search": {"query": "alpha", "top_k": 5},
@@ -21,13 +21,13 @@ QUESTIONS = {
 def test_it_is_answered_while_another_process_writes(operation, was_open, tmp_path, monkeypatch):
     folder, home = tmp_path / "notes", tmp_path / "home"
     write(folder, a_dot_md="alpha first", b_dot_md="alpha second")
-    with open_workspace(home) as workspace:
-        Indexer(workspace).build(folder, "notes")
-    engine = LocalEngine(open_workspace(home))
+    with open_library(home) as library:
+        Indexer(library).build(folder, "notes")
+    engine = LocalEngine(open_library(home))
     if was_open:
         engine.ask("search", QUESTIONS["search"])  # from here on the vector index is its own
     (folder / "a.md").write_text("alpha changed")
-    with open_workspace(home) as other:
+    with open_library(home) as other:
         Indexer(other).update("notes")
         with other.database.write():
             waits = writes_noted(monkeypatch)

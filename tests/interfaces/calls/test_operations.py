@@ -7,7 +7,7 @@ from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatase
 from catalog.interfaces.calls import OPERATIONS
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def engine(tmp_path):
         guides__backup_dot_md="# Backups\n\nBackups run at night.\n\nKeys are not in them.\n",
         plain_dot_txt="Turnips grow in the garden.\n",
     )
-    with LocalEngine(open_workspace(tmp_path / "home")) as opened:
-        Indexer(opened.workspace).build(tmp_path / "notes", "notes")
+    with LocalEngine(open_library(tmp_path / "home")) as opened:
+        Indexer(opened.library).build(tmp_path / "notes", "notes")
         yield opened
 
 
@@ -88,7 +88,7 @@ def test_no_documents_is_nothing_and_a_pattern_that_names_none_is_an_error(engin
 
 def test_a_dataset_may_be_left_out_only_when_it_is_the_only_one(engine, tmp_path):
     write(tmp_path / "more", a_dot_md="Keys again.")
-    Indexer(engine.workspace).build(tmp_path / "more", "more")
+    Indexer(engine.library).build(tmp_path / "more", "more")
     with pytest.raises(UnknownDatasetError, match="more, notes"):
         engine.ask("search", {"query": "keys"})
     assert engine.ask("search", {"query": "keys", "dataset": "more"})["dataset"] == "more"
@@ -146,7 +146,7 @@ def test_text_that_is_not_unicode_and_endless_numbers_are_arguments_like_any_oth
 
 def test_hints_tell_nothing_that_filters_or_documents_hide(engine, tmp_path):
     write(tmp_path / "notes", secret__merger_dot_csv="---\n", merger_dash_plan_dot_md="Plans.\n")
-    Indexer(engine.workspace).update("notes")
+    Indexer(engine.library).update("notes")
     hidden = {"query": "plans", "name": "merger_dash_plam"}
     assert "merger" in " ".join(engine.ask("search", hidden)["notes"])
     for narrowing in ({"filters": ["tag=ops"]}, {"docs": ["keys.md"]}):

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from catalog.library.indexing import Indexer
-from fakes import open_workspace
+from fakes import open_library
 from interfaces.mcp.running import http_server, of_store, stdio_server, talk
 
 HOSTILE = (
@@ -36,9 +36,9 @@ def store(tmp_path_factory):
     many.mkdir()
     for number in range(120):
         (many / f"{number:03}.txt").write_text(f"Note number {number} is about marigolds.\n")
-    with open_workspace(place / "home") as workspace:
-        Indexer(workspace).build(notes, "notes")
-        Indexer(workspace).build(many, "many")
+    with open_library(place / "home") as library:
+        Indexer(library).build(notes, "notes")
+        Indexer(library).build(many, "many")
     return place / "home"
 
 

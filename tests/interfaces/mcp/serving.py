@@ -16,7 +16,7 @@ from catalog.interfaces.server.mcp import catalog_server, serve_stdio
 from catalog.interfaces.server.mcp.http import serve_http
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
-from fakes import open_workspace
+from fakes import open_library
 from interfaces.mcp.stubs import make_noise
 
 DEADLINE = 60
@@ -41,7 +41,7 @@ class Odd(LocalEngine):
 
 
 def main():
-    engine = Odd(open_workspace(Path(sys.argv[1])))
+    engine = Odd(open_library(Path(sys.argv[1])))
     make = partial(catalog_server, workers=Workers(8, 30))
     if sys.argv[2] == "stdio":
         serve_stdio(engine, make)

@@ -17,7 +17,7 @@ from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.app import build_app
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 SECRET, KEY = "5" * 64, "k" * 64
 LOOPBACK = Address("127.0.0.1", 8180)
@@ -39,8 +39,8 @@ def engine(tmp_path_factory):
         guides__backup_dot_md="# Backups\n\nBackups run at midnight and are kept.\n",
         bread_dot_txt="Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
     )
-    with LocalEngine(open_workspace(folder / "home")) as engine:
-        Indexer(engine.workspace).build(folder / "notes", "notes")
+    with LocalEngine(open_library(folder / "home")) as engine:
+        Indexer(engine.library).build(folder / "notes", "notes")
         yield engine
 
 

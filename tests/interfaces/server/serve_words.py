@@ -27,7 +27,7 @@ class WaitingEncoder(WordEncoder):
 
 
 MODEL = ResilientEmbedding(WaitingEncoder())
-Library.model = property(lambda workspace: MODEL)
+Library.model = property(lambda library: MODEL)
 listening._GRACE_SECONDS = float(os.environ.get("TEST_GRACE", listening._GRACE_SECONDS))
 sys.argv[0] = "catalog"
 main()

@@ -50,16 +50,16 @@ def start(home, *options, **more):
 
 
 def own_engine(home):
-    workspace = Library(Settings(home=home))
-    workspace.__dict__["model"] = ResilientEmbedding(WordEncoder())
-    return LocalEngine(workspace)
+    library = Library(Settings(home=home))
+    library.__dict__["model"] = ResilientEmbedding(WordEncoder())
+    return LocalEngine(library)
 
 
 @pytest.fixture
 def built(home, notes):
     """The home of a store of three notes, with the settings a command has by itself."""
     with own_engine(home) as engine:
-        Indexer(engine.workspace).build(notes, "notes")
+        Indexer(engine.library).build(notes, "notes")
     return home
 
 

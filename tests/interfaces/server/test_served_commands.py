@@ -10,7 +10,7 @@ from catalog.interfaces.cli import ask as answering
 from catalog.interfaces.cli import main
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
-from fakes import open_workspace, write
+from fakes import open_library, write
 
 _TIMES = re.compile(r'(?:\d+\.\d+ ms| {2,}\d+\.\d(?= ms)|"(?:elapsed_)?ms": [\d.e-]+)')
 _CACHED = re.compile(r"; query embedding cached|\"(?:entries|hits)\": \d+|'(?:entries|hits)': \d+")
@@ -51,8 +51,8 @@ def store(tmp_path, monkeypatch):
         plain_dot_txt="Turnips grow in the garden.\n",
     )
     home = tmp_path / "home"
-    with open_workspace(home) as workspace:
-        Indexer(workspace).build(tmp_path / "notes", "notes")
+    with open_library(home) as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
     monkeypatch.setenv("IDX_HOME", str(home))
     return home
 
@@ -69,7 +69,7 @@ def run(monkeypatch, capsys):
     return command
 
 
-def no_workspace(*_):
+def no_library(*_):
     raise AssertionError("the command answered by itself")
 
 
@@ -84,13 +84,13 @@ def told(answer):
 def test_a_command_prints_the_same_with_a_server_and_without(
     store, served, run, monkeypatch, command
 ):
-    opened = lambda *_: open_workspace(store)  # noqa: E731
-    monkeypatch.setattr(answering, "open_workspace", opened)
+    opened = lambda *_: open_library(store)  # noqa: E731
+    monkeypatch.setattr(answering, "open_library", opened)
     run(*command)  # makes the cards and keeps the query's vector
     alone = run(*command)
-    monkeypatch.setattr(answering, "open_workspace", no_workspace)
+    monkeypatch.setattr(answering, "open_library", no_library)
     with (
-        LocalEngine(open_workspace(store)) as engine,
+        LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
     ):
         assert told(run(*command)) == told(alone)
@@ -98,9 +98,9 @@ def test_a_command_prints_the_same_with_a_server_and_without(
 
 def test_matches_are_bold_on_the_commands_own_terminal(store, served, run, monkeypatch):
     monkeypatch.setattr(answering, "styles", lambda _: True)
-    monkeypatch.setattr(answering, "open_workspace", no_workspace)
+    monkeypatch.setattr(answering, "open_library", no_library)
     with (
-        LocalEngine(open_workspace(store)) as engine,
+        LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
     ):
         assert "\x1b[1mkeys\x1b[22m" in run("search", "keys")[1]
@@ -110,10 +110,10 @@ def test_a_server_with_other_settings_is_not_asked_and_the_command_says_so(
     store, served, run, monkeypatch
 ):
     asked = []
-    opened = lambda *_: asked.append(1) or open_workspace(store)  # noqa: E731
-    monkeypatch.setattr(answering, "open_workspace", opened)
+    opened = lambda *_: asked.append(1) or open_library(store)  # noqa: E731
+    monkeypatch.setattr(answering, "open_library", opened)
     with (
-        LocalEngine(open_workspace(store)) as engine,
+        LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, "vault")),
     ):
         code, out, err = run("search", "keys")
@@ -134,7 +134,7 @@ def test_the_way_to_a_server_loads_no_settings(store, served):
         "'fastapi', 'mcp') if m in sys.modules], file=sys.stderr)\n"
     )
     with (
-        LocalEngine(open_workspace(store)) as engine,
+        LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
     ):
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from catalog.core.home import home_folder, settings_key
-from catalog.interfaces.cli.options import chosen, open_workspace
+from catalog.interfaces.cli.options import chosen, open_library
 from catalog.interfaces.cli.output import complain, note, styles
 
 if TYPE_CHECKING:
@@ -88,5 +88,5 @@ def _alone(
     from catalog.interfaces.engine import LocalEngine
     from catalog.interfaces.text import Form, render
 
-    with LocalEngine(open_workspace(context, home, preset)) as engine:
+    with LocalEngine(open_library(context, home, preset)) as engine:
         return render(operation, engine.answer(operation, arguments), Form(**form))

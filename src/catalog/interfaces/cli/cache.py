@@ -15,7 +15,7 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
-    open_workspace,
+    open_library,
     settings_for,
 )
 from catalog.interfaces.cli.output import print_json, say
@@ -40,8 +40,8 @@ def stats(
     """What is kept, by kind and model: expansions, rerank scores, query embeddings."""
     rows: list[dict[str, Any]] = []
     if _is_store(settings_for(context, home, preset).settings):
-        with open_workspace(context, home, preset) as workspace:
-            rows = _stats(workspace)
+        with open_library(context, home, preset) as library:
+            rows = _stats(library)
     if json:
         print_json(rows)
     elif not rows:
@@ -65,8 +65,8 @@ def clear(
     kinds = _chosen(kind)
     dropped = dict.fromkeys(kinds, 0)
     if _is_store(settings_for(context, home, preset).settings):
-        with open_workspace(context, home, preset) as workspace:
-            dropped = _clear(workspace, kinds)
+        with open_library(context, home, preset) as library:
+            dropped = _clear(library, kinds)
     if json:
         print_json({"dropped": dropped})
     else:
@@ -93,10 +93,10 @@ def _is_store(settings: Settings) -> bool:
     return not url.scheme.startswith("sqlite") or Path(url.path[1:].removeprefix("file:")).is_file()
 
 
-def _stats(workspace: Library) -> list[dict[str, Any]]:
+def _stats(library: Library) -> list[dict[str, Any]]:
     from catalog.store import embedding_cache, llm_cache
 
-    with workspace.database.read() as connection:
+    with library.database.read() as connection:
         kept = llm_cache.stats(connection)
         entries, hits = embedding_cache.query_cache_stats(connection)
     queries = {"kind": "queries", "model": None, "entries": entries, "hits": hits}
@@ -104,11 +104,11 @@ def _stats(workspace: Library) -> list[dict[str, Any]]:
     return [asdict(one) for one in kept] + [queries | unknown]
 
 
-def _clear(workspace: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
+def _clear(library: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
     from catalog.store import embedding_cache, llm_cache
 
     dropped: dict[CacheKind, int] = {}
-    with workspace.database.write() as connection:
+    with library.database.write() as connection:
         for kind in kinds:
             if kind == "queries":
                 dropped[kind], _ = embedding_cache.query_cache_stats(connection)

@@ -16,7 +16,7 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
-    open_workspace,
+    open_library,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
 
@@ -73,14 +73,14 @@ def compare(
     if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
         raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
     queries = read_golden(golden)
-    with open_workspace(context, home, preset) as workspace:
-        name = workspace.chosen_dataset(dataset)
-        asked = ask_backends(workspace, queries, name, [baseline, candidate], top_k, repeats)
-        compared = compare_runs(asked[0], asked[1], queries, allowed_by_filters(workspace, name))
+    with open_library(context, home, preset) as library:
+        name = library.chosen_dataset(dataset)
+        asked = ask_backends(library, queries, name, [baseline, candidate], top_k, repeats)
+        compared = compare_runs(asked[0], asked[1], queries, allowed_by_filters(library, name))
         for run, scores in zip(
             asked, (compared.baseline_scores, compared.candidate_scores), strict=True
         ):
-            _keep(workspace, run, scores, queries, runs)
+            _keep(library, run, scores, queries, runs)
     if not json:
         for line in comparison_lines(compared):
             say(line)
@@ -127,9 +127,9 @@ def evaluate(
     from catalog.evaluation.summary import table_dict, table_lines
 
     specs = _specs(mode, backend)
-    with open_workspace(context, home, preset) as workspace:
-        queries, name = questions(workspace, golden, beir, split, dataset)
-        records = _measured(workspace, queries, name, specs, top_k, repeats, runs, reuse=reuse)
+    with open_library(context, home, preset) as library:
+        queries, name = questions(library, golden, beir, split, dataset)
+        records = _measured(library, queries, name, specs, top_k, repeats, runs, reuse=reuse)
     if json:
         print_json(table_dict(records))
     else:
@@ -138,7 +138,7 @@ def evaluate(
 
 
 def questions(
-    workspace: Library,
+    library: Library,
     golden: Path | None,
     beir: Path | None,
     split: str,
@@ -151,11 +151,11 @@ def questions(
     if (golden is None) == (beir is None):
         raise typer.BadParameter("give either --golden or --beir")
     if golden is not None:
-        return read_golden(golden), workspace.chosen_dataset(dataset)
+        return read_golden(golden), library.chosen_dataset(dataset)
     assert beir is not None
     queries = read_beir(beir, split)
     name = dataset or beir.resolve().name
-    _index(workspace, beir, name)
+    _index(library, beir, name)
     return queries, name
 
 
@@ -172,7 +172,7 @@ def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
 
 
 def ask_backends(
-    workspace: Library,
+    library: Library,
     queries: GoldenSet,
     dataset: str,
     specs: list[str],
@@ -186,10 +186,10 @@ def ask_backends(
     from catalog.evaluation.runs import run_backends
     from catalog.interfaces.cli.progress import TerminalProgress
 
-    workspace.require_dataset(dataset)
-    corpus = corpus_digest(workspace.database, dataset)
+    library.require_dataset(dataset)
+    corpus = corpus_digest(library.database, dataset)
     with (
-        Backends(workspace) as backends,
+        Backends(library) as backends,
         TerminalProgress() as progress,
         redirect_stdout(sys.stderr),  # what a search prints is not our answer
     ):
@@ -201,13 +201,13 @@ def ask_backends(
             repeats=repeats,
             progress=progress,
         )
-    if corpus_digest(workspace.database, dataset) != corpus:
+    if corpus_digest(library.database, dataset) != corpus:
         raise StoreBusyError(f"{dataset!r} changed while it was asked: measure again after updates")
     return runs
 
 
 def _measured(
-    workspace: Library,
+    library: Library,
     queries: GoldenSet,
     dataset: str,
     specs: list[str],
@@ -224,25 +224,25 @@ def _measured(
 
     found: dict[str, EvalRun] = {}
     if reuse:
-        with Backends(workspace) as backends:
+        with Backends(library) as backends:
             for spec in specs:
                 identity = backends.load(spec).identity
                 if "pipeline" not in identity:  # another's search may change unseen
                     continue
-                earlier = recorded(workspace.database, identity, queries, dataset, top_k)
+                earlier = recorded(library.database, identity, queries, dataset, top_k)
                 if earlier is not None:
                     complain(f"{spec}: reusing run {earlier.id}")
                     found[spec] = earlier
     missing = [spec for spec in specs if spec not in found]
-    asked = ask_backends(workspace, queries, dataset, missing, top_k, repeats) if missing else []
+    asked = ask_backends(library, queries, dataset, missing, top_k, repeats) if missing else []
     for spec, run in zip(missing, asked, strict=True):
-        scores = score_run(run, queries, allowed_by_filters(workspace, dataset))
-        found[spec] = _keep(workspace, run, scores, queries, folder)
+        scores = score_run(run, queries, allowed_by_filters(library, dataset))
+        found[spec] = _keep(library, run, scores, queries, folder)
     return [found[spec] for spec in specs]
 
 
 def _keep(
-    workspace: Library,
+    library: Library,
     run: BackendRun,
     scores: RunScores,
     queries: GoldenSet,
@@ -252,22 +252,22 @@ def _keep(
     from catalog.evaluation.run_records import record_run
     from catalog.evaluation.trec_files import write_run
 
-    record = record_run(workspace.database, run, scores, queries, now=time.time())
+    record = record_run(library.database, run, scores, queries, now=time.time())
     if folder is not None:
         write_run(folder, record.backend, record.lists)
     return record
 
 
-def allowed_by_filters(workspace: Library, dataset: str) -> Allowed:
+def allowed_by_filters(library: Library, dataset: str) -> Allowed:
     """Which documents a query's filters allow."""
     from functools import partial
 
     from catalog.evaluation import checking
 
-    return partial(checking.allowed_by_filters, workspace.database, dataset)
+    return partial(checking.allowed_by_filters, library.database, dataset)
 
 
-def _index(workspace: Library, folder: Path, dataset: str) -> None:
+def _index(library: Library, folder: Path, dataset: str) -> None:
     from catalog.core.errors import InputError
     from catalog.evaluation.beir import CORPUS
     from catalog.interfaces.cli.progress import TerminalProgress
@@ -275,12 +275,12 @@ def _index(workspace: Library, folder: Path, dataset: str) -> None:
     from catalog.store.chunks import all_datasets
 
     corpus = (folder / CORPUS).resolve()
-    with workspace.database.read() as connection:
+    with library.database.read() as connection:
         known = {one.name: one.root for one in all_datasets(connection)}
     if known.get(dataset) and Path(known[dataset]) != corpus:
         raise InputError(f"dataset {dataset!r} is of {known[dataset]}: give another --dataset")
     with TerminalProgress() as progress:
-        done = Indexer(workspace).build(corpus, dataset, progress=progress)
+        done = Indexer(library).build(corpus, dataset, progress=progress)
     for failure in done.failed[:5]:
         complain(f"not indexed: {failure.path}: {failure.reason}")
 
@@ -310,14 +310,14 @@ def ablate(
         variants,
     )
 
-    with open_workspace(context, home, preset) as workspace:
-        queries, name = questions(workspace, golden, beir, split, dataset)
-        chosen, left_out = possible(workspace, variants(workspace.settings))
+    with open_library(context, home, preset) as library:
+        queries, name = questions(library, golden, beir, split, dataset)
+        chosen, left_out = possible(library, variants(library.settings))
         for variant, why in left_out.items():
             complain(f"{variant} is left out: {why}")
         specs = [one.spec for one in chosen]
-        runs = ask_backends(workspace, queries, name, specs, top_k, repeats)
-        rows = ablation(chosen, runs, queries, allowed_by_filters(workspace, name))
+        runs = ask_backends(library, queries, name, specs, top_k, repeats)
+        rows = ablation(chosen, runs, queries, allowed_by_filters(library, name))
     if json:
         print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
         return

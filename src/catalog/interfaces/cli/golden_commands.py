@@ -10,7 +10,7 @@ import typer
 
 from catalog.core.errors import GoldenSetError
 from catalog.interfaces.cli import INTERRUPTED
-from catalog.interfaces.cli.options import DatasetOption, HomeOption, PresetOption, open_workspace
+from catalog.interfaces.cli.options import DatasetOption, HomeOption, PresetOption, open_library
 from catalog.interfaces.cli.output import complain, say
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def check(
     golden = read_golden(file)
     problems = [f"asked twice: {text!r}" for text in doubled_queries(golden)]
     if dataset is not None:
-        with open_workspace(context, home, preset) as workspace:
-            workspace.require_dataset(dataset)
-            problems += dataset_problems(golden, workspace.database, dataset)
+        with open_library(context, home, preset) as library:
+            library.require_dataset(dataset)
+            problems += dataset_problems(golden, library.database, dataset)
     for line in golden_lines(golden):
         say(line)
     for problem in problems:
@@ -78,13 +78,13 @@ def label(
     asked_kind = _one_of("--kind", kind, [name for name in KINDS if name not in UNASKED])
     asked_difficulty = _one_of("--difficulty", difficulty, DIFFICULTIES)
     queries = load_or_new(golden)
-    with open_workspace(context, home, preset) as workspace:
-        name = workspace.chosen_dataset(dataset)
-        workspace.require_dataset(name)
+    with open_library(context, home, preset) as library:
+        name = library.chosen_dataset(dataset)
+        library.require_dataset(name)
         for text in _texts(query):
             at, asked = _found_or_new(queries, text, asked_difficulty)
             judged = [one.path for one in asked.expected]
-            pool = pooled(_answers(workspace, asked, name), judged)
+            pool = pooled(_answers(library, asked, name), judged)
             say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
             grades = ask_grades(pool, _ask_grade)
             if pool and not grades:
@@ -122,10 +122,10 @@ def calibrate(
     asked_mode = _one_of("--mode", mode, MODES)
     assert asked_mode is not None
     queries = read_golden(golden)
-    with open_workspace(context, home, preset) as workspace:
-        name = workspace.chosen_dataset(dataset)
-        workspace.require_dataset(name)
-        service = SearchServiceV2(workspace)
+    with open_library(context, home, preset) as library:
+        name = library.chosen_dataset(dataset)
+        library.require_dataset(name)
+        service = SearchServiceV2(library)
         with TerminalProgress() as progress:
             seen = observe(
                 service, queries, name, mode=asked_mode, rerank=rerank, progress=progress
@@ -135,8 +135,8 @@ def calibrate(
         made = fit([group], mode=asked_mode, reranked=rerank, about=about)
         quality = cross_validated(group, mode=asked_mode, reranked=rerank)
         if not dry_run:
-            signals = Signals.of(workspace, asked_mode, reranked=rerank)
-            keep_calibration(workspace, signals, made)
+            signals = Signals.of(library, asked_mode, reranked=rerank)
+            keep_calibration(library, signals, made)
     say(f"{about}: {quality.n} passages, left out of the fit in turn:")
     say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
     say(f"  estimate and truth differ by {quality.error:.3f} on average")
@@ -188,10 +188,10 @@ def _found_or_new(
         raise GoldenSetError(f"cannot label {text!r}: {error.errors()[0]['msg']}") from error
 
 
-def _answers(workspace: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
+def _answers(library: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
     from catalog.evaluation.backends import V2_MODES, Backends
 
-    with Backends(workspace) as backends:
+    with Backends(library) as backends:
         return [backends.load(name).search(query, dataset=dataset, top_k=30) for name in V2_MODES]
 
 

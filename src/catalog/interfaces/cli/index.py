@@ -14,7 +14,7 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
-    open_workspace,
+    open_library,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
 
@@ -118,15 +118,15 @@ def build(
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    with open_workspace(context, home, preset) as workspace, TerminalProgress() as progress:
+    with open_library(context, home, preset) as library, TerminalProgress() as progress:
         if folder is None or dataset is None:
-            name = workspace.chosen_dataset(dataset)
-            report = Indexer(workspace).update(
+            name = library.chosen_dataset(dataset)
+            report = Indexer(library).update(
                 name, allow_deletions=allow_deletions, reread=True, progress=progress
             )
             _tell(report, json=json)
             return
-        report = Indexer(workspace).build(
+        report = Indexer(library).build(
             folder,
             dataset,
             include=tuple(include or ()),
@@ -154,8 +154,8 @@ def update(
     from catalog.interfaces.cli.progress import TerminalProgress
     from catalog.library.indexing import Indexer
 
-    with open_workspace(context, home, preset) as workspace:
-        indexer, name = Indexer(workspace), workspace.chosen_dataset(dataset)
+    with open_library(context, home, preset) as library:
+        indexer, name = Indexer(library), library.chosen_dataset(dataset)
         with TerminalProgress() as progress:
             report = indexer.update(name, allow_deletions=allow_deletions, progress=progress)
         if watch:
@@ -175,8 +175,8 @@ def rebuild(
     from catalog.interfaces.cli.progress import TerminalProgress
     from catalog.library.indexing import Indexer
 
-    with open_workspace(context, home, preset) as workspace, TerminalProgress() as progress:
-        reports = Indexer(workspace).rebuild(progress=progress)
+    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+        reports = Indexer(library).rebuild(progress=progress)
     if json:
         print_json({name: _as_dict(report) for name, report in reports.items()})
     for name, report in reports.items():
@@ -197,8 +197,8 @@ def stats(
     """What a dataset holds, counted in the database: files, passages and their sizes."""
     from catalog.library.indexing import Indexer
 
-    with open_workspace(context, home, preset) as workspace:
-        found = Indexer(workspace).stats(workspace.chosen_dataset(dataset))
+    with open_library(context, home, preset) as library:
+        found = Indexer(library).stats(library.chosen_dataset(dataset))
     if json:
         print_json(asdict(found))
     else:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the workspace they open."""
+"""Options that several commands share, and the library they open."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settings_for(context: typer.Context, home: Path | None, preset: str | None) 
     return load_settings(preset=asked.preset, overrides=overrides)
 
 
-def open_workspace(context: typer.Context, home: Path | None, preset: str | None) -> Library:
+def open_library(context: typer.Context, home: Path | None, preset: str | None) -> Library:
     """The store these options name, opened."""
     import logging
 

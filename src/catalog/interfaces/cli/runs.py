@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_workspace
+from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_library
 from catalog.interfaces.cli.output import print_json, say
 
 app = typer.Typer(help="Recorded evaluation runs.", no_args_is_help=True)
@@ -26,8 +26,8 @@ def list_(
     from catalog.store.eval_runs import list_runs
 
     with (
-        open_workspace(context, home, preset) as workspace,
-        workspace.database.read() as connection,
+        open_library(context, home, preset) as library,
+        library.database.read() as connection,
     ):
         runs = list_runs(connection, limit)
     if json:
@@ -49,8 +49,8 @@ def show(
     from catalog.evaluation.run_records import require_run
     from catalog.evaluation.summary import run_dict, shown_run_lines
 
-    with open_workspace(context, home, preset) as workspace:
-        found = require_run(workspace.database, run)
+    with open_library(context, home, preset) as library:
+        found = require_run(library.database, run)
     if json:
         print_json(run_dict(found) | {"identity": found.identity, "scores": found.scores})
     else:
@@ -71,9 +71,9 @@ def diff(
     from catalog.evaluation.run_records import diff_runs, require_run
     from catalog.evaluation.summary import diff_dict, diff_lines
 
-    with open_workspace(context, home, preset) as workspace:
+    with open_library(context, home, preset) as library:
         difference = diff_runs(
-            require_run(workspace.database, before), require_run(workspace.database, after)
+            require_run(library.database, before), require_run(library.database, after)
         )
     if json:
         print_json(diff_dict(difference))

@@ -10,7 +10,7 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     PresetOption,
     chosen,
-    open_workspace,
+    open_library,
     settings_for,
 )
 from catalog.interfaces.cli.output import note
@@ -42,7 +42,7 @@ def serve(
     from catalog.interfaces.server.security import parse_address
 
     address = parse_address(http)
-    engine = LocalEngine(open_workspace(context, home, preset))
+    engine = LocalEngine(open_library(context, home, preset))
     asked = chosen(context, home, preset)
     place = home_folder(asked.home)
     try:

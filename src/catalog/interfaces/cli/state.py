@@ -11,7 +11,7 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
-    open_workspace,
+    open_library,
     settings_for,
 )
 from catalog.interfaces.cli.output import print_json, say
@@ -72,8 +72,8 @@ def doctor(
     """Check the store, its indexes and the model; exit 1 with the fix if something is wrong."""
     from catalog.library.health import diagnose
 
-    with open_workspace(context, home, preset) as workspace:
-        checks = diagnose(workspace)
+    with open_library(context, home, preset) as library:
+        checks = diagnose(library)
     if json:
         print_json([asdict(check) for check in checks])
     for check in checks:

@@ -229,8 +229,8 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
     with announce(home) as publish, bind_socket(address) as listening:
         host, port = listening.getsockname()[:2]
         secret, named = secrets.token_hex(32), Address(address.host, port)
-        check = store_unchanged_check(engine.workspace.database.file)
-        app = build_app(engine, named, engine.workspace.settings.serve, secret, check)
+        check = store_unchanged_check(engine.library.database.file)
+        app = build_app(engine, named, engine.library.settings.serve, secret, check)
 
         def ready() -> None:
             reachable = Address(host, port).reachable_host

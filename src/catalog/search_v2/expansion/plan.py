@@ -33,16 +33,16 @@ class ExpansionPlan:
 
     def __init__(
         self,
-        workspace: Library,
+        library: Library,
         dataset: str,
         *,
         expander: Expander | None,
         feedback_terms: int = 0,
         strict: bool = False,
     ) -> None:
-        self._workspace, self._dataset = workspace, dataset
+        self._library, self._dataset = library, dataset
         self._expander, self._feedback_terms = expander, feedback_terms
-        self._rag = workspace.settings.rag_v2
+        self._rag = library.settings.rag_v2
         self._parts: tuple[SubQuery, ...] | None = None
         self.stages = StageLog(strict=strict)
 
@@ -99,7 +99,7 @@ class ExpansionPlan:
             return True
         import numpy as np
 
-        vectors = self._workspace.query_vectors
+        vectors = self._library.query_vectors
         try:
             asked, _ = vectors.embed(query)
             line, _ = vectors.embed(part.text, "document" if part.kind == "hyde" else "query")
@@ -113,7 +113,7 @@ class ExpansionPlan:
             return []
         started = time.perf_counter()
         best = lexical[: self._rag.feedback_documents]
-        with self._workspace.database.read() as connection:
+        with self._library.database.read() as connection:
             chunks = load_chunks(connection, self._dataset, [hit.seq for hit in best])
         there = [hit for hit in best if hit.seq in chunks]
         text = expansion_text(

@@ -47,7 +47,7 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
 
     def __init__(
         self,
-        workspace: Library,
+        library: Library,
         asked: Sequence[LegQuery],
         *,
         dataset: str,
@@ -56,16 +56,16 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         plan: ExpansionPlan,
         legs: LegMaker,
     ) -> None:
-        super().__init__(workspace, asked, dataset=dataset, top_k=top_k, stages=stages)
+        super().__init__(library, asked, dataset=dataset, top_k=top_k, stages=stages)
         self._plan, self._legs = plan, legs
         self._key: Hashable | None = None
         self._kept: LRUCache[Hashable, KeptSearch] | None = None
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._key = self._key_of(query_bundle)
-        with self._workspace.database.read() as connection:
+        with self._library.database.read() as connection:
             stamp = read_stamp(connection, self._dataset)
-        self._kept = self._workspace.expanded(self._dataset, stamp)
+        self._kept = self._library.expanded(self._dataset, stamp)
         kept = None if self._key is None else self._kept.get(self._key)
         lifetime = self._settings.cache_ttl_seconds
         if kept is None or time.monotonic() - kept.since > lifetime:
