@@ -22,10 +22,9 @@ from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.summary import table_lines
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.cli.output import say, styles
-from catalog.interfaces.cli.progress import TerminalProgress
+from catalog.interfaces.cli.output import TerminalProgress, say, styles
 from catalog.interfaces.engine import LocalEngine
-from catalog.interfaces.text import Form, render
+from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 

@@ -9,7 +9,7 @@ from typing import Any
 from typer.main import get_command
 
 from catalog.core.settings import RAGv2Settings, Settings, field_of, leaves, needs_rebuild
-from catalog.interfaces.cli.app import app
+from catalog.interfaces.cli.commands import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 

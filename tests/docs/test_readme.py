@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from catalog.embedding import model_files as packaged
-from catalog.interfaces.cli.app import app
+from catalog.interfaces.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -179,7 +179,7 @@ def test_help_and_import_load_no_heavy_library():
         "numpy",
     ]
     check = (
-        "import sys, catalog, catalog.interfaces.cli.app as a\n"
+        "import sys, catalog, catalog.interfaces.cli.commands as a\n"
         "from typer.testing import CliRunner\n"
         "assert CliRunner().invoke(a.app, ['--help']).exit_code == 0\n"
         f"print([m for m in {heavy!r} if m in sys.modules])"

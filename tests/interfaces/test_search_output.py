@@ -17,7 +17,7 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.interfaces.cli.output import complain, styles
-from catalog.interfaces.passages_text import explanation_lines, passages_text
+from catalog.interfaces.terminal_passages import explanation_lines, passages_text
 
 
 def part(leg, contribution, rank, raw, weight, query="keys", origin="original"):

@@ -445,4 +445,4 @@ _LISTED: tuple[Operation[Any, Any], ...] = (
     Operation("browse", BrowseCall, CatalogPage, run_browse),
     Operation("status", StatusCall, StatusShape, run_status),
 )
-OPERATIONS: Mapping[str, Operation[Any, Any]] = {one.name: one for one in _LISTED}
+VERBS: Mapping[str, Operation[Any, Any]] = {one.name: one for one in _LISTED}

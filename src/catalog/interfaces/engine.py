@@ -61,11 +61,11 @@ class LocalEngine:
 
     def answer(self, operation: str, arguments: Mapping[str, Any]) -> CallResult:
         """What the operation finds; raises :class:`InputError` for one there is not."""
-        from catalog.interfaces.calls import OPERATIONS
+        from catalog.interfaces.calls import VERBS
 
-        found = OPERATIONS.get(operation)
+        found = VERBS.get(operation)
         if found is None:
-            known = ", ".join(OPERATIONS)
+            known = ", ".join(VERBS)
             raise InputError(f"there is no operation {operation!r}; operations: {known}")
         answer: CallResult = found.run(self, found.read(arguments))
         return answer

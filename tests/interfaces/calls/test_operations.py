@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
-from catalog.interfaces.calls import OPERATIONS
+from catalog.interfaces.calls import VERBS
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
@@ -39,7 +39,7 @@ def engine(tmp_path):
 )
 def test_every_answer_has_the_shape_that_is_published(engine, operation, arguments):
     answer = engine.ask(operation, arguments)
-    shape = TypeAdapter(OPERATIONS[operation].shape)
+    shape = TypeAdapter(VERBS[operation].shape)
     assert shape.validate_python(answer, strict=False)
 
 

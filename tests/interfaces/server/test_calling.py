@@ -4,8 +4,8 @@ import hmac
 
 import pytest
 
-from catalog.interfaces.calls import OPERATIONS
-from catalog.interfaces.text import Form, render
+from catalog.interfaces.calls import VERBS
+from catalog.interfaces.terminal import Form, render
 
 SECRET = "5" * 64
 OWNER = {"authorization": f"Bearer {SECRET}"}
@@ -73,7 +73,7 @@ def test_the_answer_comes_as_the_command_would_print_it(engine, asked, operation
     assert printed.out
 
 
-@pytest.mark.parametrize("operation", list(OPERATIONS))
+@pytest.mark.parametrize("operation", list(VERBS))
 def test_every_operation_has_its_words(engine, asked, operation):
     arguments = {
         "search": {"query": "bread"},

@@ -20,7 +20,7 @@ from catalog.interfaces.server import remote as remote_module
 from catalog.interfaces.server.announcement import Announcement
 from catalog.interfaces.server.http_errors import refusal
 from catalog.interfaces.server.nearest import Remote, ServerGoneError
-from catalog.interfaces.text import Form, render
+from catalog.interfaces.terminal import Form, render
 from interfaces.server.strangers import prove, read_request, reply, stranger
 
 SECRET = "5" * 64

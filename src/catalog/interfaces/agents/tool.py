@@ -142,7 +142,7 @@ class AgentTool(Generic[ArgumentsT]):
             given, notes = coerce_arguments(self.arguments, self.arguments.CLAMPED, arguments)
             checked = self.arguments.model_validate(given)
         except ValidationError as error:
-            from catalog.interfaces.calls import validation_message
+            from catalog.core.params import validation_message
 
             return self.failed(validation_message(error, self.arguments), arguments)
         except CatalogError as error:

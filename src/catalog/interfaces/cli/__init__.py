@@ -29,7 +29,7 @@ def main() -> None:
 
 def _run() -> None:
     """The command; raises :class:`CatalogError`, also for what could not be printed."""
-    from catalog.interfaces.cli.app import app
+    from catalog.interfaces.cli.commands import app
     from catalog.interfaces.cli.output import complain, finish, refuse
 
     try:

@@ -18,7 +18,7 @@ from catalog.interfaces.cli.options import chosen, open_library
 from catalog.interfaces.cli.output import complain, note, styles
 
 if TYPE_CHECKING:
-    from catalog.interfaces.text import TerminalText
+    from catalog.interfaces.terminal import TerminalText
 
 
 def tell(
@@ -86,7 +86,7 @@ def _alone(
     form: Mapping[str, bool],
 ) -> TerminalText:
     from catalog.interfaces.engine import LocalEngine
-    from catalog.interfaces.text import Form, render
+    from catalog.interfaces.terminal import Form, render
 
     with LocalEngine(open_library(context, home, preset)) as engine:
         return render(operation, engine.answer(operation, arguments), Form(**form))

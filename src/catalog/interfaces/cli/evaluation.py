@@ -184,7 +184,7 @@ def ask_backends(
     from catalog.evaluation.backends import Backends
     from catalog.evaluation.run_records import corpus_digest
     from catalog.evaluation.runs import run_backends
-    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.interfaces.cli.output import TerminalProgress
 
     library.require_dataset(dataset)
     corpus = corpus_digest(library.database, dataset)
@@ -270,7 +270,7 @@ def allowed_by_filters(library: Library, dataset: str) -> Allowed:
 def _index(library: Library, folder: Path, dataset: str) -> None:
     from catalog.core.errors import InputError
     from catalog.evaluation.beir import CORPUS
-    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
     from catalog.store.chunks import all_datasets
 

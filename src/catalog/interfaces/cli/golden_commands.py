@@ -115,7 +115,7 @@ def calibrate(
     from catalog.core.params import MODES
     from catalog.evaluation.calibration import cross_validated, fit, observe
     from catalog.evaluation.golden import read_golden
-    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.search_v2.relevance import Signals, keep_calibration
     from catalog.search_v2.service import SearchServiceV2
 

@@ -111,7 +111,7 @@ def build(
     Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
     folder it was built from; texts whose vectors are kept are not embedded again.
     """
-    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
 
     if folder is not None and dataset is None:
@@ -151,7 +151,7 @@ def update(
     preset: PresetOption = None,
 ) -> None:
     """Index what changed since the last run, in the folder the dataset was built from."""
-    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -172,7 +172,7 @@ def rebuild(
     preset: PresetOption = None,
 ) -> None:
     """Re-read and re-embed every dataset; the way to change the embedding model."""
-    from catalog.interfaces.cli.progress import TerminalProgress
+    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from catalog import __version__
 from catalog.core.errors import CatalogError, InputError, StoreReplacedError
-from catalog.interfaces.calls import validation_message
+from catalog.core.params import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
@@ -87,7 +87,7 @@ class Calls:
         found = self._engine.answer(body.operation, body.arguments)
         if body.form is None:
             return {"data": found.to_dict()}
-        from catalog.interfaces.text import Form, render
+        from catalog.interfaces.terminal import Form, render
 
         printed = render(body.operation, found, Form(**body.form))
         return {"out": printed.out, "err": printed.err, "code": printed.code}

@@ -47,7 +47,7 @@ def render(operation: str, answer: CallResult, form: Form) -> TerminalText:
 
 def _text(operation: str, answer: Any, form: Form) -> TerminalText:
     """Imported when needed: asking a server needs none of it."""
-    from catalog.interfaces.passages_text import passages_text
+    from catalog.interfaces.terminal_passages import passages_text
 
     match operation:
         case "search":

@@ -16,7 +16,7 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.interfaces.plain_text import complaint, one_line, safe
-from catalog.interfaces.text import TerminalText
+from catalog.interfaces.terminal import TerminalText
 from catalog.search_v2.citations import header, parts
 from catalog.search_v2.evidence import line_text
 
