@@ -5,7 +5,7 @@ import pytest
 from llama_index.core.embeddings import MockEmbedding
 
 from catalog.core.errors import EmbeddingError, ModelUnavailableError
-from catalog.embedding.encoder import embed_resiliently
+from catalog.embedding.encoder import embed_in_batches
 from catalog.embedding.resilient import ResilientEmbedding
 
 
@@ -25,7 +25,7 @@ class Model:
 
 
 def embed(encode, texts, batch_size=32):
-    return embed_resiliently(encode, texts, dim=4, batch_size=batch_size)
+    return embed_in_batches(encode, texts, dim=4, batch_size=batch_size)
 
 
 def test_every_text_gets_its_own_vector_whatever_order_it_was_embedded_in():

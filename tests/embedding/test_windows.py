@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.windows import SPECIAL_TOKENS, window_texts
+from catalog.embedding.windows import SPECIAL_TOKENS, split_into_windows
 
 COUNTER = CharTokenCounter()
 
@@ -28,13 +28,13 @@ def tokens(text):
 
 
 def test_a_passage_that_fits_is_one_window_with_its_lead():
-    assert window_texts("short text", COUNTER, 64, "Title\n") == ["Title\nshort text"]
+    assert split_into_windows("short text", COUNTER, 64, "Title\n") == ["Title\nshort text"]
 
 
 def test_a_long_passage_is_cut_into_windows_of_about_equal_size_between_words():
     text = " ".join(f"word{number}" for number in range(200))
     counter = WordCounter()
-    windows = window_texts(text, counter, 128)
+    windows = split_into_windows(text, counter, 128)
     assert " ".join(windows) == text
     sizes = [len(counter.spans(window)) + SPECIAL_TOKENS for window in windows]
     assert len(windows) == 4  # 400 tokens, 126 at most in each
@@ -44,7 +44,7 @@ def test_a_long_passage_is_cut_into_windows_of_about_equal_size_between_words():
 
 @given(st.text(max_size=3000), st.text(max_size=400), st.integers(48, 200))
 def test_no_window_is_too_long_and_no_text_is_lost(text, lead, limit):
-    windows = window_texts(text, COUNTER, limit, lead)
+    windows = split_into_windows(text, COUNTER, limit, lead)
     assert windows
     assert all(tokens(window) <= limit for window in windows)
     kept = "".join("".join(windows).split())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.ingest.summaries import sentence_ranks, summarise
+from catalog.ingest.summaries import rank_sentences, summarise
 
 KEYS = (
     "This guide explains how a team keeps its keys. "
@@ -39,7 +39,7 @@ def test_the_opening_and_the_sentences_most_like_the_others_stand_in_the_order_o
 def test_ranks_are_those_of_the_paper():
     # A and B share two words, C none. C leads everywhere: C = .15 + .85 C/3, so C = .15/.71667
     # = .2093. A = B = .15 + .85 (A + C/3), so A = (.15 + .0593)/.15 = 1.3953.
-    ranks = sentence_ranks(["red house door", "red house roof", "seven green bottles"])
+    ranks = rank_sentences(["red house door", "red house roof", "seven green bottles"])
     assert ranks == pytest.approx([1.3953, 1.3953, 0.2093], abs=0.01)
 
 

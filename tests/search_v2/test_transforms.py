@@ -7,7 +7,7 @@ import pytest
 from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.nodes import ChunkNode, Source
-from catalog.ingest.transforms import EmbeddingPrefixTransform, parts_of, place_of
+from catalog.ingest.transforms import EmbeddingPrefixTransform, format_place, split_by_time
 from fakes import WordEncoder
 
 
@@ -28,12 +28,12 @@ def node(path, *, title="", headings=(), text="the passage"):
     ],
 )
 def test_a_path_is_embedded_when_it_says_something(path, told):
-    assert place_of(node(path)) == told
+    assert format_place(node(path)) == told
 
 
 def test_the_place_names_path_title_and_headings_once_and_not_what_the_text_shows():
     one = node("a/key rotation.md", title="Keys", headings=["Keys", "Leaks"], text="Leaks are bad")
-    assert place_of(one) == "a/key rotation > Keys\n"
+    assert format_place(one) == "a/key rotation > Keys\n"
 
 
 def spoken(*seconds):
@@ -60,8 +60,8 @@ def spoken(*seconds):
     ],
 )
 def test_a_transcripts_parts_are_of_about_twenty_seconds_and_cut_between_cues(seconds, parts):
-    assert parts_of(spoken(*seconds), 20.0) == parts
-    assert parts_of(spoken(*seconds), 0.0) == []
+    assert split_by_time(spoken(*seconds), 20.0) == parts
+    assert split_by_time(spoken(*seconds), 0.0) == []
 
 
 def test_a_transcript_is_embedded_whole_and_in_parts_each_with_its_place():

@@ -54,7 +54,7 @@ class Encoder(Protocol):
         ...
 
 
-def fingerprint(*parts: object) -> str:
+def make_fingerprint(*parts: object) -> str:
     """A short hash of everything that decides a vector's meaning."""
     return sha256_hex("|".join(str(part) for part in parts))[:16]
 
@@ -63,21 +63,21 @@ PROBE = "probe"
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddingResult:
     """Vectors in the order of the texts (``None`` where it failed), and why each one failed."""
 
     vectors: tuple[Vector | None, ...]
     failures: Mapping[int, str]
 
 
-def embed_resiliently(
+def embed_in_batches(
     encode: Encode,
     texts: Sequence[str],
     *,
     dim: int,
     batch_size: int,
     on_batch: Callable[[int], None] | None = None,
-) -> Embedded:
+) -> EmbeddingResult:
     """Embed in batches of texts of like length; a failing batch is halved down to the bad text.
 
     ``on_batch`` is told how many texts each finished batch held. When every text fails and so
@@ -94,7 +94,7 @@ def embed_resiliently(
             on_batch(len(batch))
     if texts and len(failures) == len(texts):
         _require_alive(encode, dim, next(iter(failures.values())))
-    return Embedded(tuple(vectors), failures)
+    return EmbeddingResult(tuple(vectors), failures)
 
 
 def _embed_or_halve(
@@ -160,7 +160,7 @@ class LlamaIndexEncoder:
     @property
     def fingerprint(self) -> str:
         """See :class:`~catalog.embedding.encoder.Encoder`."""
-        return fingerprint("llama-index", type(self._model).__qualname__, self.model)
+        return make_fingerprint("llama-index", type(self._model).__qualname__, self.model)
 
     @cached_property
     def dim(self) -> int:

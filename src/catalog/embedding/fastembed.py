@@ -13,8 +13,8 @@ from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding import model_files as packaged
-from catalog.embedding.encoder import fingerprint
-from catalog.embedding.model_files import ModelFiles, unavailable
+from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.model_files import ModelFiles, model_unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
 
@@ -40,7 +40,7 @@ class FastEmbedEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """See :class:`~catalog.embedding.encoder.Encoder`."""
-        return fingerprint(
+        return make_fingerprint(
             "fastembed", self._files.weights_hash, self._profile.pooling, self.max_tokens
         )
 
@@ -122,4 +122,4 @@ class FastEmbedEncoder:
             )
         except (ValueError, OSError) as error:
             extra = self._packaged.extra if self._packaged else "offline"
-            raise unavailable(self.model, extra) from error
+            raise model_unavailable(self.model, extra) from error

@@ -11,7 +11,7 @@ from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding import model_files as packaged
-from catalog.embedding.encoder import fingerprint
+from catalog.embedding.encoder import make_fingerprint
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
 
@@ -42,9 +42,9 @@ class HuggingFaceEncoder:
         weights = (
             known.sha256[known.weights]
             if known
-            else packaged.sha256_of(next(iter(sorted(self._folder.glob("*.safetensors")))))
+            else packaged.hash_file(next(iter(sorted(self._folder.glob("*.safetensors")))))
         )
-        return fingerprint("huggingface", weights, self.max_tokens)
+        return make_fingerprint("huggingface", weights, self.max_tokens)
 
     @property
     def _is_packaged(self) -> bool:

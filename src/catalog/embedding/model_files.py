@@ -89,14 +89,14 @@ def locate(model: PackagedModel) -> Path | None:
 def verify(model: PackagedModel, folder: Path) -> None:
     """Raise :class:`ModelUnavailableError` unless every listed file has its known hash."""
     for name, expected in model.sha256.items():
-        if sha256_of(folder / name) != expected:
+        if hash_file(folder / name) != expected:
             raise ModelUnavailableError(
                 f"{folder / name} is not the file this release was checked with; "
                 f"reinstall it: pip install --force-reinstall 'catalog[{model.extra}]'"
             )
 
 
-def sha256_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -151,7 +151,7 @@ class ModelFiles:
         """SHA-256 of the weights: known beforehand for a packaged model, else computed."""
         if self.known is not None:
             return self.known.sha256[self.known.weights]
-        return hash_of(self.weights_file)
+        return hash_weights(self.weights_file)
 
     def verify(self) -> None:
         """Raise :class:`ModelUnavailableError` if a packaged file is not the known one."""
@@ -159,17 +159,17 @@ class ModelFiles:
             packaged.verify(self.known, self.folder)
 
 
-def hash_of(weights: Path) -> str:
+def hash_weights(weights: Path) -> str:
     """SHA-256 of a weights file; of the hashes, where ``model.onnx_data`` and the like go with it.
 
     Large ONNX models keep only the graph in the ``.onnx`` file.
     """
     parts = sorted(path for path in weights.parent.iterdir() if path.name.startswith(weights.name))
-    hashes = [packaged.sha256_of(path) for path in parts]
+    hashes = [packaged.hash_file(path) for path in parts]
     return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))
 
 
-def unavailable(model: str, extra: str) -> ModelUnavailableError:
+def model_unavailable(model: str, extra: str) -> ModelUnavailableError:
     """What to raise for a model that is nowhere; ``extra`` is the one that brings its files."""
     return ModelUnavailableError(
         f"the model {model} is neither installed nor downloadable here; "

@@ -11,8 +11,8 @@ from pydantic import PrivateAttr
 
 from catalog.core.errors import EmbeddingError
 from catalog.core.tokens import FallbackCounter
-from catalog.embedding.encoder import Embedded, Encoder, LlamaIndexEncoder, embed_resiliently
-from catalog.embedding.windows import window_texts
+from catalog.embedding.encoder import EmbeddingResult, Encoder, LlamaIndexEncoder, embed_in_batches
+from catalog.embedding.windows import split_into_windows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,9 +59,9 @@ class ResilientEmbedding(BaseEmbedding):
 
     def embed(
         self, texts: Sequence[str], on_batch: Callable[[int], None] | None = None
-    ) -> Embedded:
-        """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_resiliently`."""
-        return embed_resiliently(
+    ) -> EmbeddingResult:
+        """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_in_batches`."""
+        return embed_in_batches(
             self._encoder.encode,
             texts,
             dim=self._encoder.dim,
@@ -72,7 +72,9 @@ class ResilientEmbedding(BaseEmbedding):
     def windows(self, text: str, lead: str = "") -> list[str]:
         """``text`` as the windows the model reads, document prefix and ``lead`` before each."""
         counter = FallbackCounter(self._encoder.counter)
-        return window_texts(text, counter, self._encoder.max_tokens, self.document_prefix + lead)
+        return split_into_windows(
+            text, counter, self._encoder.max_tokens, self.document_prefix + lead
+        )
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
         """The query's vector, shape ``(dim,)``; raises :class:`EmbeddingError`."""
@@ -81,7 +83,7 @@ class ResilientEmbedding(BaseEmbedding):
     def embed_alone(self, text: str) -> npt.NDArray[np.float32]:
         """One short text as it is, on the encoder that queries use; raises as above."""
         encoder = self._query_encoder
-        return _all(embed_resiliently(encoder.encode, [text], dim=encoder.dim, batch_size=1))[0]
+        return _all(embed_in_batches(encoder.encode, [text], dim=encoder.dim, batch_size=1))[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return [float(value) for value in self.embed_query(query)]
@@ -100,7 +102,7 @@ class ResilientEmbedding(BaseEmbedding):
         return await asyncio.to_thread(self._get_text_embedding, text)
 
 
-def _all(done: Embedded) -> list[npt.NDArray[np.float32]]:
+def _all(done: EmbeddingResult) -> list[npt.NDArray[np.float32]]:
     if done.failures:
         first, reason = next(iter(done.failures.items()))
         raise EmbeddingError(f"text {first + 1} of {len(done.vectors)} is not embedded: {reason}")

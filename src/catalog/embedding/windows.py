@@ -74,7 +74,9 @@ SPECIAL_TOKENS = 2  # [CLS] and [SEP], or their like
 _MIN_ROOM = 16
 
 
-def window_texts(text: str, counter: TokenCounter, max_tokens: int, lead: str = "") -> list[str]:
+def split_into_windows(
+    text: str, counter: TokenCounter, max_tokens: int, lead: str = ""
+) -> list[str]:
     """Consecutive pieces of ``text``, each with ``lead`` before it, none over ``max_tokens``.
 
     A passage that fits is one window. Others are cut into as few windows as do, of about equal

@@ -120,7 +120,7 @@ class ChunkNode(TextNode):
         self._embed_keys = keys
 
 
-def source_of(document: Any, dataset: str) -> Source:
+def get_source(document: Any, dataset: str) -> Source:
     """The source behind a node; a plain LlamaIndex ``Document`` is taken as plain text."""
     if isinstance(document, SourceDocument):
         return document.source

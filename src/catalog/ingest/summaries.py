@@ -57,7 +57,7 @@ def summarise(text: str, *, max_chars: int = MAX_CHARS, headings: Sequence[str] 
     if len(sentences[0]) > max_chars:
         return _shortened(sentences[0], max_chars)
     chosen, told = {0}, sentences[0]
-    ranks = sentence_ranks(sentences)
+    ranks = rank_sentences(sentences)
     central = (number for number, rank in enumerate(ranks) if rank >= _LEAST_RANK)
     for number in sorted(central, key=lambda one: (-ranks[one], one)):
         if len(told) + len(sentences[number]) <= max_chars:
@@ -68,7 +68,7 @@ def summarise(text: str, *, max_chars: int = MAX_CHARS, headings: Sequence[str] 
     return told
 
 
-def sentence_ranks(sentences: Sequence[str]) -> list[float]:
+def rank_sentences(sentences: Sequence[str]) -> list[float]:
     """The TextRank of each sentence; the mean is 1.
 
     Similarity as in the paper: the number of words two sentences share, divided by the sum of

@@ -18,8 +18,8 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from pydantic import Field, PrivateAttr
 
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.chunking.document import Chunker
-from catalog.ingest.nodes import ChunkNode, Source, source_of
+from catalog.ingest.chunking.chunker import Chunker
+from catalog.ingest.nodes import ChunkNode, Source, get_source
 from catalog.store import Database, embedding_cache
 from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
 
@@ -40,7 +40,7 @@ class ChunkSplitter(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Documents in, :class:`ChunkNode` out, in document order."""
-        sources = [source_of(node, self.dataset) for node in nodes]
+        sources = [get_source(node, self.dataset) for node in nodes]
         return [node for source in sources for node in self._cut(source)]
 
     @property
@@ -230,15 +230,15 @@ class EmbeddingPrefixTransform(TransformComponent):
         """Set ``windows`` on every :class:`ChunkNode`; other nodes pass untouched."""
         for node in nodes:
             if isinstance(node, ChunkNode):
-                lead = place_of(node) if self.context else ""
-                texts = [node.text, *parts_of(node, self.part_seconds)]
+                lead = format_place(node) if self.context else ""
+                texts = [node.text, *split_by_time(node, self.part_seconds)]
                 node.windows = tuple(
                     window for text in texts for window in self._model.windows(text, lead)
                 )
         return list(nodes)
 
 
-def parts_of(node: ChunkNode, part_seconds: float) -> list[str]:
+def split_by_time(node: ChunkNode, part_seconds: float) -> list[str]:
     """A passage with cues in consecutive parts of about so many seconds, cut between cues.
 
     None where that would be a single part, or where ``part_seconds`` is 0.
@@ -262,7 +262,7 @@ def parts_of(node: ChunkNode, part_seconds: float) -> list[str]:
     return [node.text[start:end].strip() for start, end in zip(starts, ends.values(), strict=True)]
 
 
-def place_of(node: ChunkNode) -> str:
+def format_place(node: ChunkNode) -> str:
     """``path > Title > Heading`` and a line break, leaving out what the text shows already.
 
     A path of less than two words, such as a number, says nothing and is left out; so is a suffix.

@@ -1,4 +1,4 @@
-"""Language models: ``get_llm()`` gives the configured one as a LlamaIndex ``LLM``."""
+"""Language models: the configured one as a LlamaIndex ``LLM``, and what names a model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError, MissingExtraError
 from catalog.core.settings import LLMSettings, get_settings
+from catalog.core.text import without_userinfo
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-__all__ = ["get_llm"]
+__all__ = ["get_llm", "llm_identity", "llm_name"]
 
 
 def get_llm(settings: LLMSettings | None = None) -> LLM | None:
@@ -78,3 +79,24 @@ def _plugged(spec: str) -> LLM:
     if not isinstance(found, LLM):
         raise ConfigError(f"{spec!r} gives a {type(found).__name__}, not a LlamaIndex LLM")
     return found
+
+
+def llm_name(llm: LLM) -> str:
+    """The model as explanations name it, or its class where it has no name of its own."""
+    name = llm.metadata.model_name
+    return type(llm).__name__ if name in ("", "unknown") else name
+
+
+def llm_identity(llm: LLM) -> tuple[str, str, str]:
+    """Class, weights and server: models with equal ones are taken to reply alike.
+
+    The weights are the attribute ``fingerprint`` where that is a text, else :func:`llm_name`;
+    the server is ``api_base`` without user and password, empty where there is none.
+    """
+    weights = getattr(llm, "fingerprint", None)
+    server = getattr(llm, "api_base", None)
+    return (
+        type(llm).__name__,
+        weights if isinstance(weights, str) else llm_name(llm),
+        without_userinfo(server) if isinstance(server, str) else "",
+    )

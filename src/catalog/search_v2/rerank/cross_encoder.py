@@ -13,8 +13,8 @@ from typing import Any
 from catalog.core.errors import ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
 from catalog.embedding import model_files as packaged
-from catalog.embedding.encoder import fingerprint
-from catalog.embedding.model_files import ModelFiles, hash_of, unavailable
+from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.model_files import ModelFiles, hash_weights, model_unavailable
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.search_v2.rerank.base import checked, sigmoid
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
@@ -60,8 +60,8 @@ class FastEmbedReranker:
     @cached_property
     def fingerprint(self) -> str:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        weights = self._files.weights_hash if self._files.is_local else hash_of(self._weights)
-        return fingerprint("fastembed-rerank", weights, self._window)
+        weights = self._files.weights_hash if self._files.is_local else hash_weights(self._weights)
+        return make_fingerprint("fastembed-rerank", weights, self._window)
 
     @cached_property
     def batch_size(self) -> int:
@@ -149,7 +149,7 @@ class FastEmbedReranker:
                 local_files_only=self._offline,
             )
         except (ValueError, OSError) as error:
-            raise unavailable(
+            raise model_unavailable(
                 self._model, self._packaged.extra if self._packaged else "offline"
             ) from error
 

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import ConfigError, LLMError, LLMTimeoutError, RerankError
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.encoder import fingerprint
+from catalog.embedding.encoder import make_fingerprint
 from catalog.search_v2.rerank.base import checked, sigmoid
 from catalog.search_v2.rerank.excerpts import fit_pair
 
@@ -69,7 +69,7 @@ class HttpReranker:
         The address is the whole of it but user and password. Weights that the server changes
         under the same name go unnoticed.
         """
-        return fingerprint("http-rerank", self._public_url, self._model, self._max_tokens)
+        return make_fingerprint("http-rerank", self._public_url, self._model, self._max_tokens)
 
     def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""

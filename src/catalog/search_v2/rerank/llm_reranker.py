@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMError, RerankError
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.encoder import fingerprint
-from catalog.llm.naming import llm_identity, llm_name
+from catalog.embedding.encoder import make_fingerprint
+from catalog.llm import llm_identity, llm_name
 from catalog.search_v2.rerank.base import checked
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
 
@@ -67,7 +67,9 @@ class LLMReranker:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`: LLM, prompt, reading."""
         prompt = self._reranker(1).choice_select_prompt.get_template(self._llm)
         llm = llm_identity(self._llm)
-        return fingerprint("llm-rerank", *llm, _VERSION, prompt, self.batch_size, self._max_tokens)
+        return make_fingerprint(
+            "llm-rerank", *llm, _VERSION, prompt, self.batch_size, self._max_tokens
+        )
 
     def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`.

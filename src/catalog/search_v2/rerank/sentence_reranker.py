@@ -11,8 +11,8 @@ from typing import Any
 from catalog.core.errors import MissingExtraError, ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
 from catalog.embedding import model_files as packaged
-from catalog.embedding.encoder import fingerprint
-from catalog.embedding.model_files import unavailable
+from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.model_files import model_unavailable
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.search_v2.rerank.base import checked, sigmoid
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
@@ -44,10 +44,10 @@ class SentenceTransformersReranker:
     @cached_property
     def fingerprint(self) -> str:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        weights = [packaged.sha256_of(path) for path in sorted(self._folder.glob("*.safetensors"))]
+        weights = [packaged.hash_file(path) for path in sorted(self._folder.glob("*.safetensors"))]
         if not weights:
             raise ModelUnavailableError(f"the folder {self._folder} holds no .safetensors model")
-        return fingerprint("sentence-transformers-rerank", *weights, self._window)
+        return make_fingerprint("sentence-transformers-rerank", *weights, self._window)
 
     def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
@@ -81,7 +81,7 @@ class SentenceTransformersReranker:
                 )
             )
         except (ValueError, OSError) as error:
-            raise unavailable(self._model, "huggingface") from error
+            raise model_unavailable(self._model, "huggingface") from error
 
     @cached_property
     def _window(self) -> int:

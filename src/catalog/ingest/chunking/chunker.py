@@ -20,8 +20,8 @@ from catalog.core.errors import ConfigError
 from catalog.core.tokens import TokenCounter
 from catalog.ingest.chunking.boundaries import LineIndex
 from catalog.ingest.chunking.measure import Atoms, Measure, measure
+from catalog.ingest.chunking.outline import TRANSCRIPTS, Outline, Stream, streams
 from catalog.ingest.chunking.packing import Band, Packer, grouped
-from catalog.ingest.chunking.sections import TRANSCRIPTS, Outline, Stream, streams
 from catalog.ingest.chunking.transcript_windows import Windows
 
 
@@ -156,7 +156,7 @@ class DocumentChunker:
 
     Sizes are the counter's tokens, or eight characters each where tokens are longer than that.
     Passages of text have ``min_size`` to ``chunk_size`` tokens where the document allows it (see
-    :class:`~catalog.ingest.chunking.document.TextCutter`), and are never larger.
+    :class:`~catalog.ingest.chunking.chunker.TextCutter`), and are never larger.
 
     A transcript becomes windows of about ``window_seconds`` that do not overlap, none over
     ``chunk_size`` tokens, each with its cues. A frame of a video is one passage, or several of

@@ -9,8 +9,8 @@ import pytest
 from catalog.core.text import without_userinfo
 from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
+from catalog.llm import llm_identity, llm_name
 from catalog.llm.local import LocalLLM
-from catalog.llm.naming import llm_identity, llm_name
 from fakes import open_library
 
 MIB = 2**20
