@@ -41,7 +41,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import DEPTH, FITTED, Balance, Scale, adaptive, confidence
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
-from catalog.store.chunks import all_documents, load_chunks
+from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
 
 SEED = 20261122
@@ -138,7 +138,7 @@ def _of_collection(library: Library, folder: Path) -> Iterator[QuerySet]:
     train = read_beir(folder, "train" if "train" in splits else splits[0])
     fitted = "train" in splits  # a collection with a test split alone is never fitted on
     with library.database.read() as connection:
-        texts = {d.path: f"{d.title} {d.text}" for d in all_documents(connection, folder.name)}
+        texts = {d.path: f"{d.title} {d.text}" for d in read_documents(connection, folder.name)}
     exact = exact_queries(texts)
     queries = {text: text for text in exact}
     yield _asked(library, folder.name, "exact", fitted, queries, exact)

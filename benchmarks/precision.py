@@ -39,7 +39,7 @@ from catalog.search_v2 import relevance
 from catalog.search_v2.relevance import Calibration, Signals
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, order
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.chunks import all_documents
+from catalog.store.chunks import read_documents
 from fusion import exact_queries
 
 SEED = 20261122
@@ -107,7 +107,7 @@ def _sets(library: Library, options: argparse.Namespace) -> Iterator[QuerySet]:
             real[name] = golden
             yield QuerySet(name, split, golden, fitted=split != "test")
         with library.database.read() as connection:
-            texts = {d.path: f"{d.title} {d.text}" for d in all_documents(connection, name)}
+            texts = {d.path: f"{d.title} {d.text}" for d in read_documents(connection, name)}
         yield QuerySet(name, "exact", _some(_labelled(exact_queries(texts)), CAP), fitted=False)
     if options.golden:
         library.require_dataset(options.dataset)

@@ -17,13 +17,13 @@ from catalog.core.documents import (
     last_page,
 )
 from catalog.store.database import Database
-from catalog.store.documents import (
+from catalog.store.revisions import (
     NewChunk,
     NewRevision,
     content_hash,
     ensure_dataset,
     publish,
-    remove,
+    remove_documents,
 )
 from catalog.store.schema import chunks, documents
 
@@ -83,7 +83,7 @@ def put(
 def drop(database: Database, dataset: str, *paths: str) -> int:
     """Remove documents; the number removed."""
     with database.write() as connection:
-        return remove(connection, dataset, paths, NOW)
+        return remove_documents(connection, dataset, paths, NOW)
 
 
 def seqs_of(database: Database, dataset: str, path: str) -> list[int]:

@@ -9,8 +9,8 @@ from catalog.core.errors import MassDeletionError
 from catalog.ingest.changes import Fingerprints, FolderChanges, StoredFiles
 from catalog.ingest.discovery import Listing, SkippedFile, SourceFile
 from catalog.ingest.readers import ReadLimits
-from catalog.store.documents import content_hash
 from catalog.store.manifest import ManifestEntry
+from catalog.store.revisions import content_hash
 
 ROOT = Path("/notes")
 READ_AT = 1_000_000.0  # seconds

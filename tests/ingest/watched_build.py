@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from catalog.library.indexing import Indexer
-from catalog.store.chunks import all_documents
+from catalog.store.chunks import read_documents
 from fakes import WordEncoder, open_library
 
 folder, home, outside = map(Path, sys.argv[1:])
@@ -36,6 +36,6 @@ if Path("/proc/self/fd").exists():
 with open_library(home, WordEncoder()) as library:
     report = Indexer(library).build(folder, "vault")
     with library.database.read() as connection:
-        texts = {document.path: document.text for document in all_documents(connection, "vault")}
+        texts = {document.path: document.text for document in read_documents(connection, "vault")}
 failed = {failure.path: failure.reason for failure in report.failed}
 print(json.dumps({"opened_outside": sorted(opened), "texts": texts, "failed": failed}))

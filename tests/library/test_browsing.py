@@ -425,7 +425,7 @@ def test_cards_are_made_in_parts_and_what_is_made_stays(listing, library, monkey
             raise StoreBusyError("busy")
         return stored(connection, cards)
 
-    monkeypatch.setattr("catalog.library.document_cards.put_cards", third_time_unlucky)
+    monkeypatch.setattr("catalog.library.document_cards.save_cards", third_time_unlucky)
     with pytest.raises(StoreBusyError):
         make_cards(library.database, "notes")
     assert make_cards(library.database, "notes") == 2

@@ -25,9 +25,9 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.temporal import TemporalExpansion, merged, window
 from catalog.store import manifest
 from catalog.store.chunks import load_chunks
-from catalog.store.documents import NewChunk, NewRevision, content_hash, ensure_dataset, publish
 from catalog.store.engine_types import Restriction
-from catalog.store.recordings import chunks_between, media_end, media_name
+from catalog.store.recordings import find_media_end, load_chunks_between, media_name
+from catalog.store.revisions import NewChunk, NewRevision, content_hash, ensure_dataset, publish
 from fakes import open_library
 
 NOW = 1_700_000_000.0
@@ -379,7 +379,7 @@ def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
         raise StoreError("no more disk")
 
     library = opened()
-    monkeypatch.setattr("catalog.search_v2.temporal.chunks_between", broken)
+    monkeypatch.setattr("catalog.search_v2.temporal.load_chunks_between", broken)
     found = ask(library)
     assert (stage(found).status, stage(found).note) == ("failed", "StoreError: no more disk")
     assert found[0].evidence is None
@@ -443,13 +443,13 @@ def test_the_last_second_is_that_of_all_passages_of_the_recording(opened):
     put(database, "talks/late.md", frame(300, "Late"), media="talks/lecture")
     with database.read() as connection:
         anchor = stored(database, "talks/lecture.srt")[0]
-        assert media_end(connection, anchor) == 300.0
-        assert media_end(connection, replace(anchor, metadata={})) == 120.0
+        assert find_media_end(connection, anchor) == 300.0
+        assert find_media_end(connection, replace(anchor, metadata={})) == 120.0
         longer = replace(anchor, metadata={**anchor.metadata, "duration": 301.5})
-        assert media_end(connection, longer) == 301.5
-        assert media_end(connection, replace(anchor, metadata={"duration": "long"})) == 120.0
+        assert find_media_end(connection, longer) == 301.5
+        assert find_media_end(connection, replace(anchor, metadata={"duration": "long"})) == 120.0
         nowhere = replace(anchor, source_doc_id="vault:gone", metadata={})
-        assert media_end(connection, nowhere) == 0.0
+        assert find_media_end(connection, nowhere) == 0.0
 
 
 def test_passages_between_two_seconds_are_those_that_reach_into_them(opened):
@@ -458,7 +458,7 @@ def test_passages_between_two_seconds_are_those_that_reach_into_them(opened):
 
     def between(start, end, restriction=TALK):
         with database.read() as connection:
-            found = chunks_between(connection, restriction, anchor, start, end)
+            found = load_chunks_between(connection, restriction, anchor, start, end)
         return [(one.locator.time_start, one.modality) for one in found]
 
     spoken = "video_transcript"

@@ -25,7 +25,13 @@ from catalog.store.lexical import bm25
 from catalog.store.lexical import snapshot as compaction
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.lexical.postings import MAX_COUNT, PostingsSegment, SegmentBuilder, best, merge
+from catalog.store.lexical.postings import (
+    MAX_COUNT,
+    PostingsSegment,
+    SegmentBuilder,
+    merge_segments,
+    top_hits,
+)
 from catalog.store.lexical.snapshot import LexicalSnapshot, Part, indexed_text, read_texts
 
 WHOLE = Restriction("notes")
@@ -100,7 +106,7 @@ def test_a_word_repeated_beyond_all_measure_is_still_counted(
 def test_the_best_are_those_of_a_full_sort(scores: list[int], k: int) -> None:
     seqs = np.arange(100, 100 + len(scores), dtype=np.int64)
     expected = sorted(zip(seqs.tolist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
-    assert best(seqs, np.array(scores, dtype=np.float64), k) == expected[:k]
+    assert top_hits(seqs, np.array(scores, dtype=np.float64), k) == expected[:k]
 
 
 # An index kept up to date equals one built afresh
@@ -156,7 +162,7 @@ def test_parts_merge_into_what_a_fresh_build_gives_in_whatever_order_they_come()
             builder.add(seq, seq * 7, texts[seq].split())
         return builder.build()
 
-    merged = merge(
+    merged = merge_segments(
         [
             (built(4, 5), np.array([True, True])),
             (built(2), np.array([True])),

@@ -9,9 +9,9 @@ import catalog.store
 from builders import drop, put
 from catalog.store import Database
 from catalog.store.card_search import card_terms, find_documents, search_cards
-from catalog.store.cards import CARDS_FTS, count_without_card, put_cards, without_card
+from catalog.store.cards import CARDS_FTS, count_without_card, read_card_sources, save_cards
 from catalog.store.engine_types import Restriction
-from catalog.store.listing import documents_within
+from catalog.store.listing import allowed_documents
 from catalog.store.migrate import HEAD
 from catalog.store.schema import document_cards, documents
 
@@ -25,13 +25,13 @@ def database(tmp_path):
 
 def make(database, dataset="notes", summary="Nothing to say."):
     with database.write() as connection:
-        cards = [(card, summary) for card, _ in without_card(connection, dataset, 100)]
-        return put_cards(connection, cards)
+        cards = [(card, summary) for card, _ in read_card_sources(connection, dataset, 100)]
+        return save_cards(connection, cards)
 
 
 def found(database, query, dataset="notes", limit=100):
     with database.read() as connection:
-        allowed = documents_within(Restriction(dataset))
+        allowed = allowed_documents(Restriction(dataset))
         ids = search_cards(connection, card_terms(query), allowed, limit)
         paths = dict(connection.execute(select(documents.c.id, documents.c.path)).all())
     return [paths[one] for one in ids]
@@ -68,9 +68,9 @@ def test_the_title_weighs_more_than_the_name_and_that_more_than_the_summary(data
     with database.write() as connection:
         cards = [
             (card, "Here comes a walrus." if card.path == "a.md" else "Nothing more to say.")
-            for card, _ in without_card(connection, "notes", 100)
+            for card, _ in read_card_sources(connection, "notes", 100)
         ]
-        put_cards(connection, cards)
+        save_cards(connection, cards)
     assert found(database, "walrus") == ["c.md", "b/walrus.md", "a.md"]
 
 
@@ -109,10 +109,10 @@ def test_a_document_that_went_while_its_card_was_made_gets_none(database):
     put(database, "notes", "a.md", "x")
     put(database, "notes", "b.md", "x")
     with database.read() as connection:
-        cards = [(card, "s") for card, _ in without_card(connection, "notes", 100)]
+        cards = [(card, "s") for card, _ in read_card_sources(connection, "notes", 100)]
     drop(database, "notes", "a.md")
     with database.write() as connection:
-        assert put_cards(connection, cards) == 1
+        assert save_cards(connection, cards) == 1
     assert rows(database) == (1, 1)
 
 
@@ -148,7 +148,7 @@ def test_no_sign_is_an_operator_and_none_raises(database, query):
     put(database, "notes", "one.md", "x", title="walrus")
     make(database)
     with database.read() as connection:
-        allowed = documents_within(Restriction("notes"))
+        allowed = allowed_documents(Restriction("notes"))
         assert find_documents(connection, "notes", query, allowed).scores == {}
 
 

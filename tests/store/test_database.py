@@ -16,13 +16,13 @@ from catalog.core.errors import (
     StoreVersionError,
 )
 from catalog.store import Database
-from catalog.store.statistics import integrity_problem, orphan_counts
+from catalog.store.statistics import count_orphans, find_damage
 
 OPEN = """
 import sys
 from pathlib import Path
 from catalog.store import Database
-from catalog.store.documents import ensure_dataset
+from catalog.store.revisions import ensure_dataset
 database = Database.at(Path(sys.argv[1]))
 with database.write() as connection:
     ensure_dataset(connection, "d" + sys.argv[2], 1.0)
@@ -113,10 +113,10 @@ def test_deleting_a_document_leaves_no_row_of_it(tmp_path):
     with database.write() as connection:
         connection.exec_driver_sql("DELETE FROM documents")
     with database.read() as connection:
-        assert set(orphan_counts(connection).values()) == {0}
+        assert set(count_orphans(connection).values()) == {0}
         for table in ("chunks", "revisions", "document_fields", "chunk_sections", "chunk_windows"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
-        assert integrity_problem(connection) is None
+        assert find_damage(connection) is None
 
 
 def test_a_file_that_is_no_database_is_damaged_not_a_crash(tmp_path):
@@ -139,7 +139,7 @@ def test_a_database_with_flipped_bytes_is_found_out(tmp_path):
     file.write_bytes(content)
     try:
         with Database.at(tmp_path).read() as connection:
-            assert integrity_problem(connection) is not None
+            assert find_damage(connection) is not None
     except StoreError:
         return
 

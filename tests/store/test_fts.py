@@ -13,7 +13,7 @@ from catalog.core.filters import Op, condition
 from catalog.core.scope import Scope
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
-from catalog.store.fts_match import MAX_TERMS, any_of, quoted, words
+from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
 from catalog.store.lexical.fts import FtsEngine, _query
 
 WHOLE = Restriction("notes")
@@ -90,7 +90,7 @@ def test_a_restriction_never_makes_sqlite_match_the_text_once_per_chunk(
 ) -> None:
     for index in range(50):
         put(database, "notes", f"{index}.md", "flour")
-    query = _query(any_of(["flour"]), 5, restriction, alone=False)
+    query = _query(match_any(["flour"]), 5, restriction, alone=False)
     compiled = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
     with database.read() as connection:
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}").all()
@@ -100,12 +100,12 @@ def test_a_restriction_never_makes_sqlite_match_the_text_once_per_chunk(
 
 
 def test_no_user_text_becomes_syntax() -> None:
-    assert quoted('a"b') == '"a""b"'
-    assert any_of(["NOT", "x*", "NOT"]) == '"NOT" OR "x*"'
-    assert any_of(str(n) for n in range(1000)).count(" OR ") == MAX_TERMS - 1
+    assert quote('a"b') == '"a""b"'
+    assert match_any(["NOT", "x*", "NOT"]) == '"NOT" OR "x*"'
+    assert match_any(str(n) for n in range(1000)).count(" OR ") == MAX_TERMS - 1
 
 
 def test_words_are_those_the_index_has() -> None:
-    assert words("search_v2, c++ «naïve» e\u0301t\u00e9 \0 \ud800") == [
+    assert fts_words("search_v2, c++ «naïve» e\u0301t\u00e9 \0 \ud800") == [
         "search", "v2", "c", "naïve", "été",
     ]  # fmt: skip

@@ -12,15 +12,15 @@ from catalog.core.dates import parse_date, to_timestamp
 from catalog.core.documents import ParsedDocument
 from catalog.core.filters import Op, condition
 from catalog.core.narrowing import name_filter
-from catalog.store.documents import NewRevision, content_hash, ensure_dataset, publish
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
+    allowed_documents,
+    date_range,
     dated_between,
-    days_within,
-    documents_within,
-    ids_within,
-    paths_within,
+    list_document_ids,
+    list_document_paths,
 )
+from catalog.store.revisions import NewRevision, content_hash, ensure_dataset, publish
 from catalog.store.schema import documents
 
 # What asked every date of every document, before dates were stored.
@@ -120,8 +120,8 @@ def test_documents_of_odd_dates_come_newest_first_and_those_without_one_last(odd
     with odd.read() as connection:
         names = dict(connection.execute(select(documents.c.id, documents.c.path)).all())
         dates = dates_of(connection)
-        ids = ids_within(connection, documents.c.dataset == "d", "modified", 1000, 0)
-        part = ids_within(connection, documents.c.dataset == "d", "modified", 7, 90)
+        ids = list_document_ids(connection, documents.c.dataset == "d", "modified", 1000, 0)
+        part = list_document_ids(connection, documents.c.dataset == "d", "modified", 7, 90)
 
     def place(path):
         return (dates[path] is None, -(dates[path] or 0.0), path.lower(), path)
@@ -146,7 +146,7 @@ def test_of_odd_dates_the_first_bound_is_included_and_the_second_is_not(odd, aft
     first, last = (None if one is None else parse_date(one) for one in (after, before))
     low, high = to_timestamp(after), to_timestamp(before)
     with odd.read() as connection:
-        found = paths_within(connection, dated_between(first, last))
+        found = list_document_paths(connection, dated_between(first, last))
         dates = dates_of(connection)
     assert found == sorted(
         path
@@ -159,8 +159,8 @@ def test_of_odd_dates_the_first_bound_is_included_and_the_second_is_not(odd, aft
 
 def test_the_first_and_last_day_are_of_what_is_allowed(odd):
     with odd.read() as connection:
-        days = days_within(connection, documents.c.path.like("%.modified"))
-        none = days_within(connection, documents.c.path.like("%.other"))
+        days = date_range(connection, documents.c.path.like("%.modified"))
+        none = date_range(connection, documents.c.path.like("%.other"))
     assert days is not None
     assert [day.isoformat() for day in days] == ["1969-12-31", "2025-01-01"]
     assert none is None
@@ -196,8 +196,8 @@ def test_a_name_is_found_in_any_case_sign_for_sign(named, asked):
     expected = [NAMES[number] for number in holding]
     expected += [f"{number}.{kind}" for number in holding for kind in "tm"]
     with named.read() as connection:
-        within = documents_within(Restriction("d", filter=name_filter(asked)))
-        assert paths_within(connection, within) == sorted(expected)
+        within = allowed_documents(Restriction("d", filter=name_filter(asked)))
+        assert list_document_paths(connection, within) == sorted(expected)
 
 
 def test_text_in_any_case_is_looked_for_in_text_alone_not_in_numbers_or_truth_values(named):
@@ -206,7 +206,9 @@ def test_text_in_any_case_is_looked_for_in_text_alone_not_in_numbers_or_truth_va
     ]:  # fmt: skip
         tree = condition(field, Op.TEXT_MATCH_INSENSITIVE, asked)
         with named.read() as connection:
-            found = paths_within(connection, documents_within(Restriction("d", filter=tree)))
+            found = list_document_paths(
+                connection, allowed_documents(Restriction("d", filter=tree))
+            )
         assert len(found) == expected, field
 
 
@@ -216,7 +218,7 @@ def test_text_in_any_case_is_looked_for_in_text_alone_not_in_numbers_or_truth_va
 def test_a_page_of_a_dataset_is_read_from_an_index_in_its_order(odd, sort, index):
     here = documents.c.dataset == "d"
     with odd.read() as connection:
-        told = plan_of(connection, lambda: ids_within(connection, here, sort, 20, 0))
+        told = plan_of(connection, lambda: list_document_ids(connection, here, sort, 20, 0))
     assert f"USING COVERING INDEX {index} (dataset=?)" in told
     assert "TEMP B-TREE FOR ORDER BY" not in told
 

@@ -3,18 +3,18 @@
 import pytest
 
 from catalog.core.errors import StoreBusyError, StoreError
-from catalog.store.locks import locked
+from catalog.store.locks import hold_lock
 
 
 def test_one_holds_it_and_the_next_is_told_in_the_callers_words(tmp_path):
     file = tmp_path / "locks" / "d.lock"
     with (
-        locked(file, seconds=0, busy="no"),
+        hold_lock(file, seconds=0, busy="no"),
         pytest.raises(StoreBusyError, match=r"^it is held$"),
-        locked(file, seconds=0, busy="it is held"),
+        hold_lock(file, seconds=0, busy="it is held"),
     ):
         pass
-    with locked(file, seconds=0, busy="it is held"):
+    with hold_lock(file, seconds=0, busy="it is held"):
         pass
 
 
@@ -25,7 +25,7 @@ def test_one_that_cannot_be_opened_is_named(tmp_path, in_the_way):
         file.parent.write_text("a file where a folder should be")
     else:
         file.mkdir(parents=True)
-    with pytest.raises(StoreError) as raised, locked(file, seconds=0, busy="held"):
+    with pytest.raises(StoreError) as raised, hold_lock(file, seconds=0, busy="held"):
         pass
     assert str(raised.value).startswith(f"cannot open the lock {file}: ")
     assert not isinstance(raised.value, StoreBusyError)
@@ -33,8 +33,11 @@ def test_one_that_cannot_be_opened_is_named(tmp_path, in_the_way):
 
 def test_what_fails_while_it_is_held_comes_out_as_it_is(tmp_path):
     mine = FileNotFoundError("mine")
-    with pytest.raises(FileNotFoundError) as raised, locked(tmp_path / "l", seconds=0, busy="held"):
+    with (
+        pytest.raises(FileNotFoundError) as raised,
+        hold_lock(tmp_path / "l", seconds=0, busy="held"),
+    ):
         raise mine
     assert raised.value is mine
-    with locked(tmp_path / "l", seconds=0, busy="held"):
+    with hold_lock(tmp_path / "l", seconds=0, busy="held"):
         pass

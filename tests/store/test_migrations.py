@@ -13,7 +13,7 @@ import catalog.store
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
-from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
+from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 from catalog.store.schema import document_fields, documents
 
 MANY = 450  # documents: more than two batches

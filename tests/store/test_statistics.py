@@ -6,9 +6,15 @@ import pytest
 
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database, manifest
-from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
 from catalog.store.manifest import ManifestEntry
-from catalog.store.statistics import SizeBin, chunk_sizes, database_bytes, file_counts, modalities
+from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
+from catalog.store.statistics import (
+    SizeBin,
+    count_files,
+    count_modalities,
+    database_bytes,
+    measure_chunk_sizes,
+)
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ def test_sizes_are_held_against_the_band_and_short_documents_counted_apart(conne
     add(connection, "longer.md", [100, 250])  # 350 in all: two passages that could be one
     add(connection, "short.md", [120])
     add(connection, "talk.srt", [40, 40], "video_transcript")
-    sizes = chunk_sizes(connection, "notes", 300, 800)
+    sizes = measure_chunk_sizes(connection, "notes", 300, 800)
     assert (sizes.in_band, sizes.short, sizes.uncounted) == (2 / 6, 1, 0)
     assert sum(one.chunks for one in sizes.histogram) == 7
     assert [one for one in sizes.histogram if one.chunks] == [
@@ -53,16 +59,16 @@ def test_sizes_are_held_against_the_band_and_short_documents_counted_apart(conne
 
 def test_nothing_has_no_share(connection):
     add(connection, "old.md", [0])  # as cut by a release that did not note sizes
-    sizes = chunk_sizes(connection, "notes", 300, 800)
+    sizes = measure_chunk_sizes(connection, "notes", 300, 800)
     assert (sizes.in_band, sizes.uncounted, sizes.histogram) == (None, 1, ())
-    assert chunk_sizes(connection, "other", 300, 800).in_band is None
+    assert measure_chunk_sizes(connection, "other", 300, 800).in_band is None
 
 
 def test_modalities_are_counted_in_the_dataset_alone(connection):
     add(connection, "a.md", [5, 5])
     add(connection, "b.srt", [5], "video_transcript")
-    assert modalities(connection, "notes") == {"text": 2, "video_transcript": 1}
-    assert modalities(connection, "other") == {}
+    assert count_modalities(connection, "notes") == {"text": 2, "video_transcript": 1}
+    assert count_modalities(connection, "other") == {}
 
 
 def test_files_are_indexed_or_have_a_reason_and_coverage_is_of_the_readable_ones(connection):
@@ -73,19 +79,19 @@ def test_files_are_indexed_or_have_a_reason_and_coverage_is_of_the_readable_ones
     note(connection, "records.jsonl", "line 3: no record")  # partly read: indexed all the same
     note(connection, "b.png", "binary (png)")
     note(connection, "c.png", "binary (png)")
-    counts = file_counts(connection, "notes")
+    counts = count_files(connection, "notes")
     assert (counts.listed, counts.indexed, counts.coverage) == (4, 2, 1.0)
     assert counts.reasons == {"binary (png)": 2}
     assert counts.partly == {"line 3: no record": 1}
     note(connection, "lost.md")
-    counts = file_counts(connection, "notes")
+    counts = count_files(connection, "notes")
     assert (counts.listed, counts.coverage) == (5, 2 / 3)
     assert counts.reasons["no reason told"] == 1
 
 
 def test_no_readable_file_has_no_coverage(connection):
     note(connection, "b.png", "binary (png)")
-    assert file_counts(connection, "notes").coverage is None
+    assert count_files(connection, "notes").coverage is None
 
 
 def test_the_size_of_the_store_is_that_of_its_pages(connection, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from builders import make_database, put
 from catalog.core.errors import StoreDamagedError, StoreError
 from catalog.store import Database
-from catalog.store.sql_errors import translated
+from catalog.store.sql_errors import translate_errors
 
 
 class Usage(NamedTuple):
@@ -102,7 +102,7 @@ def test_a_folder_in_its_place_is_told(tmp_path):
 
 
 def told(file, text, kind=sqlite3.OperationalError):
-    with pytest.raises(StoreError) as raised, translated(file):
+    with pytest.raises(StoreError) as raised, translate_errors(file):
         raise kind(text)
     return str(raised.value)
 
@@ -135,5 +135,8 @@ def test_a_file_that_may_only_be_read_says_whom_to_ask(home, monkeypatch):
 
 
 def test_damage_is_no_matter_of_rights(home):
-    with pytest.raises(StoreDamagedError, match=r"catalog\.db"), translated(home / "catalog.db"):
+    with (
+        pytest.raises(StoreDamagedError, match=r"catalog\.db"),
+        translate_errors(home / "catalog.db"),
+    ):
         raise sqlite3.DatabaseError("database disk image is malformed")

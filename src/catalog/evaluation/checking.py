@@ -11,7 +11,7 @@ from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
 from catalog.store import Database
-from catalog.store.chunks import StoredDocument, all_paths, dataset_fields, find_by_path
+from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
 from catalog.store.engine_types import Restriction, allowed_paths
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def dataset_problems(golden: GoldenSet, database: Database, dataset: str) -> list[str]:
     """What does not fit: labels of absent documents, spans not in the text, filters of no field."""
     with database.read() as connection:
-        paths = all_paths(connection, dataset)
+        paths = list_paths(connection, dataset)
         known = frozenset(paths)
-        fields = dataset_fields(connection, dataset)
+        fields = list_fields(connection, dataset)
         return [
             f"{query.id}: {problem}"
             for query in golden

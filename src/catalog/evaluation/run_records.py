@@ -17,10 +17,10 @@ from catalog.store import Database
 from catalog.store.eval_runs import (
     EvalRun,
     add_run,
-    corpus_state,
+    find_latest_run,
     find_runs,
-    latest_run,
     new_run_id,
+    read_corpus_state,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run_key(
 def corpus_digest(database: Database, dataset: str) -> str:
     """A hash of every document's content and of how it was cut and embedded, hexadecimal."""
     with database.read() as connection:
-        return _digest(corpus_state(connection, dataset))
+        return _digest(read_corpus_state(connection, dataset))
 
 
 def record_run(
@@ -107,7 +107,7 @@ def recorded(
     """An earlier run of exactly this in which no query failed, if there is one."""
     key = run_key(database, identity, golden, dataset, top_k)
     with database.read() as connection:
-        run = latest_run(connection, key)
+        run = find_latest_run(connection, key)
     return None if run is None or run.summary["failed"] else run
 
 

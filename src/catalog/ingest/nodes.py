@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, ParsedDocument
-from catalog.store.documents import content_hash
+from catalog.store.revisions import content_hash
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Source:
 
     @cached_property
     def content_hash(self) -> str:
-        """See :func:`catalog.store.documents.content_hash`."""
+        """See :func:`catalog.store.revisions.content_hash`."""
         return content_hash(self.parsed)
 
     @cached_property

@@ -19,8 +19,8 @@ from catalog.ingest.discovery import SkippedFile, SourceFile
 from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.sync_report import Failure
 from catalog.store import Database, embedding_cache, llm_cache, manifest
-from catalog.store.documents import remove
 from catalog.store.manifest import ManifestEntry, State
+from catalog.store.revisions import remove_documents
 
 
 class Recorder:
@@ -85,7 +85,7 @@ class Recorder:
         gone = self._stored.paths_of(file.source.path) - file.paths if file.whole else ()
         entry = self._entry(file.source, file.state, file.reason)
         with self._database.write() as connection:
-            self.removed += remove(connection, self._dataset, sorted(gone), self._clock())
+            self.removed += remove_documents(connection, self._dataset, sorted(gone), self._clock())
             manifest.record(connection, self._dataset, entry)
 
     def forget(self, vanished: Collection[str], *, was_updated: bool) -> None:
@@ -95,7 +95,7 @@ class Recorder:
         """
         paths = sorted(path for file in vanished for path in self._stored.paths_of(file))
         with self._database.write() as connection:
-            self.removed += remove(connection, self._dataset, paths, self._clock())
+            self.removed += remove_documents(connection, self._dataset, paths, self._clock())
             manifest.forget(connection, self._dataset, vanished)
             if self.removed or was_updated:
                 embedding_cache.purge_unused(connection)

@@ -29,8 +29,8 @@ from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.store import Database, manifest
-from catalog.store.documents import ensure_dataset, note_source
-from catalog.store.locks import locked
+from catalog.store.locks import hold_lock
+from catalog.store.revisions import ensure_dataset, set_source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -78,7 +78,7 @@ def sync(
     """
     check_dataset_name(dataset)
     busy = f"another process is indexing {dataset!r}; try again later"
-    with locked(lock, seconds=options.lock_seconds, busy=busy):
+    with hold_lock(lock, seconds=options.lock_seconds, busy=busy):
         return _sync(database, root, dataset, pipeline, options, progress or Silent(), clock)
 
 
@@ -101,7 +101,7 @@ def _sync(
         comparison.check_deletions(root, options.max_missing_fraction)
     with database.write() as connection:
         ensure_dataset(connection, dataset, clock())
-        note_source(connection, dataset, str(root.resolve()), include, exclude)
+        set_source(connection, dataset, str(root.resolve()), include, exclude)
     recorder = Recorder(database, stored, fingerprints, clock)
     recorder.skip(listing.skipped)
     publisher = Publisher(stages, recorder, group_chars=options.group_chars)

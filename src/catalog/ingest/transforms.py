@@ -21,7 +21,7 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking.chunker import Chunker
 from catalog.ingest.nodes import ChunkNode, Source, get_source
 from catalog.store import Database, embedding_cache
-from catalog.store.documents import NewChunk, NewRevision, ensure_dataset, publish
+from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 
 
 class ChunkSplitter(TransformComponent):
@@ -110,7 +110,7 @@ class CachedEmbedding(TransformComponent):
         self, texts: dict[str, str], on_batch: Callable[[int], None] | None
     ) -> dict[str, str]:
         with self._database.read() as connection:
-            new = embedding_cache.missing(connection, texts)
+            new = embedding_cache.find_missing(connection, texts)
         keys = [key for key in texts if key in new]
         if not keys:
             return {}

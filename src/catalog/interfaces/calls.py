@@ -14,8 +14,8 @@ from catalog.core.narrowing import file_type_filter, name_filter
 from catalog.core.params import DEFAULT_LIMIT, MAX_DOCUMENTS, MAX_OFFSET, Mode, Sort
 from catalog.core.results import CatalogPage, Comparison, SearchResult, SearchResults, StageReport
 from catalog.core.text import all_storable
-from catalog.library.health import describe
-from catalog.library.references import FoundDocument, find_document, resolve_documents
+from catalog.library.health import describe_store
+from catalog.library.references import DocumentLines, find_document, resolve_documents
 from catalog.search_v2.legs import UNSEARCHABLE
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ def _narrowing(call: SearchCall) -> Iterator[Filter]:
 class Given:
     """A document, or what of it was asked for and fits."""
 
-    found: FoundDocument
+    found: DocumentLines
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -367,7 +367,7 @@ def run_get(engine: LocalEngine, call: GetCall) -> Given:
     return Given(found) if call.max_bytes is None else within(found, call.max_bytes)
 
 
-def within(found: FoundDocument, max_bytes: int) -> Given:
+def within(found: DocumentLines, max_bytes: int) -> Given:
     """What of the document fits into so many bytes (UTF-8): whole lines, or part of the first."""
     if _bytes(found) <= max_bytes:
         return Given(found)
@@ -390,7 +390,7 @@ def within(found: FoundDocument, max_bytes: int) -> Given:
     return Given(cut, (note,))
 
 
-def _part_of_a_line(found: FoundDocument, max_bytes: int) -> Given:
+def _part_of_a_line(found: DocumentLines, max_bytes: int) -> Given:
     """The beginning of the first line, which alone is too large."""
     line = found.lines[0].encode()[:max_bytes].decode(errors="ignore")
     note = f"only the first {max_bytes} bytes of line {found.line_start}, which is larger"
@@ -417,7 +417,7 @@ def run_multi_get(engine: LocalEngine, call: MultiGetCall) -> GivenMany:
     return GivenMany(tuple(given), tuple(skipped), notes)
 
 
-def _bytes(found: FoundDocument) -> int:
+def _bytes(found: DocumentLines) -> int:
     return len(found.text.encode())
 
 
@@ -435,7 +435,7 @@ class Described:
 def run_status(engine: LocalEngine, call: StatusCall) -> Described:
     """The counts of now."""
     del call
-    return Described(describe(engine.library))
+    return Described(describe_store(engine.library))
 
 
 _LISTED: tuple[Operation[Any, Any], ...] = (

@@ -11,22 +11,22 @@ from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
 from catalog.core.params import DEFAULT_LIMIT
 from catalog.core.results import CatalogEntry, CatalogPage
-from catalog.library.browse_hints import hints
+from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
-from catalog.library.document_cards import AT_A_QUERY, LATER, make_cards
+from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.library import Library
-from catalog.store.card_search import best_of, find_documents
+from catalog.store.card_search import find_documents, top_documents
 from catalog.store.cards import count_without_card
-from catalog.store.chunks import dataset_fields
+from catalog.store.chunks import list_fields
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     ListedDocument,
+    allowed_documents,
+    count_by_type,
     dated_between,
-    described,
-    documents_within,
-    ids_within,
-    settled,
-    types_within,
+    describe_documents,
+    list_document_ids,
+    materialize,
     with_ids,
 )
 
@@ -92,11 +92,11 @@ class DocumentCatalog:
         notes = request.notes + lacking
         with self._library.database.read() as connection:
             if request.visible is not None:
-                check_fields(request.visible, dataset_fields(connection, dataset))
+                check_fields(request.visible, list_fields(connection, dataset))
             page, types, scores = _chosen(connection, request, carded=not lacking)
-            about = described(connection, page)
+            about = describe_documents(connection, page)
             if not types:
-                notes += hints(connection, request)
+                notes += find_hints(connection, request)
         return CatalogPage(
             dataset=dataset,
             query=query,
@@ -111,10 +111,10 @@ class DocumentCatalog:
     def _refreshed(self, request: BrowseRequest) -> tuple[str, ...]:
         """Make some cards if nobody else is writing; a note of the rest if that matters here."""
         database = self._library.database
-        why = LATER
+        why = CARDS_MADE_LATER
         try:
-            made = make_cards(database, request.dataset, wait=False, limit=AT_A_QUERY)
-            if made < AT_A_QUERY:
+            made = make_cards(database, request.dataset, wait=False, limit=CARDS_PER_QUERY)
+            if made < CARDS_PER_QUERY:
                 return ()
         except StoreError as error:
             why = str(error)
@@ -130,20 +130,20 @@ def _chosen(
     connection: Connection, request: BrowseRequest, *, carded: bool
 ) -> tuple[list[int], dict[str, int], dict[int, float]]:
     """The documents of the page, how many match by type, and their scores, if there is a query."""
-    allowed = documents_within(Restriction(request.dataset, filter=request.wanted))
+    allowed = allowed_documents(Restriction(request.dataset, filter=request.wanted))
     if request.after is not None or request.before is not None:
         allowed = allowed & dated_between(request.after, request.before)
     if request.wanted is not None:
-        allowed = settled(connection, allowed)
+        allowed = materialize(connection, allowed)
     limit, offset = request.limit, request.offset
     if request.query is None:
-        ids = ids_within(connection, allowed, request.sort, limit, offset)
-        return ids, types_within(connection, allowed), {}
+        ids = list_document_ids(connection, allowed, request.sort, limit, offset)
+        return ids, count_by_type(connection, allowed), {}
     found = find_documents(connection, request.dataset, request.query, allowed, carded=carded)
     if request.sort == "best":
-        ids = best_of(connection, found.scores, limit, offset)
+        ids = top_documents(connection, found.scores, limit, offset)
     else:
-        ids = ids_within(connection, with_ids(found.scores), request.sort, limit, offset)
+        ids = list_document_ids(connection, with_ids(found.scores), request.sort, limit, offset)
     return ids, found.types, {one: round(found.scores[one], 6) for one in ids}
 
 

@@ -10,13 +10,13 @@ from catalog.library.browse_request import BrowseRequest
 from catalog.store.card_search import find_documents
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
-    count_within,
+    allowed_documents,
+    count_by_tag,
+    count_by_type,
+    count_documents,
+    date_range,
     dated_between,
-    days_within,
-    documents_within,
-    paths_within,
-    tags_within,
-    types_within,
+    list_document_paths,
 )
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ _NEAR, _MOST_NAMES, _MOST_TAGS = 5, 5000, 12
 _LONGEST = 200  # characters of a name that others are compared to
 
 
-def hints(connection: Connection, request: BrowseRequest) -> tuple[str, ...]:
+def find_hints(connection: Connection, request: BrowseRequest) -> tuple[str, ...]:
     """Notes on a listing without a document; only on what the caller's own filters let through."""
-    visible = documents_within(Restriction(request.dataset, filter=request.visible))
-    if not count_within(connection, visible, 1):
+    visible = allowed_documents(Restriction(request.dataset, filter=request.visible))
+    if not count_documents(connection, visible, 1):
         told = "the dataset has no documents"
         return (told if request.visible is None else "no document fulfils the filters",)
     alone = {told: _is_met(connection, one) for told, one in _conditions(request, visible)}
@@ -56,13 +56,13 @@ def _conditions(
     narrowed |= {_tag_told(tag): part for tag, part in request.by_tag.items()}
     for told, part in narrowed.items():
         if part is not None:
-            yield told, visible & documents_within(Restriction(request.dataset, filter=part))
+            yield told, visible & allowed_documents(Restriction(request.dataset, filter=part))
     if request.after is not None or request.before is not None:
         yield "date", visible & dated_between(request.after, request.before)
 
 
 def _is_met(connection: Connection, allowed: ColumnElement[bool]) -> bool:
-    return count_within(connection, allowed, 1) > 0
+    return count_documents(connection, allowed, 1) > 0
 
 
 def _found(
@@ -75,17 +75,17 @@ def _hints_for(
     told: str, connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
 ) -> Iterator[str]:
     if told == "file type":
-        yield f"file types there are: {_counted(types_within(connection, visible))}"
+        yield f"file types there are: {_counted(count_by_type(connection, visible))}"
     elif told == "date":
-        days = days_within(connection, visible)
+        days = date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
     elif told in ("name", "query"):
         wanted = request.name if told == "name" else request.query
-        near = _near_paths(paths_within(connection, visible), wanted or "")
+        near = _near_paths(list_document_paths(connection, visible), wanted or "")
         if near:
             yield f"names that are near: {', '.join(near)}"
     else:
-        yield from _hints_for_tags(tags_within(connection, visible), request, told)
+        yield from _hints_for_tags(count_by_tag(connection, visible), request, told)
 
 
 def _hints_for_tags(tags: Mapping[str, int], request: BrowseRequest, told: str) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from catalog.ingest.summaries import summarise
 from catalog.store import Database
-from catalog.store.cards import put_cards, without_card
+from catalog.store.cards import read_card_sources, save_cards
 
 BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
-AT_A_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
-LATER = "the rest is made by the next queries, or all at once by an update of the index"
+CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
+CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an update of the index"
 
 
 def make_cards(
@@ -26,14 +26,14 @@ def make_cards(
         with database.write(wait=wait) as connection:
             cards = [
                 (card, summarise(text, headings=(card.title, *card.headings)))
-                for card, text in without_card(connection, dataset, most)
+                for card, text in read_card_sources(connection, dataset, most)
             ]
             if not cards:  # another process has made them
                 return made
-            made += put_cards(connection, cards)
+            made += save_cards(connection, cards)
     return made
 
 
 def _is_any_lacking(database: Database, dataset: str) -> bool:
     with database.read() as connection:
-        return next(without_card(connection, dataset, 1), None) is not None
+        return next(read_card_sources(connection, dataset, 1), None) is not None

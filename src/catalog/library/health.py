@@ -11,19 +11,19 @@ from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedEr
 from catalog.core.os_errors import errno_of, remedy
 from catalog.library.library import Library
 from catalog.store import manifest
-from catalog.store.chunks import StoredDataset, all_datasets
+from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import query_cache_stats
 from catalog.store.statistics import (
     ChunkSizes,
     FileCounts,
-    chunk_sizes,
+    count_files,
+    count_modalities,
+    count_orphans,
     database_bytes,
-    file_counts,
-    integrity_problem,
-    modalities,
-    orphan_counts,
+    find_damage,
+    measure_chunk_sizes,
 )
-from catalog.store.stored_model import require_model, stored_model
+from catalog.store.stored_model import read_stored_model, require_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
         return DatasetStats(
             dataset=dataset,
             root=stored.root,
-            files=file_counts(connection, dataset),
+            files=count_files(connection, dataset),
             documents=totals.documents,
             chunks=totals.chunks,
-            modalities=modalities(connection, dataset),
-            sizes=chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
+            modalities=count_modalities(connection, dataset),
+            sizes=measure_chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
             windows=totals.windows,
             vectors=totals.vectors,
             pending_points=manifest.pending_points(connection, dataset),
@@ -73,7 +73,7 @@ def stored_dataset(library: Library, name: str) -> StoredDataset:
     """The dataset's row; raises :class:`UnknownDatasetError`."""
     library.require_dataset(name)
     with library.database.read() as connection:
-        return next(one for one in all_datasets(connection) if one.name == name)
+        return next(one for one in list_datasets(connection) if one.name == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class Check:
     fix: str = ""
 
 
-def describe(library: Library) -> dict[str, Any]:
+def describe_store(library: Library) -> dict[str, Any]:
     """Where the store is, its model and engines, and the counts of each dataset."""
     settings = library.settings
-    model = stored_model(library.database)
+    model = read_stored_model(library.database)
     with library.database.read() as connection:
         cached, hits = query_cache_stats(connection)
     return {
@@ -159,8 +159,8 @@ def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Chec
 
 def _database(library: Library) -> str:
     with library.database.read() as connection:
-        problem = integrity_problem(connection)
-        orphans = orphan_counts(connection)
+        problem = find_damage(connection)
+        orphans = count_orphans(connection)
     if problem is not None:
         raise CatalogError(problem)
     broken = {name: count for name, count in orphans.items() if count}

@@ -13,7 +13,7 @@ from catalog.ingest.sync_report import Progress, SyncReport
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.library import Library
-from catalog.store.chunks import all_datasets
+from catalog.store.chunks import list_datasets
 from catalog.store.stored_model import adopt_model, require_model
 
 
@@ -100,7 +100,7 @@ class Indexer:
     def rebuild(self, *, progress: Progress | None = None) -> dict[str, SyncReport]:
         """Re-read and re-embed every dataset, adopting the configured model."""
         with self._library.database.read() as connection:
-            stored = all_datasets(connection)
+            stored = list_datasets(connection)
         gone = [
             one.root or one.name for one in stored if not one.root or not Path(one.root).exists()
         ]

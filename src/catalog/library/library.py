@@ -14,7 +14,7 @@ from catalog.core.errors import ConfigError, UnknownDatasetError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings, load_settings, needs_rebuild, with_rag
 from catalog.store import Database
-from catalog.store.chunks import all_datasets, require_dataset
+from catalog.store.chunks import list_datasets, require_dataset
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.stored_model import StoredModel, require_model
 from catalog.store.vectors import get_vector_engine
@@ -192,7 +192,7 @@ class Library:
     def datasets(self) -> list[str]:
         """The names of the datasets there are."""
         with self.database.read() as connection:
-            return [one.name for one in all_datasets(connection)]
+            return [one.name for one in list_datasets(connection)]
 
     def require_dataset(self, name: str) -> None:
         """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""

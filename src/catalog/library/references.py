@@ -14,10 +14,10 @@ from catalog.core.globs import Glob
 from catalog.store import Database
 from catalog.store.chunks import (
     StoredDocument,
-    all_datasets,
-    all_paths,
     find_by_docid,
     find_by_path,
+    list_datasets,
+    list_paths,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _ALIKE = 0.6  # share of the letters, as difflib counts
 
 
 @dataclass(frozen=True, slots=True)
-class FoundDocument:
+class DocumentLines:
     """A document, or a range of its lines; lines count from 1, both ends included.
 
     ``ending`` is the line end after the last line, where the range goes to the end of a document
@@ -50,7 +50,7 @@ class FoundDocument:
         """The last line given."""
         return self.line_start + len(self.lines) - 1
 
-    def first(self, count: int) -> FoundDocument:
+    def first(self, count: int) -> DocumentLines:
         """Its first so many lines alone."""
         return replace(self, lines=self.lines[:count], ending="")
 
@@ -81,7 +81,7 @@ def find_document(
     dataset: str | None = None,
     line_start: int | None = None,
     line_end: int | None = None,
-) -> FoundDocument:
+) -> DocumentLines:
     """The document a reference names: whole, the lines after its last colon, or those given.
 
     Lines that are given win over those in the reference. Raises :class:`DocumentNotFoundError`
@@ -113,7 +113,7 @@ def resolve_documents(database: Database, dataset: str, patterns: Iterable[str])
     """
     found: dict[str, None] = {}
     with database.read() as connection:
-        paths = all_paths(connection, dataset)
+        paths = list_paths(connection, dataset)
         for pattern in patterns:
             matched = _match(connection, dataset, pattern, paths)
             if not matched:
@@ -138,7 +138,7 @@ def _find(connection: Connection, reference: str, dataset: str | None) -> Stored
     docid = _DOCID.fullmatch(reference)
     if docid is not None:
         return _only(find_by_docid(connection, docid[1], dataset), reference)
-    names = [dataset] if dataset else [one.name for one in all_datasets(connection)]
+    names = [dataset] if dataset else [one.name for one in list_datasets(connection)]
     found = []
     for name in names:
         path = reference.removeprefix(f"{name}:")
@@ -158,7 +158,7 @@ def _only(found: list[StoredDocument], reference: str) -> StoredDocument | None:
 
 def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
     """References that may have been meant: the same path elsewhere, then like ones."""
-    datasets = [one.name for one in all_datasets(connection)]
+    datasets = [one.name for one in list_datasets(connection)]
     elsewhere = [
         found.source_doc_id
         for one in datasets
@@ -167,7 +167,7 @@ def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
     wanted = name.removeprefix("#").casefold()
     inside, by_name = [], defaultdict(list)
     for one in [dataset] if dataset else datasets:
-        for path in all_paths(connection, one):
+        for path in list_paths(connection, one):
             reference = f"{one}:{path}"
             if wanted in reference.casefold():
                 inside.append(reference)
@@ -178,7 +178,7 @@ def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
     return list(dict.fromkeys((*elsewhere, *inside, *alike)))[:_SUGGESTIONS]
 
 
-def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> FoundDocument:
+def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> DocumentLines:
     lines = _BREAK.split(document.text)
     ending = ""
     if len(lines) > 1 and lines[-1] == "":  # a line end ends a line, and begins none
@@ -188,4 +188,4 @@ def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> 
     if not 1 <= start <= end or start > len(lines):
         raise InputError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
     chosen = tuple(lines[start - 1 : end])
-    return FoundDocument(document, chosen, start, len(lines), ending if end >= len(lines) else "")
+    return DocumentLines(document, chosen, start, len(lines), ending if end >= len(lines) else "")

@@ -21,7 +21,7 @@ from catalog.search.fts_chunk import ChunksFTS
 from catalog.search.pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngestPipeline
 from catalog.search.vector import VectorStoreManager
 from catalog.store import Database
-from catalog.store.chunks import StoredDocument, all_datasets, all_documents, require_dataset
+from catalog.store.chunks import StoredDocument, list_datasets, read_documents, require_dataset
 
 FORMAT = 1  # of the folder: what is in it, and how it is cut and embedded
 _STAMP = "stamp.json"
@@ -74,7 +74,7 @@ class DatasetIndex:
         """What an index of the dataset as it is now bears; raises ``UnknownDatasetError``."""
         with self._database.read() as connection:
             require_dataset(connection, self._dataset)
-            stored = next(one for one in all_datasets(connection) if one.name == self._dataset)
+            stored = next(one for one in list_datasets(connection) if one.name == self._dataset)
         model = self._embed_model
         return BaselineStamp(
             store=self._database.meta("store_id"),
@@ -97,7 +97,7 @@ class DatasetIndex:
 
     def _documents(self) -> list[StoredDocument]:
         with self._database.read() as connection:
-            return list(all_documents(connection, self._dataset))
+            return list(read_documents(connection, self._dataset))
 
     def _built(
         self, stamp: BaselineStamp, documents: list[StoredDocument], progress: Progress | None

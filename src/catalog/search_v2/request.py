@@ -14,7 +14,7 @@ from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.library import Library
 from catalog.search_v2.stages import StageLog
-from catalog.store.chunks import dataset_fields, has_field, live_documents
+from catalog.store.chunks import has_field, list_fields, live_documents
 from catalog.store.engine_types import Restriction
 
 MAX_TOP_K = 1000
@@ -103,7 +103,7 @@ def _restriction(
             if tree is not None:
                 unknown = [f for f in fields_of(tree) if not has_field(connection, dataset, f)]
                 if unknown:
-                    check_fields(tree, dataset_fields(connection, dataset))
+                    check_fields(tree, list_fields(connection, dataset))
                 notes.append("filtered")
     return Restriction(dataset, scope, tree)
 

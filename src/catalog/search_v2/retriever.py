@@ -30,7 +30,7 @@ from catalog.search_v2.legs import (
 )
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.stages import StageLog
-from catalog.store.chunks import live_chunk_ids, load_chunks
+from catalog.store.chunks import load_chunks, read_chunk_ids
 from catalog.store.engine_types import Restriction
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         started = time.perf_counter()
         seqs = {hit.seq for answer in answers for hit in answer.hits}
         with self._library.database.read() as connection:
-            ids = live_chunk_ids(connection, self._dataset, seqs)
+            ids = read_chunk_ids(connection, self._dataset, seqs)
             lists = [
                 self._ranked(query, answer, answer.found, ids)
                 for answer in answers

@@ -9,13 +9,18 @@ from itertools import zip_longest
 
 from catalog.core.errors import StoreError
 from catalog.core.scope import Scope
-from catalog.library.document_cards import AT_A_QUERY, LATER, make_cards
+from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.library import Library
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.stages import StageLog
 from catalog.store.card_search import card_terms, search_cards
 from catalog.store.engine_types import Restriction
-from catalog.store.listing import count_within, documents_of_chunks, documents_within, source_ids
+from catalog.store.listing import (
+    allowed_documents,
+    count_documents,
+    read_documents_of_chunks,
+    read_source_ids,
+)
 
 PASSAGES = 100  # of the lexical index, whose documents are candidates
 
@@ -49,16 +54,16 @@ class Router:
             return Routed(None, "the query has no words")
         dataset, database = restriction.dataset, self._library.database
         notes = self._refreshed(dataset)
-        allowed = documents_within(replace(restriction, containing=()))
+        allowed = allowed_documents(replace(restriction, containing=()))
         with database.read() as connection:
-            count = count_within(connection, allowed, limit + 1)
+            count = count_documents(connection, allowed, limit + 1)
             if count <= limit:
                 return Routed(None, f"no more than {limit} documents may answer")
             carded = search_cards(connection, terms, allowed, limit)
-            names = source_ids(connection, carded)
+            names = read_source_ids(connection, carded)
         hits = self._library.lexical(dataset).search(query_text, PASSAGES, restriction)
         with database.read() as connection:
-            holding = documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
+            holding = read_documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
         chosen = _in_turn(holding, [names[one] for one in carded if one in names], limit)
         if not chosen:
             return Routed(None, "no document has a word of the query")
@@ -66,10 +71,10 @@ class Router:
         return Routed(tuple(chosen), "; ".join([told, *notes]))
 
     def _refreshed(self, dataset: str) -> list[str]:
-        why = LATER
+        why = CARDS_MADE_LATER
         try:
-            made = make_cards(self._library.database, dataset, wait=False, limit=AT_A_QUERY)
-            if made < AT_A_QUERY:
+            made = make_cards(self._library.database, dataset, wait=False, limit=CARDS_PER_QUERY)
+            if made < CARDS_PER_QUERY:
                 return []
         except StoreError as error:
             why = str(error)

@@ -32,7 +32,13 @@ from catalog.search_v2.evidence import (
     told_once,
 )
 from catalog.search_v2.passages import PassageNode, ScoredPassage
-from catalog.store.recordings import chunks_between, media_end, media_file, media_key, name_of
+from catalog.store.recordings import (
+    find_media_end,
+    find_media_file,
+    load_chunks_between,
+    media_key,
+    recording_name,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -172,7 +178,7 @@ class TemporalExpansion(BaseNodePostprocessor):
         self, connection: Connection, found: Sequence[Chunk], restriction: Restriction | None
     ) -> Iterable[tuple[Evidence, list[int]]]:
         """The evidence of passages of one recording, with the numbers of those that share it."""
-        end = media_end(connection, found[0])
+        end = find_media_end(connection, found[0])
         windows = [
             TimeWindow(
                 *window(
@@ -191,7 +197,7 @@ class TemporalExpansion(BaseNodePostprocessor):
                 near: list[Chunk] = []
                 if restriction is not None:
                     first, last = wide.start, wide.end
-                    near = chunks_between(connection, restriction, anchors[0], first, last)
+                    near = load_chunks_between(connection, restriction, anchors[0], first, last)
                 yield self._evidence(connection, anchors, near, wide), numbers
 
     def _evidence(
@@ -207,10 +213,10 @@ class TemporalExpansion(BaseNodePostprocessor):
         known = [chunk.metadata for chunk in (*anchors, *others)]
         addresses = (one["source_url"] for one in known if "source_url" in one)
         files = (one["media_file"] for one in known if isinstance(one.get("media_file"), str))
-        file = str(next(files, "")) or media_file(connection, first)
+        file = str(next(files, "")) or find_media_file(connection, first)
         start = times_of(first).start
         return Evidence(
-            media=name_of(file, first),
+            media=recording_name(file, first),
             dataset=first.dataset,
             start=wide.start,
             end=wide.end,

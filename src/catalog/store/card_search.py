@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Float, bindparam, literal_column, select, text
 
-from catalog.store.cards import CARDS_FTS, WEIGHTS, lacking_cards, spaced
+from catalog.store.cards import CARDS_FTS, WEIGHTS, ids_without_card, separate_characters
 from catalog.store.filter_sql import among
-from catalog.store.fts_match import MAX_TERMS, any_of, quoted, words
+from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, stop_words
 from catalog.store.schema import documents
 
@@ -33,7 +33,7 @@ _RELEVANCE: ColumnElement[float] = literal_column(
 
 
 @dataclass(frozen=True, slots=True)
-class FoundDocuments:
+class DocumentMatches:
     """What a query finds: scores by document, as ``find_documents`` gives them; counts by type."""
 
     scores: dict[int, float]
@@ -49,7 +49,7 @@ def card_terms(query: str) -> list[str]:
     """
     listed: dict[str, None] = {}
     for raw in raw_words(query):
-        inner = words(raw)[:_MOST_PARTS]
+        inner = fts_words(raw)[:_MOST_PARTS]
         listed |= dict.fromkeys([" ".join(inner), *inner] if len(inner) > 1 else inner)
     common = stop_words("english")
     telling = [term for term in listed if fold(term) not in common] or listed
@@ -66,7 +66,7 @@ def search_cards(
     """
     if len(terms) == 0:
         return []
-    score, query = _matching(any_of(terms))
+    score, query = _matching(match_any(terms))
     ordered = query.where(allowed).order_by(score.desc(), documents.c.path).limit(limit)
     return list(connection.scalars(ordered))
 
@@ -78,7 +78,7 @@ def find_documents(
     allowed: ColumnElement[bool],
     *,
     carded: bool = False,
-) -> FoundDocuments:
+) -> DocumentMatches:
     """The documents that a person's query finds, those of that name with the highest scores.
 
     The score is BM25 over the weighted columns of the card as a share of the best one, 1 more
@@ -91,7 +91,7 @@ def find_documents(
     types: dict[int, str] = {}
     scores: dict[int, float] = {}
     if terms:
-        score, matching = _matching(any_of(terms))
+        score, matching = _matching(match_any(terms))
         rows = connection.execute(matching.add_columns(documents.c.file_type, score).where(allowed))
         for id_, file_type, found in rows.all():
             types[id_], scores[id_] = file_type, found
@@ -105,10 +105,10 @@ def find_documents(
         types[id_] = file_type
         scores[id_] = scores.get(id_, 0.0) + more
     counts = Counter(types.values())
-    return FoundDocuments(scores, dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))))
+    return DocumentMatches(scores, dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))))
 
 
-def best_of(
+def top_documents(
     connection: Connection, scores: Mapping[int, float], limit: int, offset: int
 ) -> list[int]:
     """The documents of the highest scores, from the ``offset``-th on; ties go by path."""
@@ -136,12 +136,12 @@ def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> 
 def _named_by(
     connection: Connection, query: str, allowed: ColumnElement[bool]
 ) -> Iterator[tuple[int, str, float]]:
-    asked = [word.casefold() for word in words(query)[: MOST_NAME_WORDS + 1]]
+    asked = [word.casefold() for word in fts_words(query)[: MOST_NAME_WORDS + 1]]
     if not 0 < len(asked) <= MOST_NAME_WORDS:
         return
     if sum(map(len, asked)) > _MOST_NAME_CHARS:  # a phrase of many signs takes long
         return
-    phrase = "{title name} : " + quoted(spaced(" ".join(asked)).strip())
+    phrase = "{title name} : " + quote(separate_characters(" ".join(asked)).strip())
     told = (documents.c.file_type, documents.c.title, documents.c.path)
     _, matching = _matching(phrase)
     for id_, file_type, title, path in connection.execute(
@@ -153,11 +153,11 @@ def _named_by(
 def _cardless(
     connection: Connection, dataset: str, terms: Sequence[str], allowed: ColumnElement[bool]
 ) -> Iterator[tuple[int, str]]:
-    lacking = documents.c.id.in_(lacking_cards(dataset))
+    lacking = documents.c.id.in_(ids_without_card(dataset))
     folded = [term.casefold() for term in terms]
     columns = (documents.c.id, documents.c.file_type, documents.c.title, documents.c.path)
     for id_, file_type, title, path in connection.execute(select(*columns).where(lacking, allowed)):
-        told = spaced(f"{title} {path}").casefold()
+        told = separate_characters(f"{title} {path}").casefold()
         if any(term in told for term in folded):
             yield id_, file_type
 
@@ -181,7 +181,7 @@ def _matching(match: str) -> tuple[ColumnElement[float], Select[Any]]:
 def _forms(term: str) -> Iterable[str]:
     run = None if term.isascii() else UNSPACED.search(term)
     if run is None or len(run[0]) < 2:
-        return (spaced(term).strip(),)
+        return (separate_characters(term).strip(),)
     signs = "".join(UNSPACED.findall(term))
     return (f"{first} {second}" for first, second in pairwise(signs))
 
@@ -192,4 +192,4 @@ def _is_called(asked: Sequence[str], title: str, path: str) -> bool:
     whole = path.removesuffix(name) + stem
     longest = sum(map(len, asked)) + 2 * len(asked) + 4
     told = (text for text in (title, path, whole, name, stem) if len(text) <= longest)
-    return any([word.casefold() for word in words(text)] == list(asked) for text in told)
+    return any([word.casefold() for word in fts_words(text)] == list(asked) for text in told)

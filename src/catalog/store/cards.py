@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 
 from catalog.store.filter_sql import among
-from catalog.store.fts_match import words
-from catalog.store.lexical.analysis import UNSPACED, parts, raw_words
+from catalog.store.fts_match import fts_words
+from catalog.store.lexical.analysis import UNSPACED, raw_words, word_forms
 from catalog.store.schema import (
     chunk_sections,
     chunks,
@@ -53,7 +53,7 @@ CARDS_FTS = table(
 
 
 @dataclass(frozen=True, slots=True)
-class Cardless:
+class CardSource:
     """A document without a current card, with all but the text that its card is made of.
 
     ``headings`` are those over its passages, each once and in order; ``metadata`` the text
@@ -68,14 +68,14 @@ class Cardless:
     media: str
 
 
-def without_card(
+def read_card_sources(
     connection: Connection, dataset: str, limit: int
-) -> Iterator[tuple[Cardless, str]]:
+) -> Iterator[tuple[CardSource, str]]:
     """Documents of the dataset that have no current card, with their text; at most ``limit``.
 
     The texts are read as they are taken.
     """
-    lacking = lacking_cards(dataset).order_by(documents.c.id).limit(limit)
+    lacking = ids_without_card(dataset).order_by(documents.c.id).limit(limit)
     ids = list(connection.scalars(lacking))
     if not ids:
         return
@@ -92,16 +92,16 @@ def without_card(
         about = tuple(value for name, value in told if name not in _NOT_ABOUT)
         media = " ".join(value for name, value in told if name == "media")
         over = tuple(dict.fromkeys(headings.get(document, ())))
-        yield Cardless(document, path, title, over, about, media), content
+        yield CardSource(document, path, title, over, about, media), content
 
 
 def count_without_card(connection: Connection, dataset: str) -> int:
     """How many documents of the dataset have no current card."""
-    lacking = lacking_cards(dataset).subquery()
+    lacking = ids_without_card(dataset).subquery()
     return connection.scalar(select(func.count()).select_from(lacking)) or 0
 
 
-def put_cards(connection: Connection, made: Iterable[tuple[Cardless, str]]) -> int:
+def save_cards(connection: Connection, made: Iterable[tuple[CardSource, str]]) -> int:
     """Store cards: each document with its summary; the number stored.
 
     A document that has gone meanwhile is left out.
@@ -124,7 +124,7 @@ def put_cards(connection: Connection, made: Iterable[tuple[Cardless, str]]) -> i
     return len(kept)
 
 
-def lacking_cards(dataset: str) -> Select[Any]:
+def ids_without_card(dataset: str) -> Select[Any]:
     """The ids of the dataset's documents that have no current card."""
     carded = document_cards.c
     current = (carded.document_id == documents.c.id) & (carded.version == CARD_VERSION)
@@ -159,22 +159,22 @@ def _text_fields(connection: Connection, ids: Sequence[int]) -> dict[int, list[t
     return found
 
 
-def _indexed(card: Cardless, summary: str) -> dict[str, object]:
+def _indexed(card: CardSource, summary: str) -> dict[str, object]:
     name = f"{card.path} {card.media}"
-    whole = {word.casefold() for word in words(name)}
-    inner = (form for raw in raw_words(name) for form, is_plain in parts(raw) if is_plain)
+    whole = {word.casefold() for word in fts_words(name)}
+    inner = (form for raw in raw_words(name) for form, is_plain in word_forms(raw) if is_plain)
     humps = " ".join(form for form in dict.fromkeys(inner) if form not in whole)
     return {
         "rowid": card.document_id,
-        "title": spaced(card.title),
-        "name": spaced(f"{name} {humps}"),
-        "headings": spaced(" ".join(card.headings)[:_MOST_CHARS]),
-        "summary": spaced(summary),
-        "metadata": spaced(" ".join(card.metadata)[:_MOST_CHARS]),
+        "title": separate_characters(card.title),
+        "name": separate_characters(f"{name} {humps}"),
+        "headings": separate_characters(" ".join(card.headings)[:_MOST_CHARS]),
+        "summary": separate_characters(summary),
+        "metadata": separate_characters(" ".join(card.metadata)[:_MOST_CHARS]),
     }
 
 
-def spaced(text: str) -> str:
+def separate_characters(text: str) -> str:
     """The text as the index has it, the signs of scripts without spaces apart from one another.
 
     FTS5 would take a run of them as one word.

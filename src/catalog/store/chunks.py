@@ -57,7 +57,7 @@ class StoredDataset:
     updated_at: float
 
 
-def live_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
+def read_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
     """The chunk ids of those rows that are live chunks of the dataset, by row number."""
     listed = list(seqs)
     found: dict[int, str] = {}
@@ -80,7 +80,7 @@ def load_chunks(connection: Connection, dataset: str, seqs: Iterable[int]) -> di
     return found
 
 
-def all_datasets(connection: Connection) -> list[StoredDataset]:
+def list_datasets(connection: Connection) -> list[StoredDataset]:
     """Every dataset, by name."""
     columns = [datasets.c[name] for name in StoredDataset.__dataclass_fields__]
     query = select(*columns).order_by(datasets.c.name)
@@ -100,12 +100,12 @@ def has_dataset(connection: Connection, name: str) -> bool:
 def require_dataset(connection: Connection, name: str) -> None:
     """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
     if not has_dataset(connection, name):
-        known = ", ".join(one.name for one in all_datasets(connection))
+        known = ", ".join(one.name for one in list_datasets(connection))
         hint = known or "none yet; 'catalog index build FOLDER --dataset NAME'"
         raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
 
 
-def dataset_fields(connection: Connection, dataset: str) -> set[str]:
+def list_fields(connection: Connection, dataset: str) -> set[str]:
     """The metadata fields that at least one document of the dataset carries."""
     query = (
         select(document_fields.c.field)
@@ -138,13 +138,13 @@ def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set
     return found
 
 
-def all_paths(connection: Connection, dataset: str) -> list[str]:
+def list_paths(connection: Connection, dataset: str) -> list[str]:
     """The paths of the dataset's documents, in order."""
     query = select(documents.c.path).where(documents.c.dataset == dataset)
     return list(connection.scalars(query.order_by(documents.c.path)))
 
 
-def all_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
+def read_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
     """The dataset's live documents with their text, in path order, read as they are taken."""
     return _documents(connection, (documents.c.dataset == dataset,))
 

@@ -26,7 +26,7 @@ from catalog.core.os_errors import describe_os_error
 from catalog.store import schema
 from catalog.store.migrate import migrate
 from catalog.store.schema import meta
-from catalog.store.sql_errors import is_shut, translated
+from catalog.store.sql_errors import is_unwritable, translate_errors
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
@@ -82,7 +82,7 @@ class Connecting:
         try:
             return _opened(place, how, _TO_WRITE)
         except sqlite3.OperationalError as error:
-            if not is_shut(error, self._file) or not self._is_whole():
+            if not is_unwritable(error, self._file) or not self._is_whole():
                 raise
         self._as_it_is = self._state()
         unchanging = f"{self._file.absolute().as_uri()}?mode=ro&immutable=1"
@@ -157,7 +157,7 @@ class Database:
         self._connecting = Connecting(self.url, self.file)
         self.engine = self._connecting.engine
         self._held = threading.local()
-        with translated(self.file):
+        with translate_errors(self.file):
             migrate(self.engine, lock=Path(f"{self.file}.init-lock"))
 
     @classmethod
@@ -175,11 +175,11 @@ class Database:
         """A connection that sees one consistent state of the store until it is left."""
         held: Connection | None = getattr(self._held, "connection", None)
         if held is not None:
-            with translated(self.file):
+            with translate_errors(self.file):
                 yield held
             return
         self._connecting.follow()
-        with translated(self.file), self.engine.connect() as connection, connection.begin():
+        with translate_errors(self.file), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -203,7 +203,7 @@ class Database:
         Raises :class:`StoreBusyError` when the lock is not to be had, at once if not to ``wait``.
         """
         self._connecting.follow(to_write=True)
-        with translated(self.file), self.engine.connect() as connection:
+        with translate_errors(self.file), self.engine.connect() as connection:
             writing = connection.execution_options(**{WRITE: "wait" if wait else "try"})
             with writing.begin():
                 yield writing

@@ -30,7 +30,7 @@ def embed_key(fingerprint: str, side: Side, text: str) -> str:
     return sha1_hex(f"{fingerprint}\0{side}\0{text}")
 
 
-def missing(connection: Connection, keys: Iterable[str]) -> set[str]:
+def find_missing(connection: Connection, keys: Iterable[str]) -> set[str]:
     """Those keys that have no vector yet."""
     wanted = list(dict.fromkeys(keys))
     have: set[str] = set()
@@ -59,7 +59,7 @@ def save(
     now: float,
 ) -> None:
     """Keep vectors; a key that is there already stays as it is."""
-    new = missing(connection, vectors)
+    new = find_missing(connection, vectors)
     rows = [
         {
             "embed_key": key,

@@ -67,14 +67,14 @@ def find_runs(connection: Connection, prefix: str, limit: int = 2) -> list[EvalR
     return [_run(row) for row in connection.execute(query.order_by(eval_runs.c.id).limit(limit))]
 
 
-def latest_run(connection: Connection, key: str) -> EvalRun | None:
+def find_latest_run(connection: Connection, key: str) -> EvalRun | None:
     """The newest run of exactly this configuration, corpus, queries and code."""
     query = select(eval_runs).where(eval_runs.c.key == key)
     row = connection.execute(query.order_by(eval_runs.c.created_at.desc()).limit(1)).first()
     return None if row is None else _run(row)
 
 
-def corpus_state(connection: Connection, dataset: str) -> list[tuple[str, str, str, int]]:
+def read_corpus_state(connection: Connection, dataset: str) -> list[tuple[str, str, str, int]]:
     """Path, content hash, pipeline and number of vectors of every document.
 
     All that an answer depends on: a passage that could not be embedded gets its vector later,

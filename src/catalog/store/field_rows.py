@@ -31,7 +31,7 @@ def folded_text(text: str | None) -> str | None:
     return None if folded == text else folded
 
 
-def date_of(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:
+def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:
     """A document's date by its rows of :data:`DATES`: seconds from 1970 (UTC); ``None``: no date.
 
     Of several values of a field the latest counts. ``has_own`` says that ``modified`` is the

@@ -23,19 +23,19 @@ MAX_TERMS = 64
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 
 
-def words(text: str) -> list[str]:
+def fts_words(text: str) -> list[str]:
     """Runs of letters, digits and marks, in order: what FTS5's unicode61 would index."""
     return _WORD.findall(unicodedata.normalize("NFC", text).replace("_", " "))
 
 
-def quoted(word: str) -> str:
+def quote(word: str) -> str:
     """One FTS5 string: a literal token or phrase, whatever it holds."""
     return '"' + word.replace('"', '""') + '"'
 
 
-def any_of(terms: Iterable[str]) -> str:
+def match_any(terms: Iterable[str]) -> str:
     """A MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
-    return " OR ".join(quoted(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
+    return " OR ".join(quote(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
 
 
 def phrase_clause(phrase: str) -> ColumnElement[bool]:
@@ -44,11 +44,11 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     A name whose signs FTS5 does not index, such as ``c++`` or ``.net``, must also stand there
     as it is written.
     """
-    listed = words(phrase)[:MAX_TERMS]
+    listed = fts_words(phrase)[:MAX_TERMS]
     if not listed:
         return false()
     # unique, because a query may hold several phrases
-    value: BindParameter[str] = bindparam("phrase", quoted(" ".join(listed)), unique=True)
+    value: BindParameter[str] = bindparam("phrase", quote(" ".join(listed)), unique=True)
     match = text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :phrase")
     found = chunks.c.seq.in_(match.bindparams(value).columns(literal_column("rowid")))
     signed = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]

@@ -55,7 +55,7 @@ class ListedDocument:
     dates: dict[str, str] = field(default_factory=dict)
 
 
-def documents_within(restriction: Restriction) -> ColumnElement[bool]:
+def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     """The condition on ``documents`` that at least one passage may answer; every value is bound.
 
     Where nothing is asked of passages themselves, a document without any is let through, too.
@@ -73,7 +73,7 @@ def documents_within(restriction: Restriction) -> ColumnElement[bool]:
     return and_(*parts)
 
 
-def settled(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
+def materialize(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
     """The same condition, worked out unless very many fulfil it: for those who ask it again."""
     query = select(documents.c.id).where(allowed).limit(_MOST_SETTLED + 1)
     ids = connection.scalars(query).all()
@@ -85,19 +85,19 @@ def with_ids(ids: Iterable[int]) -> ColumnElement[bool]:
     return among(documents.c.id, ids)
 
 
-def count_within(connection: Connection, allowed: ColumnElement[bool], most: int) -> int:
+def count_documents(connection: Connection, allowed: ColumnElement[bool], most: int) -> int:
     """How many documents the condition lets through; counting stops at ``most``."""
     query = select(documents.c.id).where(allowed).limit(most)
     return connection.scalar(select(func.count()).select_from(query.subquery())) or 0
 
 
-def paths_within(connection: Connection, allowed: ColumnElement[bool]) -> list[str]:
+def list_document_paths(connection: Connection, allowed: ColumnElement[bool]) -> list[str]:
     """The paths of the documents the condition lets through, in order."""
     query = select(documents.c.path).where(allowed).order_by(documents.c.path)
     return list(connection.scalars(query))
 
 
-def ids_within(
+def list_document_ids(
     connection: Connection, allowed: ColumnElement[bool], sort: Sort, limit: int, offset: int
 ) -> list[int]:
     """Documents the condition lets through, from the ``offset``-th on; ties go by path.
@@ -134,13 +134,15 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
     return and_(*parts)
 
 
-def source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
     """The source document ids of those of the documents that are there."""
     query = select(documents.c.id, documents.c.source_doc_id).where(among(documents.c.id, ids))
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def documents_of_chunks(connection: Connection, dataset: str, seqs: Sequence[int]) -> list[str]:
+def read_documents_of_chunks(
+    connection: Connection, dataset: str, seqs: Sequence[int]
+) -> list[str]:
     """The source document ids of the chunks, each once, in the order of the chunks given."""
     query = (
         select(chunks.c.seq, documents.c.source_doc_id)
@@ -151,7 +153,7 @@ def documents_of_chunks(connection: Connection, dataset: str, seqs: Sequence[int
     return list(dict.fromkeys(found[seq] for seq in seqs if seq in found))
 
 
-def types_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
+def count_by_type(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
     """Documents by file type, most first, then by name."""
     count = func.count().label("count")
     query = select(documents.c.file_type, count).where(allowed).group_by(documents.c.file_type)
@@ -159,7 +161,7 @@ def types_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[s
     return {row[0]: row[1] for row in connection.execute(ordered)}
 
 
-def tags_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
+def count_by_tag(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
     """Documents by tag, most first, then by name."""
     fields = document_fields.c
     count = func.count(fields.document_id.distinct()).label("count")
@@ -173,7 +175,7 @@ def tags_within(connection: Connection, allowed: ColumnElement[bool]) -> dict[st
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def described(connection: Connection, ids: Sequence[int]) -> dict[int, ListedDocument]:
+def describe_documents(connection: Connection, ids: Sequence[int]) -> dict[int, ListedDocument]:
     """What a catalog tells of these documents, by id; those that have gone are left out."""
     wanted = among(documents.c.id, ids)
     is_current = document_cards.c.version == CARD_VERSION
@@ -209,7 +211,7 @@ def described(connection: Connection, ids: Sequence[int]) -> dict[int, ListedDoc
     return found
 
 
-def days_within(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
+def date_range(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
     """The first and the last day (UTC) of what is allowed; ``None`` where nothing has a date."""
     query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
     first, last = connection.execute(query).one()

@@ -13,7 +13,7 @@ from catalog.core.os_errors import describe_os_error
 
 
 @contextmanager
-def locked(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
+def hold_lock(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
     """Hold the lock while inside; the file's folder is made if absent.
 
     Raises :class:`StoreBusyError` with the words of ``busy`` when another holds it for longer

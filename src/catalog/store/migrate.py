@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect, text
 
 from catalog.core.errors import StoreVersionError
-from catalog.store.locks import locked
+from catalog.store.locks import hold_lock
 
 HEAD = "0006"
 KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
@@ -24,7 +24,7 @@ def migrate(engine: Engine, *, lock: Path) -> None:
     if _version(engine) == HEAD:
         return
     busy = "another process is still preparing the store; try again"
-    with locked(lock, seconds=LOCK_SECONDS, busy=busy):
+    with hold_lock(lock, seconds=LOCK_SECONDS, busy=busy):
         if _version(engine) != HEAD:
             _upgrade(engine)
 

@@ -29,7 +29,7 @@ def media_key(chunk: Chunk) -> str | None:
     return key if isinstance(key, str) and key else None
 
 
-def chunks_between(
+def load_chunks_between(
     connection: Connection, restriction: Restriction, chunk: Chunk, start: float, end: float
 ) -> list[Chunk]:
     """The timed passages of the chunk's recording from second ``start`` to ``end``, both included.
@@ -48,7 +48,7 @@ def chunks_between(
     return [found[seq] for seq in seqs if seq in found]
 
 
-def media_end(connection: Connection, chunk: Chunk) -> float:
+def find_media_end(connection: Connection, chunk: Chunk) -> float:
     """The last second of the chunk's recording, 0 if nothing of it is timed.
 
     That of its passages, whichever of them may answer, or the ``duration`` that the chunk's
@@ -61,7 +61,7 @@ def media_end(connection: Connection, chunk: Chunk) -> float:
     return float(max(0.0, found or 0.0, duration))
 
 
-def media_file(connection: Connection, chunk: Chunk) -> str | None:
+def find_media_file(connection: Connection, chunk: Chunk) -> str | None:
     """The recording's own file, relative to the dataset's folder; ``None``: it is not known.
 
     As the chunk's document tells in ``media_file``, else the file of the recording's name and an
@@ -81,10 +81,10 @@ def media_file(connection: Connection, chunk: Chunk) -> str | None:
 
 def media_name(connection: Connection, chunk: Chunk) -> str:
     """What to call the recording: its file without folders, else the document's title or path."""
-    return name_of(media_file(connection, chunk), chunk)
+    return recording_name(find_media_file(connection, chunk), chunk)
 
 
-def name_of(file: str | None, chunk: Chunk) -> str:
+def recording_name(file: str | None, chunk: Chunk) -> str:
     """The same for a recording's file that was found."""
     return PurePosixPath(file or "").name or chunk.title or PurePosixPath(chunk.path).name
 

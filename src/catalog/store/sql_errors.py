@@ -22,7 +22,7 @@ _CLOSED = ("readonly", "unable to open")
 
 
 @contextmanager
-def translated(file: Path) -> Iterator[None]:
+def translate_errors(file: Path) -> Iterator[None]:
     """Turn the driver's errors on that store into ours, so that callers can tell what to do."""
     try:
         yield
@@ -34,7 +34,7 @@ def translated(file: Path) -> Iterator[None]:
         raise _damaged(_text(error), file) from error
 
 
-def is_shut(error: sqlite3.OperationalError, file: Path) -> bool:
+def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
     """Whether it means that nothing can be written in the store's folder: no right, or no room."""
     text = _text(error)
     return any(word in text for word in _CLOSED) or ("disk I/O" in text and _is_full(file))

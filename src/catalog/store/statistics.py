@@ -19,7 +19,7 @@ from catalog.store.schema import (
 )
 
 
-def integrity_problem(connection: Connection) -> str | None:
+def find_damage(connection: Connection) -> str | None:
     """What the database's own check finds wrong, or ``None``."""
     found = connection.execute(text("PRAGMA integrity_check(3)")).scalars().all()
     if found != ["ok"]:
@@ -31,7 +31,7 @@ def integrity_problem(connection: Connection) -> str | None:
     return None
 
 
-def orphan_counts(connection: Connection) -> dict[str, int]:
+def count_orphans(connection: Connection) -> dict[str, int]:
     """Rows whose owner is gone, by table; all zero in a sound store."""
     owned: tuple[tuple[Table, str, Table, str], ...] = (
         (revisions, "document_id", documents, "id"),
@@ -97,7 +97,7 @@ class FileCounts:
     partly: dict[str, int]
 
 
-def modalities(connection: Connection, dataset: str) -> dict[str, int]:
+def count_modalities(connection: Connection, dataset: str) -> dict[str, int]:
     """Passages by modality."""
     query = (
         select(chunks.c.modality, func.count())
@@ -108,7 +108,7 @@ def modalities(connection: Connection, dataset: str) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> ChunkSizes:
+def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> ChunkSizes:
     """The sizes of the dataset's passages of text against the band."""
     prose = (chunks.c.dataset == dataset) & chunks.c.modality.in_(_PROSE)
     by_size = select(chunks.c.tokens, func.count()).where(prose).group_by(chunks.c.tokens)
@@ -135,7 +135,7 @@ def chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> Ch
     )
 
 
-def file_counts(connection: Connection, dataset: str) -> FileCounts:
+def count_files(connection: Connection, dataset: str) -> FileCounts:
     """The dataset's files, as the last run listed them."""
     with_passages = (
         select(documents.c.file)

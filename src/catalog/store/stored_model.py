@@ -23,7 +23,7 @@ class StoredModel:
     dim: int
 
 
-def stored_model(database: Database) -> StoredModel | None:
+def read_stored_model(database: Database) -> StoredModel | None:
     """The store's model; ``None`` while nothing was ever embedded."""
     value = database.meta(_KEY)
     return StoredModel(**json.loads(value)) if value is not None else None
@@ -31,11 +31,11 @@ def stored_model(database: Database) -> StoredModel | None:
 
 def require_model(database: Database, wanted: StoredModel) -> None:
     """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
-    found = stored_model(database)
+    found = read_stored_model(database)
     if found is None:
         with database.write() as connection:
             set_meta(connection, _KEY, json.dumps(asdict(wanted)), replace=False)
-        found = stored_model(database)
+        found = read_stored_model(database)
     if found is not None and found.fingerprint != wanted.fingerprint:
         raise EmbeddingMismatchError(
             f"the store holds vectors of {found.model} ({found.fingerprint}), not of "

@@ -18,7 +18,7 @@ from catalog.interfaces.server.mcp.resources import (
     document_of,
     document_uri,
 )
-from catalog.library.references import FoundDocument
+from catalog.library.references import DocumentLines
 from catalog.store.chunks import StoredDocument
 from interfaces.mcp.stubs import StubEngine, status
 
@@ -62,7 +62,7 @@ def holding(text, path="a.md"):
         about = dict.fromkeys(StoredDocument.__dataclass_fields__, "")
         document = StoredDocument(**{**about, "path": path, "text": text})
         lines = tuple(text.split("\n"))
-        return within(FoundDocument(document, lines, 1, len(lines)), asked["max_bytes"]).to_dict()
+        return within(DocumentLines(document, lines, 1, len(lines)), asked["max_bytes"]).to_dict()
 
     return DocumentResources(StubEngine(get=get))
 

@@ -272,11 +272,11 @@ def _index(library: Library, folder: Path, dataset: str) -> None:
     from catalog.evaluation.beir import CORPUS
     from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
-    from catalog.store.chunks import all_datasets
+    from catalog.store.chunks import list_datasets
 
     corpus = (folder / CORPUS).resolve()
     with library.database.read() as connection:
-        known = {one.name: one.root for one in all_datasets(connection)}
+        known = {one.name: one.root for one in list_datasets(connection)}
     if known.get(dataset) and Path(known[dataset]) != corpus:
         raise InputError(f"dataset {dataset!r} is of {known[dataset]}: give another --dataset")
     with TerminalProgress() as progress:

@@ -67,7 +67,7 @@ def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
     and put back. Raises :class:`ConfigError` when the store has a server already or the file
     cannot be written, and :class:`StoreError` for a lock that cannot be opened.
     """
-    from catalog.store.locks import locked
+    from catalog.store.locks import hold_lock
 
     written: list[Announcement] = []
 
@@ -78,7 +78,7 @@ def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
 
     with ExitStack() as held:
         try:
-            held.enter_context(locked(home / "locks" / "serve.lock", seconds=0, busy="served"))
+            held.enter_context(hold_lock(home / "locks" / "serve.lock", seconds=0, busy="served"))
         except StoreBusyError:
             raise ConfigError(f"{_other(home)}: use it, or stop it first") from None
         with _told(home):

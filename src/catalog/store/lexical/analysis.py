@@ -67,7 +67,7 @@ def _without_accents(word: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word)))
 
 
-def parts(raw: str) -> Iterator[tuple[str, bool]]:
+def word_forms(raw: str) -> Iterator[tuple[str, bool]]:
     """The searchable forms of a raw word, folded, each with whether it is a plain word.
 
     A compound comes whole first, then by its parts: ``foo.barBaz`` gives ``foo.barbaz``,
@@ -194,7 +194,7 @@ class Analyzer:
     def _analyse(self, raw: str) -> tuple[str, ...]:
         kept = [
             (word, plain)
-            for word, plain in parts(raw)
+            for word, plain in word_forms(raw)
             if word != "" and not (plain and word in self._dropped)
         ]
         with self._lock:  # a Snowball stemmer serves one thread at a time

@@ -24,11 +24,11 @@ from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
     LexicalSnapshot,
     Part,
-    compacted,
-    missing,
+    compact,
+    find_missing_rows,
+    limit_parts,
     read_rows,
     read_texts,
-    with_fewer_parts,
 )
 
 K1 = 1.2
@@ -140,10 +140,10 @@ class Bm25Engine:
         if known != stamp:
             rows = read_rows(connection, self.dataset)
             parts = tuple(part.within(rows) for part in parts)
-            new = missing(parts, rows)
+            new = find_missing_rows(parts, rows)
             added = len(new)
             if added > 0:
-                parts = with_fewer_parts((*parts, self._analysed(connection, new)))
+                parts = limit_parts((*parts, self._analysed(connection, new)))
         self._snapshot = LexicalSnapshot(stamp, parts, self.k1, self.b)
         if self._loaded is None and added >= _WORTH_SAVING:
             self._try_save(connection, stamp)
@@ -182,7 +182,7 @@ class Bm25Engine:
         snapshot = self._snapshot
         assert snapshot is not None
         assert snapshot.stamp is not None
-        self._loaded = self._files.save(snapshot.stamp, compacted(snapshot.parts))
+        self._loaded = self._files.save(snapshot.stamp, compact(snapshot.parts))
         self._snapshot = LexicalSnapshot(snapshot.stamp, self._loaded.parts, self.k1, self.b)
 
     def _is_saved(self) -> bool:

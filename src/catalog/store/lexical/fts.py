@@ -16,7 +16,7 @@ from sqlalchemy import (
 
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
-from catalog.store.fts_match import any_of, words
+from catalog.store.fts_match import fts_words, match_any
 from catalog.store.lexical.analysis import fold, raw_words, stop_words
 from catalog.store.schema import chunks, datasets
 
@@ -50,7 +50,7 @@ class FtsEngine:
             return []
         if restriction.scope.is_nothing:
             return []
-        match = any_of(terms)
+        match = match_any(terms)
         with self.database.read() as connection:
             query = _query(
                 match, min(k, _MAX_ROWS), restriction, alone=_is_alone(connection, self.dataset)
@@ -71,7 +71,7 @@ class FtsEngine:
         """The words to look for; a compound such as ``foo.bar`` also as a phrase."""
         listed: list[str] = []
         for raw in raw_words(text):
-            parts = words(raw)
+            parts = fts_words(raw)
             listed.extend([" ".join(parts), *parts] if len(parts) > 1 else parts)
         telling = [term for term in listed if fold(term) not in self._stop_words]
         return telling or listed

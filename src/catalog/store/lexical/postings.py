@@ -130,7 +130,7 @@ def saturated(counts: Counts, norms: Scores) -> Scores:
     return counts / (counts + norms)
 
 
-def best(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
+def top_hits(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
     """The ``k`` highest scores, ties by row number, also where a tie crosses the cut."""
     if len(scores) > k:
         cut = np.partition(scores, len(scores) - k)[len(scores) - k]
@@ -176,7 +176,7 @@ class SegmentBuilder:
         )
 
 
-def merge(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSegment:
+def merge_segments(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSegment:
     """One segment of the rows that each part's mask keeps, equal to one built afresh of them."""
     seqs = _joined([part.seqs[live] for part, live in parts], np.int64)
     order = np.argsort(seqs, kind="stable")

@@ -19,11 +19,11 @@ from catalog.store.lexical.postings import (
     Mask,
     PostingsSegment,
     Scores,
-    best,
     length_norms,
-    merge,
+    merge_segments,
     saturated,
     term_weight,
+    top_hits,
 )
 from catalog.store.schema import chunks
 
@@ -138,7 +138,7 @@ class LexicalSnapshot:
             rows = np.flatnonzero((of_part > 0) & mask)
             seqs.append(part.segment.seqs[rows])
             found.append(of_part[rows])
-        return best(np.concatenate(seqs), np.concatenate(found), k) if seqs else []
+        return top_hits(np.concatenate(seqs), np.concatenate(found), k) if seqs else []
 
     def live_masks(self) -> tuple[Mask, ...]:
         """The rows that a search of the whole dataset may return."""
@@ -190,7 +190,7 @@ class LexicalSnapshot:
         return scores
 
 
-def missing(parts: Sequence[Part], rows: LiveRows) -> Int64:
+def find_missing_rows(parts: Sequence[Part], rows: LiveRows) -> Int64:
     """The row numbers of the truth that no part holds, ascending."""
     held = [part.segment.seqs[part.live] for part in parts]
     known = np.concatenate([np.empty(0, dtype=np.int64), *held])
@@ -228,7 +228,7 @@ CHURN_ROWS = 2_000
 CHURN_SHARE = 0.05
 
 
-def compacted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def compact(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """At most two parts: all in one, or the large one as it is and the rest merged.
 
     All are merged once the rows outside the first part and its removed ones exceed
@@ -243,11 +243,11 @@ def compacted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return (base, *((_merged(rest),) if len(rest) > 1 else rest))
 
 
-def with_fewer_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def limit_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts after the first merged, once there are more than :data:`MAX_PARTS`."""
     return parts if len(parts) <= MAX_PARTS else (parts[0], _merged(parts[1:]))
 
 
 def _merged(parts: tuple[Part, ...]) -> Part:
-    segment: PostingsSegment = merge([(part.segment, part.live) for part in parts])
+    segment: PostingsSegment = merge_segments([(part.segment, part.live) for part in parts])
     return Part(segment, np.ones(len(segment), dtype=np.bool_))

@@ -19,7 +19,7 @@ from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedErr
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.vectors.edge_index import EdgeDialect, EdgeIndex
-from catalog.store.vectors.nearest import Found, check_dataset, nearest_chunks, point_condition
+from catalog.store.vectors.nearest import PointHit, check_dataset, nearest_chunks, point_condition
 from catalog.store.vectors.outbox import Outbox, is_pending
 from catalog.store.vectors.points import count_points, query_vector
 
@@ -256,7 +256,7 @@ def _search(
         return []
     asked = None if isinstance(condition, bool) else condition
 
-    def fetch(limit: int) -> list[Found]:
+    def fetch(limit: int) -> list[PointHit]:
         return index.nearest(vector, limit, asked)
 
     return nearest_chunks(database, restriction, k, fetch)

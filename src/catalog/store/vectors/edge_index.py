@@ -15,7 +15,7 @@ import qdrant_edge as edge
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.core.filters import Op
 from catalog.core.os_errors import errno_of
-from catalog.store.vectors.nearest import Found
+from catalog.store.vectors.nearest import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class EdgeIndex:
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: EdgeCondition | None
-    ) -> list[Found]:
+    ) -> list[PointHit]:
         """The nearest points that meet the condition, best first, at most ``limit``."""
         with _translated("search"):
             answer = self._shard.query(
@@ -158,7 +158,7 @@ class EdgeIndex:
                     with_payload=[CHUNK],
                 )
             )
-        return [Found((point.payload or {})[CHUNK], point.score) for point in answer]
+        return [PointHit((point.payload or {})[CHUNK], point.score) for point in answer]
 
     def close(self) -> None:
         """Flush and release the shard; again is fine."""

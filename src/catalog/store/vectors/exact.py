@@ -18,7 +18,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, allowed_seqs, best_first
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, chunks, datasets, embeddings
-from catalog.store.vectors.nearest import as_score, check_dataset
+from catalog.store.vectors.nearest import check_dataset, round_score
 from catalog.store.vectors.points import query_vector
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _best(snapshot: VectorSnapshot, asked: Floats, k: int, allowed: Seqs | None)
     else:
         kept = np.arange(best.size)
     owners = seqs[first]
-    return best_first((Hit(int(owners[i]), as_score(float(best[i]))) for i in kept), k)
+    return best_first((Hit(int(owners[i]), round_score(float(best[i]))) for i in kept), k)
 
 
 def _load(

@@ -168,14 +168,14 @@ _MOST_TIES = 4_096  # points fetched to order equal scores by row number
 _SCORE_DIGITS = 6  # what float32 arithmetic in any order agrees on
 
 
-class Found(NamedTuple):
+class PointHit(NamedTuple):
     """A point's chunk and its raw score."""
 
     chunk_id: str
     score: float
 
 
-def as_score(cosine: float) -> float:
+def round_score(cosine: float) -> float:
     """A cosine as engines report it: in [-1, 1], six decimals, so that equal texts tie."""
     return round(min(1.0, max(-1.0, cosine)), _SCORE_DIGITS) + 0.0
 
@@ -213,7 +213,7 @@ def nearest_chunks(
     database: Database,
     restriction: Restriction,
     k: int,
-    fetch: Callable[[int], Sequence[Found]],
+    fetch: Callable[[int], Sequence[PointHit]],
 ) -> list[Hit]:
     """The ``k`` best live chunks that the restriction allows, each by its best window.
 
@@ -226,7 +226,7 @@ def nearest_chunks(
         points = fetch(limit)
         best: dict[str, float] = {}
         for chunk_id, score in points:
-            best[chunk_id] = max(as_score(score), best.get(chunk_id, -1.0))
+            best[chunk_id] = max(round_score(score), best.get(chunk_id, -1.0))
         new = [chunk_id for chunk_id in best if chunk_id not in known]
         known.update(_live_seqs(database, restriction, new))
         hits = best_first(
@@ -237,7 +237,7 @@ def nearest_chunks(
             ),
             k,
         )
-        if len(points) < limit or _is_settled(hits, k, as_score(points[-1].score), limit):
+        if len(points) < limit or _is_settled(hits, k, round_score(points[-1].score), limit):
             return hits
         limit *= 4
 

@@ -15,7 +15,7 @@ from catalog.core.errors import EngineError, EngineLockedError
 from catalog.core.ids import sha1_hex
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
-from catalog.store.vectors.nearest import Found, check_dataset, nearest_chunks, point_condition
+from catalog.store.vectors.nearest import PointHit, check_dataset, nearest_chunks, point_condition
 from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.points import query_vector
 from catalog.store.vectors.server_index import QdrantServer, ServerDialect, ServerIndex
@@ -175,7 +175,7 @@ def _search(
         return []
     asked = None if isinstance(condition, bool) else condition
 
-    def fetch(limit: int) -> list[Found]:
+    def fetch(limit: int) -> list[PointHit]:
         return index.nearest(vector, limit, asked)
 
     return nearest_chunks(database, restriction, k, fetch)

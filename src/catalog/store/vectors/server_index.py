@@ -26,7 +26,7 @@ from catalog.core.filters import Op
 from catalog.store.database import Database
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, documents
-from catalog.store.vectors.nearest import Found
+from catalog.store.vectors.nearest import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
 if TYPE_CHECKING:
@@ -253,14 +253,14 @@ class ServerIndex:
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: ServerCondition | None
-    ) -> list[Found]:
+    ) -> list[PointHit]:
         """The nearest points that meet the condition, best first, at most ``limit``."""
         query = VectorStoreQuery(query_embedding=vector.tolist(), similarity_top_k=limit)
         raw = None if condition is None else models.Filter(must=[condition])
         answer = self._server.call(self._store.query, query, qdrant_filters=raw)
         nodes, scores = answer.nodes or [], answer.similarities or []
         return [
-            Found(node.metadata[CHUNK], score) for node, score in zip(nodes, scores, strict=True)
+            PointHit(node.metadata[CHUNK], score) for node, score in zip(nodes, scores, strict=True)
         ]
 
 

@@ -5,7 +5,7 @@ import json
 from alembic import op
 from sqlalchemy import Column, Connection, Float, Text, inspect, text
 
-from catalog.store.field_rows import date_of, folded_text
+from catalog.store.field_rows import document_date, folded_text
 from catalog.store.schema import document_fields, documents
 
 revision = "0006"
@@ -54,7 +54,7 @@ def _fill(connection: Connection, metadata: dict[int, str]) -> None:
     for row in rows:
         own.setdefault(row["document_id"], []).append(row)
     dates = [
-        {"id": id_, "dated": date_of(own.get(id_, ()), has_own=_has_modified(told))}
+        {"id": id_, "dated": document_date(own.get(id_, ()), has_own=_has_modified(told))}
         for id_, told in metadata.items()
     ]
     connection.execute(_DATE, dates)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.store.field_rows import date_of, field_rows
+from catalog.store.field_rows import document_date, field_rows
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -82,7 +82,7 @@ def ensure_dataset(connection: Connection, name: str, now: float) -> None:
         connection.execute(insert(datasets).values(row))
 
 
-def note_source(
+def set_source(
     connection: Connection, name: str, root: str, include: Sequence[str], exclude: Sequence[str]
 ) -> None:
     """Note where the dataset's files are and which of them belong to it, for later updates."""
@@ -92,7 +92,7 @@ def note_source(
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
     """Replace whatever revision the document has by this one."""
-    remove(connection, revision.dataset, [revision.document.path], now)
+    remove_documents(connection, revision.dataset, [revision.document.path], now)
     fields = _fields(revision)
     document_id = _insert_document(connection, revision, fields, now)
     _insert_all(connection, document_fields, [row | {"document_id": document_id} for row in fields])
@@ -100,7 +100,7 @@ def publish(connection: Connection, revision: NewRevision, now: float) -> None:
     _touch(connection, revision.dataset, now)
 
 
-def remove(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
+def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
     """Remove documents by path, with all that hangs on them; the number removed."""
     removed = 0
     for start in range(0, len(paths), _BATCH):
@@ -146,7 +146,7 @@ def _insert_document(
             file_type=document.file_type,
             source_type=document.source_type,
             metadata=json.dumps(dict(document.metadata), ensure_ascii=False),
-            dated=date_of(fields, has_own="modified" in document.metadata),
+            dated=document_date(fields, has_own="modified" in document.metadata),
             revision_id=revision.revision_id,
             content_hash=revision.content_hash,
             docid=ids.docid(revision.content_hash),
