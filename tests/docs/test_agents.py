@@ -7,7 +7,7 @@ import pytest
 
 from catalog.embedding import model_files as packaged
 from catalog.interfaces import agents as tools
-from catalog.interfaces.agents.quoting import as_data
+from catalog.interfaces.agents.quoting import mark_as_data
 
 TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 
@@ -37,7 +37,7 @@ def test_the_form_it_shows_is_the_one_that_tools_give():
     )
     assert shown is not None
     intro, *_, reference, end = shown[1].splitlines()
-    given = as_data("  x\n", draw=lambda: shown[2])
+    given = mark_as_data("  x\n", draw=lambda: shown[2])
     assert given.splitlines()[0] == intro
     assert given.splitlines()[-1] == end
     assert re.fullmatch(r"    reference: vault:\S+ \(#\w{8}\), relevance 0\.\d\d", reference)

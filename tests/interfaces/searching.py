@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from catalog.interfaces.engine import LocalEngine
-from catalog.interfaces.server.nearest import NearestEngine
+from catalog.interfaces.server.nearest_engine import NearestEngine
 from fakes import open_library
 
 KEY = "the same settings"
@@ -39,7 +39,7 @@ def search_until(home: Path, stop: Path) -> None:
 
 
 def serve(home: Path) -> None:
-    from catalog.interfaces.server.app import serve
+    from catalog.interfaces.server.asgi import serve
     from catalog.interfaces.server.security import Address
 
     serve(LocalEngine(open_library(home)), Address("127.0.0.1", 0), home, KEY)

@@ -4,7 +4,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.agents.tool import quick_schema
+from catalog.interfaces.agents.tool import simplify_schema
 
 SCHEMA = {
     "$defs": {
@@ -54,12 +54,12 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_a_quick_schema_decides_as_the_one_it_is_made_of(value):
-    quick = Draft202012Validator(quick_schema(SCHEMA))
+    quick = Draft202012Validator(simplify_schema(SCHEMA))
     assert quick.is_valid(value) == Draft202012Validator(SCHEMA).is_valid(value)
 
 
 def test_a_field_may_be_called_title_and_nothing_is_referred_to():
-    quick = quick_schema(SCHEMA)
+    quick = simplify_schema(SCHEMA)
     assert "$defs" not in quick
     assert "$ref" not in str(quick)
     assert quick["properties"]["name"] == {"type": ["string", "null"]}

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 from mcp.shared.exceptions import MCPError
 
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.server.mcp.resources import document_of, document_uri
+from catalog.interfaces.server.mcp.resources import document_uri, parse_document_uri
 from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
 from interfaces.mcp.running import until
 
@@ -147,7 +147,7 @@ def test_every_document_is_listed_once_and_can_be_read(session):
         found += page.resources
         cursor, pages = page.next_cursor, pages + 1
     assert pages == 2
-    names = [document_of(one.uri) for one in found]
+    names = [parse_document_uri(one.uri) for one in found]
     assert names[:120] == [("many", f"{number:03}.txt") for number in range(120)]
     assert sorted(path for _, path in names[120:]) == NOTES
     for path in ODD_PATHS:

@@ -15,8 +15,8 @@ from catalog.interfaces.server.mcp.resources import (
     MAX_BYTES,
     TEMPLATE,
     DocumentResources,
-    document_of,
     document_uri,
+    parse_document_uri,
 )
 from catalog.library.references import DocumentLines
 from catalog.store.chunks import StoredDocument
@@ -71,7 +71,7 @@ def every_page(resources):
     pages, cursor = [], None
     while True:
         page = resources.page(cursor)
-        pages.append([document_of(one.uri) for one in page.resources])
+        pages.append([parse_document_uri(one.uri) for one in page.resources])
         cursor = page.next_cursor
         if cursor is None:
             return pages
@@ -79,12 +79,12 @@ def every_page(resources):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_name_comes_back_from_its_address(path):
-    assert document_of(document_uri("my notes/x", path)) == ("my notes/x", path)
+    assert parse_document_uri(document_uri("my notes/x", path)) == ("my notes/x", path)
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_any_name_comes_back_from_its_address(dataset, path):
-    assert document_of(document_uri(dataset, path)) == (dataset, path)
+    assert parse_document_uri(document_uri(dataset, path)) == (dataset, path)
 
 
 @pytest.mark.parametrize("path", [one for one in PATHS if one != "\udc80.md"])
@@ -100,14 +100,14 @@ def test_an_address_is_the_template_filled_in(path):
 )
 def test_an_address_without_dataset_or_path_is_unknown(uri):
     with pytest.raises(MCPError) as raised:
-        document_of(uri)
+        parse_document_uri(uri)
     assert raised.value.code == -32602
     assert raised.value.data == {"uri": uri}
 
 
 def test_an_address_that_is_no_utf_8_is_unknown():
     with pytest.raises(MCPError, match="there is no resource"):
-        document_of("catalog://notes/%ff.md")
+        parse_document_uri("catalog://notes/%ff.md")
 
 
 def test_pages_hold_every_document_of_every_dataset_once():
@@ -175,7 +175,7 @@ def test_what_a_document_says_of_itself_is_listed_as_one_clean_line():
     assert len(one.description) == 500
     assert one.description.endswith("…")
     assert one.mime_type == "text/markdown"
-    assert document_of(one.uri) == ("a", "x\x1b[31m.md")
+    assert parse_document_uri(one.uri) == ("a", "x\x1b[31m.md")
 
 
 def test_a_document_is_given_whole():

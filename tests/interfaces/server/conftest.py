@@ -14,7 +14,7 @@ from catalog import __version__
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.server.announcement import Announcement, announce
-from catalog.interfaces.server.app import build_app
+from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from fakes import open_library, write

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
-from catalog.interfaces.server.announcement import proof
+from catalog.interfaces.server.announcement import make_proof
 
 
 @contextmanager
@@ -72,5 +72,5 @@ def prove(connection, received, secret):
     """Answer the challenge as our server does."""
     request = read_request(connection, received)
     nonce = request.split(b"nonce=")[1].split(b" ")[0].decode()
-    said = {"proof": proof(secret, nonce), "timeout_seconds": 30.0}
+    said = {"proof": make_proof(secret, nonce), "timeout_seconds": 30.0}
     reply(connection, json.dumps(said).encode())

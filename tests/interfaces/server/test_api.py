@@ -9,7 +9,7 @@ import pytest
 from catalog.core import errors
 from catalog.core.errors import CatalogError, DocumentNotFoundError, MissingExtraError
 from catalog.interfaces.plain_text import json_text
-from catalog.interfaces.server.http_errors import status_of
+from catalog.interfaces.server.http_errors import http_status
 
 NDJSON = {"accept": "application/x-ndjson"}
 PLAIN = {"accept": "text/plain"}
@@ -263,9 +263,9 @@ def test_the_status_says_who_has_to_do_something(stub, asked, kind, status):
 
 
 def test_every_error_of_ours_has_a_status():
-    assert status_of(CatalogError("x")) == 500
-    assert status_of(DocumentNotFoundError("x", ("y",))) == 404
-    assert status_of(MissingExtraError("x", "y")) == 409
+    assert http_status(CatalogError("x")) == 500
+    assert http_status(DocumentNotFoundError("x", ("y",))) == 404
+    assert http_status(MissingExtraError("x", "y")) == 409
 
 
 def test_a_defect_is_not_told_and_its_log_quotes_nothing(stub, asked, caplog):

@@ -10,7 +10,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
-from catalog.interfaces.server.security import Address, guarded
+from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.workers import Workers
 
 TOKEN = "a token of some length"
@@ -20,7 +20,7 @@ CALLS = 40  # for each route
 def api(engine, serve):
     asking = ApiState(engine, Workers(2, 20), "secret", 20.0)
     app = build_api(asking, needs_token=serve.token is not None)
-    return guarded(app, Address("127.0.0.1", 80), serve, open_paths=frozenset([HEALTH]))
+    return guard_app(app, Address("127.0.0.1", 80), serve, open_paths=frozenset([HEALTH]))
 
 
 def description(app, **headers):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from catalog.interfaces.server.app import RequestLog
+from catalog.interfaces.server.asgi import RequestLog
 
 SCOPE = {"type": "http", "method": "GET", "path": "/v1/search"}
 

@@ -18,8 +18,8 @@ from catalog.core.errors import (
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server import remote as remote_module
 from catalog.interfaces.server.announcement import Announcement
-from catalog.interfaces.server.http_errors import refusal
-from catalog.interfaces.server.nearest import Remote, ServerGoneError
+from catalog.interfaces.server.http_errors import error_body
+from catalog.interfaces.server.nearest_engine import Remote, ServerGoneError
 from catalog.interfaces.terminal import Form, render
 from interfaces.server.strangers import prove, read_request, reply, stranger
 
@@ -270,7 +270,7 @@ def test_a_server_whose_store_was_replaced_is_gone(stub, served, home):
 def test_a_server_that_is_stopping_is_gone():
     def stops(connection, received):
         prove(connection, received, SECRET)
-        answers(json.dumps(refusal("Stopping", "ask again")).encode(), 503)(connection, received)
+        answers(json.dumps(error_body("Stopping", "ask again")).encode(), 503)(connection, received)
 
     with stranger(stops) as other:
         remote = Remote(said(other.port))

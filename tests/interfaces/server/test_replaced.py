@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.errors import StoreReplacedError
-from catalog.interfaces.server.app import store_unchanged_check
+from catalog.interfaces.server.asgi import store_unchanged_check
 
 
 @pytest.fixture

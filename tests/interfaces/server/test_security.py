@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import ServeSettings
-from catalog.interfaces.server.security import Address, guarded, parse_address
+from catalog.interfaces.server.security import Address, guard_app, parse_address
 
 LOOPBACK = Address("127.0.0.1", 8180)
 TOKEN = "a token of some length"
@@ -34,7 +34,9 @@ def send(app, method="GET", path="/v1/status", host="127.0.0.1:8180", headers=()
 
 
 def asked(serve=None, address=LOOPBACK, open_paths=frozenset(), **request):
-    return send(guarded(echo, address, serve or ServeSettings(), open_paths=open_paths), **request)
+    return send(
+        guard_app(echo, address, serve or ServeSettings(), open_paths=open_paths), **request
+    )
 
 
 def refused(answer):
@@ -119,7 +121,7 @@ def test_the_name_it_listens_on_is_its_own():
 
 
 def test_two_host_headers_are_refused():
-    app, sent = guarded(echo, LOOPBACK, ServeSettings()), []
+    app, sent = guard_app(echo, LOOPBACK, ServeSettings()), []
     hosts = [(b"host", b"127.0.0.1"), (b"host", b"evil.example")]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": hosts}
 
@@ -222,13 +224,13 @@ def test_an_open_path_needs_no_token_but_its_host_is_checked():
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "box.lan"])
 def test_where_others_can_connect_a_token_is_demanded_at_once(host):
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
-        guarded(echo, Address(host, 80), ServeSettings())
-    guarded(echo, Address(host, 80), ServeSettings(token=TOKEN))
+        guard_app(echo, Address(host, 80), ServeSettings())
+    guard_app(echo, Address(host, 80), ServeSettings(token=TOKEN))
 
 
 def test_an_allowed_host_that_is_an_address_of_a_page_is_refused_at_once():
     with pytest.raises(ConfigError, match="ALLOWED_HOSTS"):
-        guarded(echo, LOOPBACK, ServeSettings(allowed_hosts=("https://catalog.example",)))
+        guard_app(echo, LOOPBACK, ServeSettings(allowed_hosts=("https://catalog.example",)))
 
 
 def in_pieces(*sizes):
@@ -280,7 +282,7 @@ def test_the_body_is_not_read_before_the_token_is_checked():
 
     headers = [(b"host", b"127.0.0.1"), (b"transfer-encoding", b"chunked")]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
-    asyncio.run(guarded(echo, LOOPBACK, ServeSettings(token=TOKEN))(scope, never, keep))
+    asyncio.run(guard_app(echo, LOOPBACK, ServeSettings(token=TOKEN))(scope, never, keep))
     assert sent[0]["status"] == 401
 
 
@@ -290,6 +292,6 @@ def test_web_sockets_are_closed_at_once():
     async def keep(message):
         sent.append(message)
 
-    app = guarded(echo, LOOPBACK, ServeSettings())
+    app = guard_app(echo, LOOPBACK, ServeSettings())
     asyncio.run(app({"type": "websocket", "path": "/", "headers": []}, None, keep))
     assert [message["type"] for message in sent] == ["websocket.close"]

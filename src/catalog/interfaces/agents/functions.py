@@ -254,7 +254,7 @@ def _opened() -> AgentTools:
     settings = get_settings()
 
     def make() -> Engine:
-        from catalog.interfaces.server.nearest import NearestEngine
+        from catalog.interfaces.server.nearest_engine import NearestEngine
 
         return NearestEngine.of(settings)
 

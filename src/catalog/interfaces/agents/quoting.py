@@ -74,12 +74,12 @@ def _shortened(message: str, echoed: str) -> str:
 _BYTES = 8
 
 
-def draw() -> str:
+def draw_nonce() -> str:
     """16 random hexadecimal digits."""
     return secrets.token_hex(_BYTES)
 
 
-def as_data(quoted: str, draw: Callable[[], str] = draw) -> str:
+def mark_as_data(quoted: str, draw: Callable[[], str] = draw_nonce) -> str:
     """The text between two lines that carry a random number, after a sentence that says what it is.
 
     A number that stands in the text is not taken. ``quoted`` is cleaned already.

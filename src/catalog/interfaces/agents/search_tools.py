@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import CatalogError, ConfigError, DocumentNotFoundError
 from catalog.core.params import Mode
 from catalog.core.results import SearchResult
+from catalog.interfaces.agents.agent_passages import AgentPassage, passages_of, passages_text
 from catalog.interfaces.agents.arguments import (
     QueryArguments,
     SearchChunksArguments,
@@ -16,7 +17,6 @@ from catalog.interfaces.agents.arguments import (
     Texts,
     readings,
 )
-from catalog.interfaces.agents.passages import AgentPassage, passages_of, passages_text
 from catalog.interfaces.agents.quoting import one_line
 from catalog.interfaces.agents.tool import (
     ToolData,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from catalog.core.errors import CatalogError
 from catalog.interfaces.agents.coerce import coerce_arguments
-from catalog.interfaces.agents.quoting import MAX_ECHO, as_data, one_line, without_long_echoes
+from catalog.interfaces.agents.quoting import MAX_ECHO, mark_as_data, one_line, without_long_echoes
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TOLD_OF_A_TYPE = frozenset(["type", "title", "description"])
 
 
-def quick_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same schema without references, titles, and alternatives of bare types.
 
     ``anyOf`` of a type or null becomes ``"type": ["string", "null"]``: one look instead of two
@@ -130,7 +130,7 @@ class AgentTool(Generic[ArgumentsT]):
 
     def output_schema(self) -> dict[str, Any]:
         """JSON Schema of the data, of errors as well."""
-        return quick_schema(self.data.model_json_schema(mode="serialization"))
+        return simplify_schema(self.data.model_json_schema(mode="serialization"))
 
     def call(self, engine: Engine, arguments: Mapping[str, Any]) -> ToolResult:
         """The answer; what our own errors say comes as an answer whose status is ``error``.
@@ -175,7 +175,7 @@ def tool_result(
     text = "\n".join([*lines, *ours])
     inside = "\n\n".join(filter(None, (quoted, "\n".join(f"note: {note}" for note in notes))))
     if inside:
-        text = f"{text}\n{as_data(inside)}" if text else as_data(inside)
+        text = f"{text}\n{mark_as_data(inside)}" if text else mark_as_data(inside)
     return ToolResult(text, data.model_dump(mode="json"))
 
 

@@ -63,7 +63,7 @@ def _served(
     found = read_announcement(place)
     if found is None:
         return None
-    from catalog.interfaces.server.nearest import Remote, ServerGoneError
+    from catalog.interfaces.server.nearest_engine import Remote, ServerGoneError
 
     if found.key != settings_key(place, asked.preset):
         complain(f"the server of {place} runs with other settings: answering without it")

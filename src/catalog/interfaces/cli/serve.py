@@ -37,7 +37,7 @@ def serve(
     """
     from catalog.core.home import home_folder, settings_key
     from catalog.interfaces.engine import LocalEngine
-    from catalog.interfaces.server import app as run
+    from catalog.interfaces.server import asgi as run
     from catalog.interfaces.server.listen import end_process
     from catalog.interfaces.server.security import parse_address
 
@@ -72,7 +72,7 @@ def mcp(
 
     from catalog.interfaces.server.crash_log import quiet_libraries
     from catalog.interfaces.server.mcp import catalog_server, serve_stdio
-    from catalog.interfaces.server.nearest import NearestEngine
+    from catalog.interfaces.server.nearest_engine import NearestEngine
     from catalog.interfaces.server.security import parse_address
     from catalog.interfaces.server.workers import Workers, warm_in_background
 
@@ -88,7 +88,7 @@ def mcp(
 
     engine = NearestEngine.of(settings, chosen(context, home, preset).preset)
     if address is not None:
-        from catalog.interfaces.server.mcp.http import serve_http
+        from catalog.interfaces.server.mcp.streamable_http import serve_http
 
         serve_http(make(engine), engine, address, settings.serve)
     if sys.stdin.isatty():

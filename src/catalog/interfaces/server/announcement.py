@@ -115,7 +115,7 @@ def _write(home: Path, announcement: Announcement) -> None:
     new.replace(home / FILE)
 
 
-def proof(secret: str, nonce: str) -> str:
+def make_proof(secret: str, nonce: str) -> str:
     """HMAC-SHA256 (RFC 2104) of the nonce, hexadecimal; only who knows the secret can make it."""
     return hmac.new(
         secret.encode(), b"catalog serve\0" + nonce.encode(), hashlib.sha256
@@ -125,5 +125,5 @@ def proof(secret: str, nonce: str) -> str:
 def is_proof(given: object, secret: str, nonce: str) -> bool:
     """Whether it is that; takes the same time for every wrong one."""
     return isinstance(given, str) and hmac.compare_digest(
-        given.encode("utf-8", "replace"), proof(secret, nonce).encode()
+        given.encode("utf-8", "replace"), make_proof(secret, nonce).encode()
     )

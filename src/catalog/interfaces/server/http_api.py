@@ -25,7 +25,7 @@ from catalog.interfaces.calls import (
     SearchShape,
     StatusShape,
 )
-from catalog.interfaces.server.announcement import proof
+from catalog.interfaces.server.announcement import make_proof
 from catalog.interfaces.server.http_errors import (
     DOCUMENT_EXAMPLE,
     MULTI_GET_EXAMPLES,
@@ -138,7 +138,7 @@ class HealthShape(BaseModel):
     status: str
     version: str
     timeout_seconds: float
-    proof: str | None = None
+    make_proof: str | None = None
 
 
 async def _asking(request: Request) -> ApiState:
@@ -220,7 +220,7 @@ async def health(
     """Tell that the server runs; looks at nothing."""
     told = {"status": "ok", "version": __version__, "timeout_seconds": asked.seconds}
     return json_response(
-        200, told if nonce is None else told | {"proof": proof(asked.secret, nonce)}
+        200, told if nonce is None else told | {"proof": make_proof(asked.secret, nonce)}
     )
 
 

@@ -38,16 +38,16 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
-def refusal(kind: str, message: str) -> dict[str, dict[str, str]]:
+def error_body(kind: str, message: str) -> dict[str, dict[str, str]]:
     """The body of every answer that is not a success."""
     return {"error": {"kind": kind, "message": message}}
 
 
-async def send_refusal(
+async def send_error(
     send: Send, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None
 ) -> None:
     """Send a whole answer of that status."""
-    body = as_json(refusal(kind, message))
+    body = as_json(error_body(kind, message))
     told = {
         "content-type": "application/json",
         "content-length": str(len(body)),
@@ -69,7 +69,7 @@ _UNAVAILABLE = 503
 _NOT_FOUND, _NOT_ALLOWED = 404, 405
 _SHOWN = 60
 _LONGEST = 2000  # characters of a message, which may repeat an address
-_EXAMPLE: Any = refusal("UnknownDatasetError", "no dataset 'note'; datasets: notes")
+_EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
 
 
 class ErrorDetail(BaseModel):
@@ -92,7 +92,7 @@ class ErrorShape(BaseModel):
     error: ErrorDetail
 
 
-def status_of(error: CatalogError) -> int:
+def http_status(error: CatalogError) -> int:
     """400 or 404: the call is wrong; 409: the server is not set up for it; 503: try again."""
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
@@ -120,7 +120,7 @@ async def _ours(request: Asked, error: Exception) -> Response:
     message = str(error)
     if len(message) > _LONGEST:
         message = f"{message[: _LONGEST - 1]}…"
-    return json_response(status_of(error), refusal(type(error).__name__, message))
+    return json_response(http_status(error), error_body(type(error).__name__, message))
 
 
 async def _invalid(request: Asked, error: Exception) -> Response:
@@ -130,20 +130,20 @@ async def _invalid(request: Asked, error: Exception) -> Response:
     is_json = "json" in request.headers.get("Content-Type", "")
     if not is_json and any(tuple(one["loc"]) == ("body",) for one in wrong):
         said = "the body was not read: send JSON, with Content-Type: application/json"
-    return json_response(422, refusal("InputError", said))
+    return json_response(422, error_body("InputError", said))
 
 
 async def _framework(request: Asked, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == _NOT_FOUND:
         return json_response(
-            404, refusal("NotFound", "nothing is here; /openapi.json tells what is")
+            404, error_body("NotFound", "nothing is here; /openapi.json tells what is")
         )
     if error.status_code == _NOT_ALLOWED:
         methods = ", ".join(sorted(_methods(request))) or (error.headers or {}).get("Allow", "GET")
-        told = refusal("MethodNotAllowed", f"this address takes {methods}")
+        told = error_body("MethodNotAllowed", f"this address takes {methods}")
         return json_response(405, told, {"Allow": methods})
-    return json_response(error.status_code, refusal("BadRequest", str(error.detail)))
+    return json_response(error.status_code, error_body("BadRequest", str(error.detail)))
 
 
 def _methods(request: Asked) -> set[str]:
@@ -159,7 +159,7 @@ def _methods(request: Asked) -> set[str]:
 async def _bug(request: Asked, error: Exception) -> Response:
     del request, error
     return json_response(
-        500, refusal("InternalError", "internal error; the server's log says where")
+        500, error_body("InternalError", "internal error; the server's log says where")
     )
 
 

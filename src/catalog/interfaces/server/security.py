@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from catalog.core.errors import ConfigError
-from catalog.interfaces.server.http_errors import send_refusal
+from catalog.interfaces.server.http_errors import send_error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -84,14 +84,12 @@ def split_host_port(name: str) -> tuple[str, int | None] | None:
         return None
 
 
-__all__ = ["Address", "guarded", "parse_address"]
-
 _DIGITS = 19  # of a length; more is nobody's
 _METHODS = ("GET", "POST", "DELETE")
 _HEADERS = ("Authorization", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version")
 
 
-def guarded(
+def guard_app(
     app: ASGIApp,
     address: Address,
     serve: ServeSettings,
@@ -147,10 +145,10 @@ class _Named:
         hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             message = "this server is not known by that name: see IDX_SERVE__ALLOWED_HOSTS"
-            await send_refusal(send, 421, "WrongHost", message)
+            await send_error(send, 421, "WrongHost", message)
         elif not all(map(self._may_call, origins)):
             message = "pages of that origin may not call: see IDX_SERVE__ALLOWED_ORIGINS"
-            await send_refusal(send, 403, "WrongOrigin", message)
+            await send_error(send, 403, "WrongOrigin", message)
         else:
             await self._app(scope, receive, send)
 
@@ -181,7 +179,7 @@ class _Tokened:
             if len(given) != 1 or not self._is_right(given[0]):
                 challenge = {"www-authenticate": 'Bearer realm="catalog"'}
                 message = "send 'Authorization: Bearer …' with the server's token"
-                await send_refusal(send, 401, "Unauthorized", message, challenge)
+                await send_error(send, 401, "Unauthorized", message, challenge)
                 return
         await self._app(scope, receive, send)
 
@@ -206,7 +204,7 @@ class _Sized:
         if not lengths and _values(scope, b"transfer-encoding"):
             await self._of_untold_length(scope, receive, send)
         elif not all(one.isdecimal() and len(one) < _DIGITS for one in lengths):
-            await send_refusal(send, 400, "BadRequest", "Content-Length makes no sense")
+            await send_error(send, 400, "BadRequest", "Content-Length makes no sense")
         elif any(int(one) > self._most for one in lengths):
             await self._refuse(send)
         else:
@@ -232,7 +230,7 @@ class _Sized:
 
     async def _refuse(self, send: Send) -> None:
         message = f"the body is larger than {self._most} bytes: see IDX_SERVE__MAX_BODY_BYTES"
-        await send_refusal(send, 413, "TooLarge", message, {"connection": "close"})
+        await send_error(send, 413, "TooLarge", message, {"connection": "close"})
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

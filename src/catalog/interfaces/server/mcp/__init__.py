@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from catalog.interfaces.server.mcp.http import mcp_asgi, streamable_http_app
-from catalog.interfaces.server.mcp.server import build_server, catalog_server
+from catalog.interfaces.server.mcp.protocol import build_server, catalog_server
 from catalog.interfaces.server.mcp.stdio import serve_stdio
+from catalog.interfaces.server.mcp.streamable_http import mcp_asgi, streamable_http_app
 
 __all__ = [
     "build_server",

@@ -37,11 +37,11 @@ TEMPLATE = types.ResourceTemplate(
 
 
 def document_uri(dataset: str, path: str) -> str:
-    """The resource of a document; :func:`document_of` gives both back, whatever they hold."""
+    """Return the URI of a document; :func:`parse_document_uri` reads it back."""
     return SCHEME + _quoted(dataset, "") + "/" + _quoted(path, "/")
 
 
-def document_of(uri: str) -> tuple[str, str]:
+def parse_document_uri(uri: str) -> tuple[str, str]:
     """Dataset and path of a resource; raises the protocol's error for anything else."""
     dataset, _, path = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not dataset or not path:
@@ -86,7 +86,7 @@ class DocumentResources:
 
     def read(self, uri: str) -> types.ReadResourceResult:
         """The document's text, cut at 1 MB (UTF-8) with a word on how to get the rest."""
-        dataset, path = document_of(uri)
+        dataset, path = parse_document_uri(uri)
         try:
             asked = {"reference": f"{dataset}:{path}", "dataset": dataset, "max_bytes": MAX_BYTES}
             found = self.engine.ask("get", asked)

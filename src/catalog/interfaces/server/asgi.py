@@ -28,11 +28,11 @@ from catalog.core.params import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
-from catalog.interfaces.server.http_errors import json_response, refusal, send_refusal, status_of
+from catalog.interfaces.server.http_errors import error_body, http_status, json_response, send_error
 from catalog.interfaces.server.listen import bind_socket, serve_until_signal
 from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.server.remote import error_to_wire
-from catalog.interfaces.server.security import Address, guarded
+from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.workers import Workers, warm_in_background
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Calls:
         if request.method == "POST":
             reply = await self._reply(request)
         else:
-            reply = json_response(405, refusal("MethodNotAllowed", "POST it"), {"Allow": "POST"})
+            reply = json_response(405, error_body("MethodNotAllowed", "POST it"), {"Allow": "POST"})
         await reply(scope, receive, send)
 
     async def _reply(self, request: Request) -> Response:
@@ -76,11 +76,11 @@ class Calls:
             body = _read(await request.body())
             return json_response(200, await self._workers.run(partial(self._answer, body)))
         except CatalogError as error:
-            return json_response(status_of(error), error_to_wire(error))
+            return json_response(http_status(error), error_to_wire(error))
         except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
             log_bug("/call", error)
             return json_response(
-                500, refusal("InternalError", "internal error; its log says where")
+                500, error_body("InternalError", "internal error; its log says where")
             )
 
     def _answer(self, body: CallBody) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def build_app(
     for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
     agents, running = mcp_asgi(catalog_server(engine, workers), serve)
     routes = [
-        Route(CALL, endpoint=guarded(Calls(engine, workers), address, for_owner)),
-        Route(MCP, endpoint=guarded(agents, address, serve)),
+        Route(CALL, endpoint=guard_app(Calls(engine, workers), address, for_owner)),
+        Route(MCP, endpoint=guard_app(agents, address, serve)),
     ]
-    others = guarded(api, address, serve, open_paths=frozenset([HEALTH]))
+    others = guard_app(api, address, serve, open_paths=frozenset([HEALTH]))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -170,7 +170,7 @@ class RequestLog:
             await self._app(scope, receive, noted)
         except asyncio.CancelledError:  # the grace at the end is over
             if not status:
-                await send_refusal(noted, 503, "Stopping", _STOPPING, {"retry-after": "1"})
+                await send_error(noted, 503, "Stopping", _STOPPING, {"retry-after": "1"})
             raise
         except Exception as error:  # noqa: BLE001 - answered with 500 already, or cut off
             log_bug(what, error)

@@ -9,7 +9,7 @@ import pytest
 from catalog import __version__
 from catalog.core.errors import QueryError
 from catalog.core.settings import ServeSettings, Settings
-from catalog.interfaces.server.nearest import NearestEngine
+from catalog.interfaces.server.nearest_engine import NearestEngine
 from interfaces.server.strangers import prove, read_request, stranger
 
 SECRET, KEY = "5" * 64, "k" * 64

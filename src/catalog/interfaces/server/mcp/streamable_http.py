@@ -15,7 +15,7 @@ from starlette.routing import Route
 from catalog import __version__
 from catalog.core.settings.sections import ServeSettings
 from catalog.interfaces.server.listen import bind_socket, end_process, serve_until_signal
-from catalog.interfaces.server.security import Address, guarded
+from catalog.interfaces.server.security import Address, guard_app
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -62,7 +62,7 @@ def streamable_http_app(server: Server[Workers], address: Address, serve: ServeS
 
     routes = [Route(PATH, endpoint=endpoint), Route(HEALTH, endpoint=_health, methods=["GET"])]
     app = Starlette(routes=routes, lifespan=lifespan)
-    return guarded(app, address, serve, open_paths=frozenset((HEALTH,)))
+    return guard_app(app, address, serve, open_paths=frozenset((HEALTH,)))
 
 
 async def _health(request: Request) -> JSONResponse:

@@ -8,7 +8,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from catalog.core.errors import StoreBusyError
-from catalog.interfaces.server.mcp.server import build_server, catalog_server, instructions
+from catalog.interfaces.server.mcp.protocol import build_server, catalog_server, instructions
 from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.stubs import TOOLS, StubEngine, status
 

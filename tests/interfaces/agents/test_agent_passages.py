@@ -1,7 +1,7 @@
 """The seed's output, to the letter: numbered, cited, whole where it fits."""
 
 from catalog.core.results import Evidence, EvidenceLine, ResultLocator, SearchResult
-from catalog.interfaces.agents.passages import passages_of, passages_text
+from catalog.interfaces.agents.agent_passages import passages_of, passages_text
 
 
 def result(rank=1, **given):
