@@ -37,7 +37,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2 import relevance
 from catalog.search_v2.relevance import Calibration, Signals
-from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, order
+from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
 from fusion import exact_queries
@@ -185,7 +185,7 @@ def _ndcg(
         raw = [one.features.rerank for one in listed]
         judged = [RerankScore(one, 1 / (1 + math.exp(-one))) for one in raw]
         parts = blend(how[0], [one.fused for one in listed], judged, weight=how[1])
-        places = order(parts, len(listed))
+        places = sort_positions(parts, len(listed))
     documents = list(dict.fromkeys(listed[place].path for place in places))[:10]
     gains = [query.relevant.get(path, 0) for path in documents]
     return _discounted(gains) / _discounted(sorted(query.relevant.values(), reverse=True)[:10])

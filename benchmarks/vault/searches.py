@@ -19,7 +19,7 @@ from catalog.evaluation.metrics import PRIMARY, RunScores, score_run
 from catalog.evaluation.runs import run_backends
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.temporal import is_timed, window
+from catalog.search_v2.temporal import is_timed, seconds_around
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical import get_lexical_engine
 
@@ -179,7 +179,7 @@ def _window_row(store: Held, results: Sequence[SearchResult], corpus: Corpus) ->
     met = []
     for chunk in filter(is_timed, store.chunks):
         end = ends[video_of(chunk.path)]
-        found = window(chunk, transcript_seconds=15.0, frame_seconds=10.0, media_end=end)
+        found = seconds_around(chunk, transcript_seconds=15.0, frame_seconds=10.0, media_end=end)
         met.append(found == _wanted(chunk, end))
     bundles = 0
     for one in results:

@@ -4,7 +4,13 @@ import pytest
 
 from catalog.core.documents import Chunk, Cue, Locator
 from catalog.core.results import Reranked, ResultLocator
-from catalog.search_v2.citations import chunk_citation, citation, clock, header, marked
+from catalog.search_v2.citations import (
+    format_chunk_citation,
+    format_citation,
+    format_clock,
+    format_header,
+    mark_matches,
+)
 from catalog.search_v2.fusion import RankedList, rrf
 from catalog.search_v2.shape import to_result
 
@@ -86,8 +92,8 @@ def result(passage, **more):
 )
 def test_a_citation_names_the_place_that_its_kind_of_document_has(locator, modality, told):
     passage = chunk(locator, modality=modality)
-    assert citation(passage) == told
-    assert result(passage).citation == told == citation(result(passage))
+    assert format_citation(passage) == told
+    assert result(passage).citation == told == format_citation(result(passage))
 
 
 @pytest.mark.parametrize(
@@ -102,11 +108,11 @@ def test_a_citation_names_the_place_that_its_kind_of_document_has(locator, modal
     ],
 )
 def test_a_title_cannot_break_or_forge_a_citation(title, told):
-    assert citation(chunk(title=title)) == told
+    assert format_citation(chunk(title=title)) == told
 
 
 def test_a_chunk_is_cited_by_its_id():
-    assert chunk_citation("9f3b") == "[chunk: 9f3b]"
+    assert format_chunk_citation("9f3b") == "[chunk: 9f3b]"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,7 @@ def test_a_chunk_is_cited_by_its_id():
     [(0.0, "0:00"), (59.99, "0:59"), (60, "1:00"), (3599.9, "59:59"), (36000, "10:00:00")],
 )
 def test_a_clock_rounds_down_to_seconds(seconds, told):
-    assert clock(seconds) == told
+    assert format_clock(seconds) == told
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ def test_a_header_names_the_path_and_where_the_snippet_stands(locator, path, tol
     text = "Some words stand in this line here.\n\n\nRotate the keys.\nIn the console.\n"
     shown = result(chunk(locator, path=path, text=text), query="rotate", snippet_chars=40)
     assert shown.snippet == "Rotate the keys.\nIn the console."
-    assert header(shown) == told
+    assert format_header(shown) == told
 
 
 @pytest.mark.parametrize(
@@ -159,8 +165,8 @@ def test_a_transcript_is_cited_and_linked_at_the_second_of_the_best_sentence(
     where = got.snippet_locator
     assert (where.time_start, where.time_end) == seconds
     assert (where.line_start, where.line_end) == got.snippet_lines
-    assert got.citation == f"[source: Keys, t={told}]" == citation(got)
-    assert header(got) == f"@@ talk.vtt {between} @@"
+    assert got.citation == f"[source: Keys, t={told}]" == format_citation(got)
+    assert format_header(got) == f"@@ talk.vtt {between} @@"
     assert (got.locator.time_start, got.locator.time_end) == (754.2, 785.9)
     minutes, second = told.split(":")
     assert int(got.moment) == 60 * int(minutes) + int(second)
@@ -185,12 +191,12 @@ def test_captions_without_punctuation_are_cited_at_the_caption_that_answers():
 def test_a_transcript_without_cues_is_cited_at_its_own_seconds():
     got = result(spoken(cues=()), query="rotate", snippet_chars=20)
     assert got.citation == "[source: Keys, t=12:34]"
-    assert header(got) == "@@ talk.vtt 12:34-13:05 @@"
+    assert format_header(got) == "@@ talk.vtt 12:34-13:05 @@"
 
 
 def test_a_text_that_has_lines_and_a_time_is_shown_by_its_lines():
     got = result(chunk(Locator(line_start=7, line_end=7, time_start=754.2)))
-    assert header(got) == "@@ notes/keys.md:7 @@"
+    assert format_header(got) == "@@ notes/keys.md:7 @@"
     assert got.link is None
 
 
@@ -216,10 +222,15 @@ def test_a_book_is_cited_with_all_pages_and_opened_at_that_of_the_best_sentence(
     got = result(passage, query=query, snippet_chars=chars)
     assert (got.locator.page, got.locator.page_end) == (3, 3 + len(breaks))
     assert (got.snippet_locator.page, got.snippet_locator.page_end) == shown
-    assert got.citation == f"[source: Keys, {told}]" == citation(got) == citation(passage)
+    assert (
+        got.citation
+        == f"[source: Keys, {told}]"
+        == format_citation(got)
+        == format_citation(passage)
+    )
     first, last = shown
     pages = f"page {first}" if first == last else f"pages {first}-{last}"
-    assert header(got) == f"@@ a b.pdf {pages} @@"
+    assert format_header(got) == f"@@ a b.pdf {pages} @@"
     assert got.link == f"a%20b.pdf#page={opened}"
 
 
@@ -245,13 +256,15 @@ def test_a_recordings_address_is_linked_where_the_snippet_begins():
 
 
 def test_a_header_of_one_line_names_it_once():
-    assert header(result(chunk(Locator(line_start=7, line_end=7)))) == "@@ notes/keys.md:7 @@"
+    assert (
+        format_header(result(chunk(Locator(line_start=7, line_end=7)))) == "@@ notes/keys.md:7 @@"
+    )
 
 
 def test_marks_stand_around_the_matches_and_change_nothing_else():
-    assert marked("Rotate\r\nthe keys", [(0, 6), (12, 16)]) == "**Rotate**\r\nthe **keys**"
-    assert marked("keys", [(0, 4)], "<b>", "</b>") == "<b>keys</b>"
-    assert marked("keys", []) == "keys"
+    assert mark_matches("Rotate\r\nthe keys", [(0, 6), (12, 16)]) == "**Rotate**\r\nthe **keys**"
+    assert mark_matches("keys", [(0, 4)], "<b>", "</b>") == "<b>keys</b>"
+    assert mark_matches("keys", []) == "keys"
 
 
 def test_a_result_without_a_reranker_is_scored_and_explained_by_the_fusion():

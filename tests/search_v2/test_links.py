@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.search_v2.citations import file_link, moved, page_link, recording_link, seek_link
+from catalog.search_v2.citations import file_link, move_link, page_link, recording_link, seek_link
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_seconds_are_rounded_down_and_never_negative():
     ],
 )
 def test_a_link_is_moved_to_another_second(link, told):
-    assert moved(link, 80.5) == told
+    assert move_link(link, 80.5) == told
 
 
 def test_a_page_is_linked_in_pdfs_alone():

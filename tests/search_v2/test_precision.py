@@ -9,9 +9,9 @@ from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
 from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.expansion.expander import Expander
-from catalog.search_v2.expansion.plan import strong_signal
+from catalog.search_v2.expansion.plan import explain_strong_signal
 from catalog.search_v2.llama import QueryEngineBuilderV2
-from catalog.search_v2.relevance import Calibration, Signals, keep_calibration
+from catalog.search_v2.relevance import Calibration, Signals, save_calibration
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedReranker, ScriptedSource
@@ -226,7 +226,7 @@ def test_only_the_legs_of_the_mode_are_expanded(opened):
     ],
 )
 def test_a_strong_lexical_signal_is_a_normalised_best_of_85_that_leads_by_15(found, sure):
-    assert bool(strong_signal(found, score=0.85, gap=0.15)) == sure
+    assert bool(explain_strong_signal(found, score=0.85, gap=0.15)) == sure
 
 
 def test_a_strong_lexical_signal_skips_expansion(opened):
@@ -340,7 +340,7 @@ def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     service = opened()
     signals = Signals.of(service.library, "lexical", reranked=False)
     made = Calibration(constant=-2.0, fused=0.0, cosine=0.0, lexical=3.0, rerank=0.0)
-    keep_calibration(service.library, signals, made)
+    save_calibration(service.library, signals, made)
     found = opened().search("bake bread yeast", dataset="docs", mode="lexical")
     best = found[0]
     assert best.path == "bread.md"
@@ -380,7 +380,7 @@ def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_cal
     service = opened()
     signals = Signals.of(service.library, "hybrid", reranked=False)
     made = Calibration(constant=-2.0, fused=0.5, cosine=1.0, lexical=1.0, rerank=0.0)
-    keep_calibration(service.library, signals, made)
+    save_calibration(service.library, signals, made)
     service = opened(reranker=ScriptedReranker({}, error=RerankError("no answer")))
     plain = service.search("bake bread yeast", dataset="docs")
     assert plain[0].relevance is not None

@@ -18,9 +18,9 @@ from catalog.search_v2.relevance import (
     Features,
     RelevanceEstimator,
     Signals,
-    calibration_for,
-    features,
-    keep_calibration,
+    extract_features,
+    find_calibration,
+    save_calibration,
 )
 from fakes import open_library
 from scripted import ScriptedReranker
@@ -81,7 +81,7 @@ def passages(*lists, raw=None, heard=("lex", "vec")):
 
 
 def seen(found, original_weight=2.0):
-    return dict(zip(found, features(list(found.values()), original_weight), strict=True))
+    return dict(zip(found, extract_features(list(found.values()), original_weight), strict=True))
 
 
 def test_relevance_is_the_logistic_of_the_weighted_sum():
@@ -175,7 +175,7 @@ def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alo
     assert [one.node_id for one in told] == [one.node_id for one in given]
     assert [one.score for one in told] == [one.score for one in given]
     assert told[1] is other
-    by_hand = features([found["a"], found["b"]], 2.0)
+    by_hand = extract_features([found["a"], found["b"]], 2.0)
     assert [told[0].relevance, told[2].relevance] == [MADE.relevance(one) for one in by_hand]
     assert found["a"].relevance is None, "the given passage is not changed"
 
@@ -216,20 +216,20 @@ def test_the_constant_of_rrf_is_part_of_its_scale_and_of_no_other_fusions(librar
 
 def test_a_kept_calibration_is_read_by_a_newly_opened_library(library, tmp_path):
     signals = Signals.of(library, "lexical", reranked=False)
-    keep_calibration(library, signals, MADE)
+    save_calibration(library, signals, MADE)
     with open_library(tmp_path / "home") as opened:
         assert opened.calibration("lexical", reranked=False) == MADE
-        assert calibration_for(opened, replace(signals, embedding="another")) is None
+        assert find_calibration(opened, replace(signals, embedding="another")) is None
     again = replace(MADE, constant=7.0)
-    keep_calibration(library, signals, again)
-    assert calibration_for(library, signals) == again
+    save_calibration(library, signals, again)
+    assert find_calibration(library, signals) == again
 
 
 def test_a_view_with_another_fusion_has_another_calibration(library):
     view = library.view({"fusion_mode": "rrf"})
-    keep_calibration(library, Signals.of(library, "hybrid", reranked=False), MADE)
+    save_calibration(library, Signals.of(library, "hybrid", reranked=False), MADE)
     other = replace(MADE, constant=3.0)
-    keep_calibration(library, Signals.of(view, "hybrid", reranked=False), other)
+    save_calibration(library, Signals.of(view, "hybrid", reranked=False), other)
     assert library.calibration("hybrid", reranked=False) == MADE
     assert view.calibration("hybrid", reranked=False) == other
     same = library.view({"max_chunks_per_doc": 7})
@@ -255,6 +255,6 @@ def test_a_stores_own_calibration_comes_before_the_packaged_one(library, monkeyp
     signals = Signals.of(library, "lexical", reranked=False)
     packaged = {signals.key: replace(MADE, about="packaged")}
     monkeypatch.setattr("catalog.search_v2.relevance._packaged", lambda: packaged)
-    assert calibration_for(library, signals).about == "packaged"
-    keep_calibration(library, signals, MADE)
-    assert calibration_for(library, signals) == MADE
+    assert find_calibration(library, signals).about == "packaged"
+    save_calibration(library, signals, MADE)
+    assert find_calibration(library, signals) == MADE

@@ -13,7 +13,7 @@ from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.library.indexing import Indexer
 from catalog.search_v2.query_words import query_words
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.snippets import snippet_of
+from catalog.search_v2.snippets import find_snippet
 from fakes import open_library
 
 FILLER = "Nothing of interest stands in this line.\n"  # 41 characters with its break
@@ -45,14 +45,14 @@ def marks(snippet):
 
 
 def test_a_passage_that_fits_is_given_whole_without_the_blank_lines_around_it():
-    got = snippet_of(chunk("\n \n    indented\r\n\r\nlast  \n\n", line_start=10), "x", 300)
+    got = find_snippet(chunk("\n \n    indented\r\n\r\nlast  \n\n", line_start=10), "x", 300)
     assert got.text == "    indented\r\n\r\nlast  "
     assert (got.line_start, got.line_end) == (12, 14)
 
 
 def test_the_lines_around_the_sentence_with_most_different_words_are_shown():
     text = FILLER * 5 + "keys keys keys\n" + FILLER * 5 + "Rotate the keys.\n" + FILLER * 5
-    got = snippet_of(chunk(text, line_start=100), "rotating a key", 120)
+    got = find_snippet(chunk(text, line_start=100), "rotating a key", 120)
     assert got.text == FILLER + "Rotate the keys.\n" + FILLER.rstrip("\n")
     assert (got.line_start, got.line_end) == (110, 112)
     assert marks(got) == ["Rotate", "keys"]
@@ -61,33 +61,33 @@ def test_the_lines_around_the_sentence_with_most_different_words_are_shown():
 def test_more_occurrences_break_a_tie_and_then_the_first_sentence_wins():
     once, twice = "One key here.\n", "A key and a key here.\n"
     text = once + FILLER * 9 + twice + FILLER * 9 + twice
-    got = snippet_of(chunk(text), "key", 60)
+    got = find_snippet(chunk(text), "key", 60)
     assert got.line_start == 11
     assert marks(got) == ["key", "key"]
 
 
 def test_a_sentence_over_several_lines_is_shown_with_all_of_them():
     text = FILLER * 5 + "Rotate every\nkey in the\nconsole.\n" + FILLER * 5
-    got = snippet_of(chunk(text), "rotate key console", 40)
+    got = find_snippet(chunk(text), "rotate key console", 40)
     assert got.text == "Rotate every\nkey in the\nconsole."
     assert (got.line_start, got.line_end) == (6, 8)
 
 
 def test_a_paragraph_on_one_line_is_cut_around_its_best_sentence_at_words():
     line = "Some words come first. " * 20 + "Rotate the keys. " + "Other words follow. " * 20
-    got = snippet_of(chunk("Intro.\n" + line + "\nOutro.\n", line_start=3), "rotate key", 60)
+    got = find_snippet(chunk("Intro.\n" + line + "\nOutro.\n", line_start=3), "rotate key", 60)
     assert got.text == "Rotate the keys. Other words follow. Other words follow."
     assert (got.line_start, got.line_end) == (4, 4)
 
 
 def test_the_end_of_a_long_line_is_shown_with_words_before_it():
-    got = snippet_of(chunk("Some words come first. " * 20 + "Rotate the keys."), "rotate key", 60)
+    got = find_snippet(chunk("Some words come first. " * 20 + "Rotate the keys."), "rotate key", 60)
     assert got.text == "words come first. Some words come first. Rotate the keys."
 
 
 def test_a_sentence_that_is_too_long_is_cut_around_the_words_that_stand_together():
     text = "key " + "plain " * 60 + "rotate the key " + "plain " * 60
-    got = snippet_of(chunk(text), "rotate key", 50)
+    got = find_snippet(chunk(text), "rotate key", 50)
     # 14 characters of words, so at most (50 - 14) // 3 = 12 before them: two words
     assert got.text == "plain plain rotate the key plain plain plain plain"
     assert marks(got) == ["rotate", "key"]
@@ -95,7 +95,7 @@ def test_a_sentence_that_is_too_long_is_cut_around_the_words_that_stand_together
 
 def test_the_line_of_a_sentence_that_is_too_long_with_most_words_is_shown():
     text = "\n".join(["- apples and pears"] * 20 + ["- rotate keys"] + ["- plums"] * 20)
-    got = snippet_of(chunk(text), "rotate key", 40)
+    got = find_snippet(chunk(text), "rotate key", 40)
     assert got.text == "- apples and pears\n- rotate keys\n- plums"
 
 
@@ -103,48 +103,50 @@ def test_a_heading_alone_is_not_shown_when_its_section_has_text():
     text = (
         "## Rotating keys\n\n" + "First of all, read this. " * 20 + "A key lasts. " + "More. " * 20
     )
-    got = snippet_of(chunk(text, headings=("Guide", "Rotating keys")), "rotating keys", 60)
+    got = find_snippet(chunk(text, headings=("Guide", "Rotating keys")), "rotating keys", 60)
     assert got.text.startswith("A key lasts. More.")
     assert got.line_start == got.line_end == 3
 
 
 def test_without_a_word_of_the_query_the_head_is_shown():
-    got = snippet_of(chunk(FILLER * 9), "the unknown", 90)
+    got = find_snippet(chunk(FILLER * 9), "the unknown", 90)
     assert got.text == FILLER + FILLER.rstrip("\n")
     assert got.matches == ()
     assert (
-        snippet_of(chunk("many words " * 50), "unknown", 40).text
+        find_snippet(chunk("many words " * 50), "unknown", 40).text
         == "many words many words many words many"
     )
 
 
 def test_stop_words_are_never_marked_and_word_endings_do_not_matter():
-    got = snippet_of(
+    got = find_snippet(
         chunk("The embedding of the user's text, embedded."), "the embeddings of users", 99
     )
     assert marks(got) == ["embedding", "user", "embedded"]
 
 
 def test_a_compound_is_marked_whole_by_any_part():
-    got = snippet_of(chunk("See IDX_RAG_V2, search-service or (cache)."), "rag service caches", 99)
+    got = find_snippet(
+        chunk("See IDX_RAG_V2, search-service or (cache)."), "rag service caches", 99
+    )
     assert marks(got) == ["IDX_RAG_V2", "search-service", "cache"]
 
 
 def test_of_a_script_without_spaces_only_the_characters_are_marked():
-    got = snippet_of(chunk("私は東京タワーを見た。monkey 水"), "東京タワ 水", 99)
+    got = find_snippet(chunk("私は東京タワーを見た。monkey 水"), "東京タワ 水", 99)
     assert marks(got) == ["東京タワ", "水"]
 
 
 def test_a_long_text_without_spaces_is_cut_between_characters():
     text = "字" * 400 + "東京" + "\u0915\u093f" * 400
-    got = snippet_of(chunk(text), "東京", 50)
+    got = find_snippet(chunk(text), "東京", 50)
     assert "東京" in got.text
     assert len(got.text) > 40
     assert not got.text.endswith("\u0915"), "a consonant was parted from its vowel"
 
 
 def test_a_passage_without_lines_has_a_snippet_without_lines():
-    got = snippet_of(chunk(FILLER * 9, line_start=None), "interest", 90)
+    got = find_snippet(chunk(FILLER * 9, line_start=None), "interest", 90)
     assert (got.line_start, got.line_end) == (None, None)
 
 
@@ -174,7 +176,7 @@ def test_a_snippet_stands_in_the_lines_it_names(text, query, max_chars):
     wanted = query_words(query)
     for span in chunker.chunk(document):
         passage = text[span.start : span.end]
-        got = snippet_of(chunk(passage, line_start=span.locator.line_start), query, max_chars)
+        got = find_snippet(chunk(passage, line_start=span.locator.line_start), query, max_chars)
         assert 0 < len(got.text) <= max_chars
         assert got.text in passage
         assert got.text.strip()
@@ -243,7 +245,7 @@ SENTENCES = st.lists(
 @example("Rotate. " + "Rotate the key. " * 3 + "A ring. " * 9, "rotate key")
 def test_of_all_sentences_of_a_line_the_first_that_ranks_best_is_shown(text, query):
     start, end = best_of_every_sentence(text, query)
-    got = snippet_of(chunk(text), query, max(40, end - start))
+    got = find_snippet(chunk(text), query, max(40, end - start))
     places = [at for at in range(len(text)) if text.startswith(got.text, at)]
     assert any(at <= start and end <= at + len(got.text) for at in places)
 
@@ -259,7 +261,7 @@ def test_of_all_sentences_of_a_line_the_first_that_ranks_best_is_shown(text, que
 )
 def test_of_paragraphs_that_promise_alike_the_first_best_sentence_wins(paragraphs, best):
     text = "".join(f"{paragraph}\n\n{FILLER}\n" for paragraph in paragraphs)
-    got = snippet_of(chunk(text), "rotate key", 40)
+    got = find_snippet(chunk(text), "rotate key", 40)
     assert got.text == paragraphs[best]
     assert got.line_start == 1 + 4 * best
 
@@ -275,13 +277,13 @@ def test_of_paragraphs_that_promise_alike_the_first_best_sentence_wins(paragraph
     ],
 )
 def test_a_word_is_marked_in_every_form_and_behind_any_punctuation(query, text, told):
-    assert marks(snippet_of(chunk(text), query, 99)) == told
+    assert marks(find_snippet(chunk(text), query, 99)) == told
 
 
 def test_a_word_is_found_again_by_another_query_and_in_another_passage():
     text = "Ringed plovers, sea-bird and " + "q" * 80 + "."
     for query in ("plover", "bird", "ring", "q" * 80, "plover"):
-        assert marks(snippet_of(chunk(text), query, 200)) == marks(
-            snippet_of(chunk("And " + text), query, 200)
+        assert marks(find_snippet(chunk(text), query, 200)) == marks(
+            find_snippet(chunk("And " + text), query, 200)
         )
-        assert len(snippet_of(chunk(text), query, 200).matches) == 1
+        assert len(find_snippet(chunk(text), query, 200).matches) == 1

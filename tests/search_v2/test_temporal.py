@@ -12,17 +12,17 @@ from catalog.core.errors import StageFailedError, StoreError
 from catalog.core.scope import Scope
 from catalog.search_v2.evidence import (
     TimeWindow,
-    evidence_lines,
-    evidence_text,
-    frame_text,
-    line_text,
-    tellings,
-    told_once,
+    build_evidence_lines,
+    drop_repeated,
+    format_evidence,
+    format_line,
+    group_transcripts,
+    short_frame_text,
 )
 from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.temporal import TemporalExpansion, merged, window
+from catalog.search_v2.temporal import TemporalExpansion, merge_windows, seconds_around
 from catalog.store import manifest
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
@@ -140,7 +140,7 @@ def stage(answer, name="temporal"):
 
 
 def lines(result):
-    return evidence_text(result.evidence).split("\n")
+    return format_evidence(result.evidence).split("\n")
 
 
 def chunk(start, end, *, modality="video_transcript", text="words", seq=1, cues=(), **more):
@@ -179,7 +179,7 @@ def test_a_window_is_the_passage_and_some_seconds_within_the_recording(
 ):
     one = chunk(start, end, modality=modality)
     sizes = {"transcript_seconds": 15.0, "frame_seconds": 10.0}
-    assert window(one, **sizes, media_end=media_end) == expected
+    assert seconds_around(one, **sizes, media_end=media_end) == expected
 
 
 def test_windows_that_overlap_or_touch_become_one_and_others_do_not():
@@ -190,12 +190,12 @@ def test_windows_that_overlap_or_touch_become_one_and_others_do_not():
         TimeWindow(20.5, 30),
         TimeWindow(60, 70),
     ]
-    assert merged(given) == [
+    assert merge_windows(given) == [
         (TimeWindow(0, 20), [1]),
         (TimeWindow(20.5, 30), [3]),
         (TimeWindow(50, 130), [0, 4, 2]),
     ]
-    assert merged([]) == []
+    assert merge_windows([]) == []
 
 
 def test_what_was_said_and_shown_around_a_passage_comes_in_the_order_of_time(opened):
@@ -205,7 +205,7 @@ def test_what_was_said_and_shown_around_a_passage_comes_in_the_order_of_time(ope
     assert (evidence.start, evidence.end) == (50.0, 105.0)
     assert evidence.anchors == (hit.chunk_id,)
     assert evidence.dataset == "vault"
-    assert {line.chunk_id for line in evidence.lines if "(Screen)" in line_text(line)} != {
+    assert {line.chunk_id for line in evidence.lines if "(Screen)" in format_line(line)} != {
         hit.chunk_id
     }
 
@@ -485,7 +485,7 @@ def test_cues_of_one_speaker_are_one_line_until_another_speaks_or_something_is_s
     spoken = chunk(0.0, 6.0, text=text, cues=cues(text, *times))
     shown = chunk(4.0, 4.5, text="shown", modality="video_frame", seq=2)
     after = chunk(6.0, 7.0, text="g", seq=3, cues=(Cue(0, 1, 6, 7, "A"),))
-    told = evidence_lines([spoken], [shown, after], TimeWindow(0, 7), max_chars=100)
+    told = build_evidence_lines([spoken], [shown, after], TimeWindow(0, 7), max_chars=100)
     assert [(one.time_start, one.time_end, one.speaker, one.text) for one in told] == [
         (0, 2, "A", "a b"),
         (2, 3, None, "c"),
@@ -498,8 +498,8 @@ def test_cues_of_one_speaker_are_one_line_until_another_speaks_or_something_is_s
 
 def test_a_speaker_forges_no_line():
     named = chunk(0.0, 1.0, text="hello", cues=(Cue(0, 5, 0, 1, "A\n00:09:09 B"),))
-    (line,) = evidence_lines([named], [], TimeWindow(0, 1), max_chars=100)
-    assert line_text(line) == '00:00:00–00:00:01 (Audio, A 00:09:09 B): "hello"'
+    (line,) = build_evidence_lines([named], [], TimeWindow(0, 1), max_chars=100)
+    assert format_line(line) == '00:00:00–00:00:01 (Audio, A 00:09:09 B): "hello"'
 
 
 def test_further_lines_are_taken_from_the_nearest_on_and_the_anchor_is_always_whole():
@@ -510,7 +510,7 @@ def test_further_lines_are_taken_from_the_nearest_on_and_the_anchor_is_always_wh
     )
 
     def told(max_chars):
-        lines = evidence_lines(
+        lines = build_evidence_lines(
             [anchor], [far, near, after], TimeWindow(0, 200), max_chars=max_chars
         )
         return "".join(line.text[0] for line in lines)
@@ -530,10 +530,10 @@ def test_a_second_transcript_of_the_same_seconds_is_left_out_and_frames_are_not(
     shown = replace(again, seq=4, chunk_id="c4", modality="video_frame")
     older = chunk(40.0, 60.0, seq=5, docid="an older revision")
     near = [older, again, shown, later]
-    assert [one.seq for one in told_once([anchor], near)] == [4, 3]
+    assert [one.seq for one in drop_repeated([anchor], near)] == [4, 3]
     # of a frame: one transcript, that of the shortest path
     picture = chunk(70.0, 70.0, modality="video_frame", source_doc_id="vault:f.md", seq=9)
-    assert [one.seq for one in told_once([picture], [again, anchor])] == [1]
+    assert [one.seq for one in drop_repeated([picture], [again, anchor])] == [1]
 
 
 def test_two_transcripts_of_the_same_seconds_have_a_bundle_each(opened):
@@ -559,9 +559,9 @@ def test_passages_are_apart_only_where_transcripts_tell_the_same_seconds():
     first, other = chunk(0.0, 60.0), {"source_doc_id": "vault:b.srt", "path": "b.srt"}
     again, after = chunk(59.0, 90.0, seq=2, **other), chunk(60.0, 90.0, seq=3, **other)
     shown = chunk(30.0, 30.0, seq=4, modality="video_frame", source_doc_id="vault:f.md")
-    assert tellings([first, again, shown]) == [[0, 2], [1]]
-    assert tellings([first, after, shown]) == [[0, 1, 2]]
-    assert tellings([]) == []
+    assert group_transcripts([first, again, shown]) == [[0, 2], [1]]
+    assert group_transcripts([first, after, shown]) == [[0, 1, 2]]
+    assert group_transcripts([]) == []
 
 
 def test_of_nodes_that_share_a_bundle_a_language_model_reads_it_in_the_first(opened):
@@ -586,7 +586,7 @@ def test_a_slide_that_stays_is_one_line_until_another_is_shown():
     ]
 
     def told(anchors):
-        found = evidence_lines(anchors, shown, TimeWindow(0, 100), max_chars=100)
+        found = build_evidence_lines(anchors, shown, TimeWindow(0, 100), max_chars=100)
         return [(one.time_start, one.time_end, one.text) for one in found if one.kind == "Screen"]
 
     assert told([anchor]) == [(10, 40, "A"), (70, 70, "B"), (80, 90, "A")]
@@ -616,10 +616,10 @@ def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened
     ],
 )
 def test_a_frame_is_told_without_heading_fields_and_pictures(text, told):
-    assert frame_text(text) == told
+    assert short_frame_text(text) == told
 
 
 def test_a_long_frame_is_cut_between_words():
-    assert frame_text("word " * 200) == "word " * 119 + "word…"  # 599 characters and the sign
-    assert frame_text("x" * 700) == "x" * 599 + "…"
-    assert frame_text("x" * 600) == "x" * 600
+    assert short_frame_text("word " * 200) == "word " * 119 + "word…"  # 599 characters and the sign
+    assert short_frame_text("x" * 700) == "x" * 599 + "…"
+    assert short_frame_text("x" * 600) == "x" * 600

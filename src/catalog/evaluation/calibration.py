@@ -18,7 +18,7 @@ from catalog.core.params import Mode
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.relevance import Calibration, Features, features
+from catalog.search_v2.relevance import Calibration, Features, extract_features
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,7 +79,7 @@ def observe(
         passages = _candidates(service, query, dataset, mode, rerank=rerank, depth=depth)
         found[query.id] = [
             Seen(one.passage.path, query.relevant.get(one.passage.path, 0), one.fused.score, seen)
-            for one, seen in zip(passages, features(passages, weight), strict=True)
+            for one, seen in zip(passages, extract_features(passages, weight), strict=True)
         ]
         progress.advance(1, "asking")
     return found

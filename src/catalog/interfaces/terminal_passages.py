@@ -17,8 +17,8 @@ from catalog.core.results import (
 )
 from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.terminal import TerminalText
-from catalog.search_v2.citations import header, parts
-from catalog.search_v2.evidence import line_text
+from catalog.search_v2.citations import format_header, split_at_matches
+from catalog.search_v2.evidence import format_line
 
 _QUERY_SHOWN = 60  # characters of an expansion
 
@@ -117,7 +117,7 @@ def _out(answer: SearchResults, *, explain: bool, bold: bool) -> Iterator[str]:
 def _result(result: SearchResult, *, explain: bool, bold: bool) -> Iterator[str]:
     relevance = result.relevance
     sure = "" if relevance is None else f"  relevance {_per_cent(relevance)}"
-    name = header(result) if result.evidence is None else _recording(result, result.evidence)
+    name = format_header(result) if result.evidence is None else _recording(result, result.evidence)
     yield safe(f"[{result.rank}] {name}  score {result.score:.4f}{sure}  #{result.docid}")
     if result.evidence is not None:
         for line in _witnessed(result, result.evidence):
@@ -153,7 +153,7 @@ def _witnessed(result: SearchResult, evidence: Evidence) -> Iterator[str]:
     if result.evidence_at not in (None, result.rank):
         yield f"see [{result.evidence_at}]"
     else:
-        yield from map(line_text, evidence.lines)
+        yield from map(format_line, evidence.lines)
 
 
 def _shown(result: SearchResult, bold: bool) -> list[str]:
@@ -161,7 +161,7 @@ def _shown(result: SearchResult, bold: bool) -> list[str]:
     before, after = (_BOLD, _PLAIN) if bold else ("", "")
     pieces = [
         f"{before}{clean}{after}" if matched else clean
-        for part, matched in parts(result.snippet, result.matches)
+        for part, matched in split_at_matches(result.snippet, result.matches)
         for clean in [safe(_BREAK.sub("\n", part))]
     ]
     return "".join(pieces).split("\n")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from catalog.core.params import Mode
     from catalog.embedding.resilient import ResilientEmbedding
     from catalog.search_v2.caches import ModelCache, QueryVectors
+    from catalog.search_v2.expansion.expanded_retriever import CachedRetrieval
     from catalog.search_v2.expansion.expander import Expander
-    from catalog.search_v2.expansion.retriever import KeptSearch
     from catalog.search_v2.relevance import Calibration, Signals
     from catalog.search_v2.rerank.base import Reranker
     from catalog.store.engine_types import Stamp
@@ -56,7 +56,7 @@ class Library:
         self.database = (
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
-        self._expanded: dict[str, tuple[Stamp | None, LRUCache[Hashable, KeptSearch]]] = {}
+        self._expanded: dict[str, tuple[Stamp | None, LRUCache[Hashable, CachedRetrieval]]] = {}
         self._calibrations: dict[Signals, Calibration | None] = {}
         self._lexical: dict[tuple[str, str], LexicalEngine] = {}
         self._vector: dict[tuple[str, str], VectorEngine] = {}
@@ -138,7 +138,7 @@ class Library:
         cache = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
         return Expander(get_source(rag.expansion_source, self.llm), cache, rag)
 
-    def expanded(self, dataset: str, stamp: Stamp | None) -> LRUCache[Hashable, KeptSearch]:
+    def expanded(self, dataset: str, stamp: Stamp | None) -> LRUCache[Hashable, CachedRetrieval]:
         """Expanded retrievals of late over this state of the dataset; those of another go."""
         with self._lock:
             known = self._expanded.get(dataset)
@@ -171,11 +171,11 @@ class Library:
 
     def calibration(self, mode: Mode, *, reranked: bool) -> Calibration | None:
         """What turns the scores of such searches into relevance, if anything was fitted."""
-        from catalog.search_v2.relevance import Signals, calibration_for
+        from catalog.search_v2.relevance import Signals, find_calibration
 
         signals = Signals.of(self, mode, reranked=reranked)
         if signals not in self._calibrations:
-            self._calibrations[signals] = calibration_for(self, signals)
+            self._calibrations[signals] = find_calibration(self, signals)
         return self._calibrations[signals]
 
     @cached_property

@@ -20,7 +20,7 @@ _BRACKETS = str.maketrans("[]", "()")
 _JOINERS = "\u200c\u200d"  # of emoji, and of scripts that need them
 
 
-def citation(passage: SearchResult | Chunk, at: Locator | None = None) -> str:
+def format_citation(passage: SearchResult | Chunk, at: Locator | None = None) -> str:
     """``[source: Title, page 3]``, or ``pages 3-4``, ``t=12:34``, ``lines 120-131``, or no place.
 
     The time is that of the best sentence, ``at`` or a result's own, and the whole passage's where
@@ -34,12 +34,12 @@ def citation(passage: SearchResult | Chunk, at: Locator | None = None) -> str:
     return f"[source: {', '.join(filter(None, (name.translate(_BRACKETS), place)))}]"
 
 
-def chunk_citation(chunk_id: str) -> str:
+def format_chunk_citation(chunk_id: str) -> str:
     """``[chunk: id]``."""
     return f"[chunk: {chunk_id}]"
 
 
-def header(result: SearchResult) -> str:
+def format_header(result: SearchResult) -> str:
     """``@@ notes/keys.md:120-131 @@``: the path and the snippet's lines.
 
     Of a recording ``@@ talk.vtt 12:34-13:05 @@``, the snippet's seconds. Of what has no lines that
@@ -49,22 +49,25 @@ def header(result: SearchResult) -> str:
     is_told_by_lines = result.snippet_lines is not None and result.modality not in TIMED
     if where.time_start is not None and not is_told_by_lines and _times_first(result):
         end = where.time_start if where.time_end is None else where.time_end
-        return f"@@ {path} {_range(clock(where.time_start), clock(end))} @@"
+        return f"@@ {path} {_range(format_clock(where.time_start), format_clock(end))} @@"
     if result.snippet_lines is not None:
         return f"@@ {path}:{_range(*map(str, result.snippet_lines))} @@"
     return f"@@ {' '.join(filter(None, (path, _pages(where))))} @@"
 
 
-def marked(
+def mark_matches(
     snippet: str, matches: Sequence[tuple[int, int]], before: str = "**", after: str = "**"
 ) -> str:
     """The snippet with every match between ``before`` and ``after``."""
     return "".join(
-        f"{before}{part}{after}" if matched else part for part, matched in parts(snippet, matches)
+        f"{before}{part}{after}" if matched else part
+        for part, matched in split_at_matches(snippet, matches)
     )
 
 
-def parts(snippet: str, matches: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+def split_at_matches(
+    snippet: str, matches: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, bool]]:
     """The snippet in consecutive parts, each with whether it is a match."""
     at = 0
     for start, end in matches:
@@ -74,7 +77,7 @@ def parts(snippet: str, matches: Sequence[tuple[int, int]]) -> Iterator[tuple[st
     yield snippet[at:], False
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """``12:34``, beyond an hour ``1:02:03``; a part of a second is dropped."""
     minutes, second = divmod(max(0, int(seconds)), 60)
     hours, minute = divmod(minutes, 60)
@@ -98,7 +101,7 @@ def _best(passage: SearchResult | Chunk) -> ResultLocator | Locator:
 
 def _place(passage: SearchResult | Chunk, where: ResultLocator | Locator) -> str:
     if where.time_start is not None and _times_first(passage):
-        return f"t={clock(where.time_start)}"
+        return f"t={format_clock(where.time_start)}"
     if passage.locator.page is not None:
         return _pages(passage.locator)
     first, last = passage.locator.line_start, passage.locator.line_end
@@ -169,7 +172,7 @@ def recording_link(source_url: object, file: str, seconds: float) -> str:
     return address or file_link(file, f"t={_whole(seconds)}")
 
 
-def moved(link: str, seconds: float) -> str:
+def move_link(link: str, seconds: float) -> str:
     """A link of :func:`recording_link`, to another second."""
     address = _address_at(link, _whole(seconds)) if _SCHEME.match(link) else None
     return address or f"{link.rpartition('#')[0]}#t={_whole(seconds)}"

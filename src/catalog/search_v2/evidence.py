@@ -25,7 +25,7 @@ _LABEL = re.compile(
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 
 
-def frame_text(text: str) -> str:
+def short_frame_text(text: str) -> str:
     """What a frame shows, on one line: without its heading, the fields under it, and pictures.
 
     Of a heading below its own the text stays, as of a slide's title, unless it is only a label
@@ -33,14 +33,14 @@ def frame_text(text: str) -> str:
 
     At most :data:`FRAME_CHARS` characters. A frame that has nothing else is its heading.
     """
-    shown = frame_body(text)
+    shown = frame_text(text)
     if len(shown) <= FRAME_CHARS:
         return shown
     cut = shown.rfind(" ", FRAME_CHARS // 2, FRAME_CHARS)
     return f"{shown[: cut if cut > 0 else FRAME_CHARS - 1]}…"
 
 
-def frame_body(text: str) -> str:
+def frame_text(text: str) -> str:
     """The same in full."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     heading = lines.pop(0).lstrip("# \t") if lines and _HEADING.match(lines[0]) else ""
@@ -76,19 +76,19 @@ class TimeWindow:
     end: float
 
 
-def evidence_text(evidence: Evidence) -> str:
+def format_evidence(evidence: Evidence) -> str:
     """The lines as a person or a language model reads them, one under the other."""
-    return "\n".join(line_text(line) for line in evidence.lines)
+    return "\n".join(format_line(line) for line in evidence.lines)
 
 
-def line_text(line: EvidenceLine) -> str:
+def format_line(line: EvidenceLine) -> str:
     """``00:01:05–00:01:18 (Audio, Anna): "…"``; one time where both are of the same second."""
-    first, last = timecode(line.time_start), timecode(line.time_end)
+    first, last = format_timecode(line.time_start), format_timecode(line.time_end)
     times = first if first == last else f"{first}–{last}"
     return f'{times} ({", ".join(filter(None, (line.kind, line.speaker)))}): "{line.text}"'
 
 
-def timecode(seconds: float) -> str:
+def format_timecode(seconds: float) -> str:
     """``HH:MM:SS``; a part of a second is dropped."""
     minutes, second = divmod(max(0, int(seconds)), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
@@ -101,7 +101,7 @@ def times_of(chunk: Chunk) -> TimeWindow:
     return TimeWindow(first, first if last is None else max(first, last))
 
 
-def evidence_lines(
+def build_evidence_lines(
     anchors: Sequence[Chunk], others: Iterable[Chunk], window: TimeWindow, *, max_chars: int
 ) -> tuple[EvidenceLine, ...]:
     """The anchors whole, and of the other passages what falls into the window, by time.
@@ -129,7 +129,7 @@ def evidence_lines(
     return tuple(line for number, line in enumerate(lines) if number in kept)
 
 
-def told_once(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
+def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
     """The neighbours without what an anchor's recording tells twice.
 
     That is another transcript (a second format or language) of seconds that one has been taken
@@ -155,7 +155,7 @@ def told_once(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
     return kept
 
 
-def tellings(found: Sequence[Chunk]) -> list[list[int]]:
+def group_transcripts(found: Sequence[Chunk]) -> list[list[int]]:
     """The numbers of a recording's passages, apart where transcripts tell the same seconds.
 
     Each goes with the first ones possible, so that frames go with the first transcript.
@@ -208,7 +208,7 @@ class _Moment:
 def _moments(chunk: Chunk) -> Iterator[_Moment]:
     whole = times_of(chunk)
     if chunk.modality == _FRAME:
-        yield _Moment(chunk, whole.start, whole.end, None, frame_text(chunk.text))
+        yield _Moment(chunk, whole.start, whole.end, None, short_frame_text(chunk.text))
         return
     for cue in chunk.cues or (Cue(0, len(chunk.text), whole.start, whole.end),):
         text = _one_line(chunk.text[cue.start : cue.end])

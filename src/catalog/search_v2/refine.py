@@ -14,7 +14,7 @@ from catalog.core.params import Mode
 from catalog.library.library import Library
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.relevance import RelevanceEstimator
-from catalog.search_v2.rerank.stage import RerankPostprocessor
+from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.search_v2.select import KeepFirst, SimilarityThreshold, TokenBudget
 from catalog.search_v2.stages import StageLog
 

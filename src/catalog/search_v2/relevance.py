@@ -142,7 +142,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         if calibration is None:
             return nodes
         weight = self._library.settings.rag_v2.original_weight
-        seen = dict(zip(map(id, passages), features(passages, weight), strict=True))
+        seen = dict(zip(map(id, passages), extract_features(passages, weight), strict=True))
         return [
             node.judged(calibration.relevance(seen[id(node)]))
             if isinstance(node, ScoredPassage)
@@ -151,7 +151,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         ]
 
 
-def features(passages: Sequence[ScoredPassage], original_weight: float) -> list[Features]:
+def extract_features(passages: Sequence[ScoredPassage], original_weight: float) -> list[Features]:
     """What the formula sees of each passage of one search.
 
     A passage the reranker was not given counts like the worst one that it was.
@@ -169,7 +169,7 @@ def features(passages: Sequence[ScoredPassage], original_weight: float) -> list[
     return [_features(one, original_weight or 1.0, last, worst) for one in passages]
 
 
-def calibration_for(library: Library, signals: Signals) -> Calibration | None:
+def find_calibration(library: Library, signals: Signals) -> Calibration | None:
     """The calibration that the store keeps for these signals, else the packaged one, if any."""
     kept = library.database.meta(signals.key)
     if kept is not None:
@@ -177,7 +177,7 @@ def calibration_for(library: Library, signals: Signals) -> Calibration | None:
     return _packaged().get(signals.key)
 
 
-def keep_calibration(library: Library, signals: Signals, calibration: Calibration) -> None:
+def save_calibration(library: Library, signals: Signals, calibration: Calibration) -> None:
     """Let the store's searches use it from their next opening on."""
     library.database.set_meta(signals.key, json.dumps(asdict(calibration)))
 

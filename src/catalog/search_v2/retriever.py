@@ -289,7 +289,7 @@ class HybridRetrieverFactoryV2:
             return HybridRetrieverV2(
                 self._library, asked, dataset=dataset_name, top_k=top_k, stages=self._stages
             )
-        from catalog.search_v2.expansion.retriever import QueryExpansionRetrieverV2
+        from catalog.search_v2.expansion.expanded_retriever import QueryExpansionRetrieverV2
 
         return QueryExpansionRetrieverV2(
             self._library,

@@ -14,7 +14,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field, SkipValidation, field_validator
 
 from catalog.core.tokens import CharTokenCounter, TokenCounter
-from catalog.search_v2.evidence import frame_body
+from catalog.search_v2.evidence import frame_text
 from catalog.search_v2.fusion import FusedHit
 from catalog.search_v2.passages import PassageNode
 from catalog.store.lexical.analysis import WORD_CHARACTERS
@@ -67,7 +67,7 @@ class DistinctText(BaseNodePostprocessor):
 
 def _shown(node: NodeWithScore) -> str:
     text = text_of(node)
-    return frame_body(text) if is_frame(node) else text
+    return frame_text(text) if is_frame(node) else text
 
 
 class KeepFirst(BaseNodePostprocessor):

@@ -14,9 +14,9 @@ from catalog.core.results import (
     ResultLocator,
     SearchResult,
 )
-from catalog.search_v2.citations import citation, moved, page_link, recording_link
+from catalog.search_v2.citations import format_citation, move_link, page_link, recording_link
 from catalog.search_v2.fusion import FusedHit
-from catalog.search_v2.snippets import snippet_of
+from catalog.search_v2.snippets import find_snippet
 
 
 def to_result(
@@ -36,7 +36,7 @@ def to_result(
 ) -> SearchResult:
     """The public form of one passage; its ``score`` is the fused one unless another is given."""
     final = fused.score if score is None else score
-    snippet = snippet_of(chunk, query, snippet_chars)
+    snippet = find_snippet(chunk, query, snippet_chars)
     has_lines = snippet.line_start is not None
     best = replace(snippet.locator, page=snippet.page, time_start=snippet.moment)
     fields = {
@@ -56,7 +56,7 @@ def to_result(
         "snippet": snippet.text,
         "snippet_lines": (snippet.line_start, snippet.line_end) if has_lines else None,
         "matches": snippet.matches,
-        "citation": citation(chunk, best),
+        "citation": format_citation(chunk, best),
         "snippet_locator": _told(snippet.locator),
         "moment": snippet.moment,
         "link": _link(chunk, best, evidence),
@@ -84,7 +84,7 @@ def _link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None
     """Where to play or open the best sentence; see :class:`SearchResult`."""
     seconds = where.time_start
     if evidence is not None and seconds is not None:
-        return moved(evidence.link, seconds)
+        return move_link(evidence.link, seconds)
     if chunk.modality in TIMED and seconds is not None:
         file = chunk.metadata.get("media_file")
         path = file if isinstance(file, str) and file else chunk.path

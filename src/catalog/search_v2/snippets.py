@@ -15,7 +15,7 @@ from catalog.search_v2.query_words import Match, QueryWords, query_words
 _LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
 
 
-def cut_line(
+def _cut_line(
     text: str,
     line: Line,
     sentence: tuple[int, int],
@@ -112,7 +112,7 @@ class Snippet:
     page: int | None = None
 
 
-def snippet_of(chunk: Chunk, query: str, max_chars: int) -> Snippet:
+def find_snippet(chunk: Chunk, query: str, max_chars: int) -> Snippet:
     """The run of whole lines, at most ``max_chars`` long, around the best sentence.
 
     Best is the sentence with most different words of the query (by their analysed tokens), then
@@ -196,7 +196,7 @@ def _bounds(
     first, last = best.lines_of(start, end)
     if lines[last].end - lines[first].start <= max_chars:
         return *_grown(lines, first, last, max_chars), best.span
-    cut = cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
+    cut = _cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
     return *cut, (max(start, cut[0]), max(end, cut[0]))
 
 

@@ -25,11 +25,11 @@ from catalog.core.results import TIMED, Evidence
 from catalog.search_v2.citations import recording_link
 from catalog.search_v2.evidence import (
     TimeWindow,
-    evidence_lines,
-    evidence_text,
-    tellings,
+    build_evidence_lines,
+    drop_repeated,
+    format_evidence,
+    group_transcripts,
     times_of,
-    told_once,
 )
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.store.recordings import (
@@ -56,7 +56,7 @@ def is_timed(chunk: Chunk) -> bool:
     return chunk.modality in TIMED and start is not None and math.isfinite(start)
 
 
-def window(
+def seconds_around(
     chunk: Chunk, *, transcript_seconds: float, frame_seconds: float, media_end: float
 ) -> tuple[float, float]:
     """The seconds around a timed passage: from 0 or later to ``media_end`` or the passage's end."""
@@ -66,7 +66,7 @@ def window(
     return start, max(times.end, min(media_end, times.end + around))
 
 
-def merged(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
+def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
     """The windows' union as disjoint ones by time, each with the numbers of those it is made of.
 
     Windows that touch are one.
@@ -181,7 +181,7 @@ class TemporalExpansion(BaseNodePostprocessor):
         end = find_media_end(connection, found[0])
         windows = [
             TimeWindow(
-                *window(
+                *seconds_around(
                     chunk,
                     transcript_seconds=self.transcript_seconds,
                     frame_seconds=self.frame_seconds,
@@ -190,8 +190,8 @@ class TemporalExpansion(BaseNodePostprocessor):
             )
             for chunk in found
         ]
-        for group in tellings(found):
-            for wide, places in merged([windows[number] for number in group]):
+        for group in group_transcripts(found):
+            for wide, places in merge_windows([windows[number] for number in group]):
                 numbers = [group[place] for place in places]
                 anchors = [found[number] for number in numbers]
                 near: list[Chunk] = []
@@ -208,7 +208,7 @@ class TemporalExpansion(BaseNodePostprocessor):
         wide: TimeWindow,
     ) -> Evidence:
         anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
-        others = told_once(anchors, near)
+        others = drop_repeated(anchors, near)
         first = anchors[0]
         known = [chunk.metadata for chunk in (*anchors, *others)]
         addresses = (one["source_url"] for one in known if "source_url" in one)
@@ -220,7 +220,7 @@ class TemporalExpansion(BaseNodePostprocessor):
             dataset=first.dataset,
             start=wide.start,
             end=wide.end,
-            lines=evidence_lines(anchors, others, wide, max_chars=self.max_chars),
+            lines=build_evidence_lines(anchors, others, wide, max_chars=self.max_chars),
             anchors=tuple(chunk.chunk_id for chunk in anchors),
             link=recording_link(next(addresses, None), file or first.path, start),
         )
@@ -234,7 +234,7 @@ def _timed_chunk(node: NodeWithScore) -> Chunk | None:
 
 def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:
     assert isinstance(node.node, PassageNode)
-    told = node.node.telling(is_read=is_read, evidence=evidence_text(evidence))
+    told = node.node.telling(is_read=is_read, evidence=format_evidence(evidence))
     if isinstance(node, ScoredPassage):
         return node.witnessed(told, evidence)
     return NodeWithScore(node=told, score=node.score)

@@ -8,7 +8,7 @@ from catalog.search_v2.expansion.lines import (
     KINDS,
     LONGEST,
     ExpansionLine,
-    kept_lines,
+    filter_lines,
     parse_lines,
     word_count,
 )
@@ -33,7 +33,7 @@ def pairs(reply):
 def keep(*texts, query=QUERY, **limits):
     lines = [line(text) for text in texts]
     bounds = {**LIMITS, **limits}
-    kept, dropped = kept_lines(lines, query, analyzer=ANALYZER, prompt=TEMPLATE, **bounds)
+    kept, dropped = filter_lines(lines, query, analyzer=ANALYZER, prompt=TEMPLATE, **bounds)
     return [f"{one.kind}: {one.text}" for one in kept], dropped
 
 
@@ -266,7 +266,7 @@ texts = st.text(max_size=200) | st.lists(
 )
 def test_every_kept_line_is_within_the_limits(lines, query, lex_max, vec_max, hyde_max):
     room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
-    kept, dropped = kept_lines(
+    kept, dropped = filter_lines(
         lines,
         query,
         analyzer=ANALYZER,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.rerank.blending import RerankScore, blend, order
+from catalog.search_v2.rerank.blending import RerankScore, blend, sort_positions
 
 BLENDS = ("position", "linear", "rrf", "replace")
 
@@ -32,27 +32,27 @@ def test_position_weighs_by_rank_band():
 def test_linear_maps_both_to_their_range_before_weighing():
     parts = blend("linear", [9.0, 5.0, 1.0], judged(-2.0, 2.0, 0.0), weight=0.25)
     assert numbers(parts) == [(0.75, 0.0), (0.375, 0.25), (0.0, 0.125)]
-    assert order(parts, 3) == [0, 1, 2]
+    assert sort_positions(parts, 3) == [0, 1, 2]
     heavier = blend("linear", [9.0, 5.0, 1.0], judged(-2.0, 2.0, 0.0), weight=0.6)
-    assert order(heavier, 3) == [1, 0, 2]  # .2 + .6 > .4 + 0 > 0 + .3
+    assert sort_positions(heavier, 3) == [1, 0, 2]  # .2 + .6 > .4 + 0 > 0 + .3
 
 
 def test_linear_over_equal_scores_leaves_the_other_to_decide():
     parts = blend("linear", [3.0, 3.0], judged(-1.0, 4.0), weight=0.3)
     assert numbers(parts) == [(0.7, 0.0), (0.7, 0.3)]
-    assert order(parts, 2) == [1, 0]
+    assert sort_positions(parts, 2) == [1, 0]
 
 
 def test_rrf_takes_the_reranker_as_one_more_list():
     parts = blend("rrf", [9.0, 5.0, 1.0], judged(0.1, 0.3, 0.2), k=60)
     assert numbers(parts) == [(1 / 61, 1 / 63), (1 / 62, 1 / 61), (1 / 63, 1 / 62)]
-    assert order(parts, 3) == [1, 0, 2]
+    assert sort_positions(parts, 3) == [1, 0, 2]
 
 
 def test_replace_is_the_rerankers_own_relevance():
     parts = blend("replace", [9.0, 5.0], [RerankScore(-4.0, 0.02), RerankScore(4.0, 0.98)])
     assert numbers(parts) == [(0.0, 0.02), (0.0, 0.98)]
-    assert order(parts, 2) == [1, 0]
+    assert sort_positions(parts, 2) == [1, 0]
 
 
 @given(
@@ -63,7 +63,7 @@ def test_replace_is_the_rerankers_own_relevance():
 def test_what_was_not_scored_follows_in_its_order(name, raws, data):
     scored = data.draw(st.integers(0, len(raws)))
     fused = sorted((abs(raw) for raw in raws), reverse=True)
-    places = order(blend(name, fused, judged(*raws[:scored])), scored)
+    places = sort_positions(blend(name, fused, judged(*raws[:scored])), scored)
     assert sorted(places) == list(range(len(raws)))
     assert places[scored:] == list(range(scored, len(raws)))
 
@@ -75,4 +75,4 @@ def test_what_was_not_scored_follows_in_its_order(name, raws, data):
 def test_a_reranker_that_agrees_changes_nothing(name, raws):
     fused = sorted(raws, reverse=True)
     parts = blend(name, fused, judged(*fused))
-    assert order(parts, len(fused)) == list(range(len(fused)))
+    assert sort_positions(parts, len(fused)) == list(range(len(fused)))

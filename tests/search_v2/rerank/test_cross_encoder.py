@@ -8,7 +8,7 @@ import pytest
 
 from catalog.core.errors import ModelUnavailableError, RerankError
 from catalog.embedding import model_files as packaged
-from catalog.search_v2.rerank.base import checked, sigmoid
+from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.cross_encoder import DEFAULT_MODEL, FastEmbedReranker
 
 KNOWN = packaged.RERANKERS[DEFAULT_MODEL]
@@ -158,7 +158,7 @@ def test_the_fingerprint_covers_weights_kept_beside_the_graph(tmp_path):
 )
 def test_an_answer_that_cannot_be_used_is_an_error(answer, said):
     with pytest.raises(RerankError, match=said):
-        checked(answer, 2, "m")
+        check_scores(answer, 2, "m")
 
 
 def test_a_model_that_fails_is_a_rerank_error(tmp_path, monkeypatch):

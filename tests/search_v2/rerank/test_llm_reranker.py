@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 from catalog.core.errors import ConfigError, LLMTimeoutError, RerankError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.llm_reranker import LLMReranker, read_answer
+from catalog.search_v2.rerank.llm_reranker import LLMReranker, parse_answer
 
 PASSAGES = ["about bread", "about keys", "about backups"]
 
@@ -90,7 +90,7 @@ def test_more_passages_than_a_batch_are_asked_in_batches():
     ],
 )
 def test_answers_are_read_in_many_forms(answer, numbers, relevance):
-    assert read_answer(answer, 3) == (numbers, pytest.approx(relevance))
+    assert parse_answer(answer, 3) == (numbers, pytest.approx(relevance))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_answer_without_a_usable_line_is_an_error(answer):
 @pytest.mark.parametrize("value", ["85", "-3", "12/10", "3/0"])
 def test_a_relevance_off_the_scale_is_an_error(value):
     with pytest.raises(RerankError, match="scale"):
-        read_answer(f"Doc: 1, Relevance: {value}\nDoc: 2, Relevance: 5", 3)
+        parse_answer(f"Doc: 1, Relevance: {value}\nDoc: 2, Relevance: 5", 3)
 
 
 def test_one_bad_batch_spoils_the_whole_answer():

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.core.results import TIMED, EvidenceLine, Explanation, ResultLocator, SearchResult
 from catalog.interfaces.agents.quoting import clean, one_line
-from catalog.search_v2.evidence import line_text, timecode
+from catalog.search_v2.evidence import format_line, format_timecode
 
 TEXT_BUDGET = 12_000
 """Characters of passage text in one answer; snippets are given beyond it."""
@@ -182,7 +182,7 @@ def place_text(place: Place, *, is_timed: bool = False) -> str:
     """``lines 120–170, pages 3–4``, ``00:01:05–00:01:18``, or ``characters 120–480``."""
     parts = []
     if place.times is not None and (is_timed or (place.lines is None and place.page is None)):
-        return _range(*map(timecode, place.times))
+        return _range(*map(format_timecode, place.times))
     if place.lines is not None:
         first, last = place.lines
         parts.append(f"{'line' if first == last else 'lines'} {_range(str(first), str(last))}")
@@ -203,7 +203,7 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     where = place_text(passage.locator, is_timed=timed)
     if passage.evidence:
         yield head
-        yield from (f"{_INDENT}{line_text(line)}" for line in passage.evidence)
+        yield from (f"{_INDENT}{format_line(line)}" for line in passage.evidence)
     elif passage.evidence_of is not None:
         yield head
         yield f"{_INDENT}{where}: see [{passage.evidence_of}]"

@@ -116,7 +116,7 @@ def calibrate(
     from catalog.evaluation.calibration import cross_validated, fit, observe
     from catalog.evaluation.golden import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
-    from catalog.search_v2.relevance import Signals, keep_calibration
+    from catalog.search_v2.relevance import Signals, save_calibration
     from catalog.search_v2.service import SearchServiceV2
 
     asked_mode = _one_of("--mode", mode, MODES)
@@ -136,7 +136,7 @@ def calibrate(
         quality = cross_validated(group, mode=asked_mode, reranked=rerank)
         if not dry_run:
             signals = Signals.of(library, asked_mode, reranked=rerank)
-            keep_calibration(library, signals, made)
+            save_calibration(library, signals, made)
     say(f"{about}: {quality.n} passages, left out of the fit in turn:")
     say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
     say(f"  estimate and truth differ by {quality.error:.3f} on average")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
 from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.expansion.lines import ExpansionLine, kept_lines
+from catalog.search_v2.expansion.lines import ExpansionLine, filter_lines
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 
@@ -26,7 +26,7 @@ _ABANDONED = 2  # hanging calls before the source is left alone until one of the
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class Expansion:
     """Lines worth asking, milliseconds, a note; ``error`` if the source failed."""
 
     lines: tuple[ExpansionLine, ...]
@@ -48,7 +48,7 @@ class Expander:
         """The source's fingerprint; raises :class:`LLMError` if it has none to give."""
         return self._guarded(lambda: self._source.fingerprint)
 
-    def expand(self, query: str) -> Expanded:
+    def expand(self, query: str) -> Expansion:
         """The lines that survive the filters; never raises for what the source does."""
         started = time.perf_counter()
         try:
@@ -56,11 +56,11 @@ class Expander:
             cached = _decoded(self._cache.get([key]).get(key))
             lines = self._asked(query) if cached is None else cached
         except CatalogError as error:
-            return Expanded((), _since(started), "", error)
+            return Expansion((), _since(started), "", error)
         if cached is None and lines:
             encoded = json.dumps([asdict(line) for line in lines])
             self._cache.put({key: CacheEntry(encoded, None)}, model=self.identity)
-        kept, dropped = kept_lines(
+        kept, dropped = filter_lines(
             lines,
             query,
             analyzer=self._analyzer,
@@ -74,7 +74,7 @@ class Expander:
         if dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
             said.append(f"dropped: {counts}")
-        return Expanded(tuple(kept), _since(started), "; ".join(said))
+        return Expansion(tuple(kept), _since(started), "; ".join(said))
 
     def _asked(self, query: str) -> list[ExpansionLine]:
         seconds = self._rag.expansion_timeout_ms / 1000

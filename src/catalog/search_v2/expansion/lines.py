@@ -125,7 +125,7 @@ def _from_object(value: Mapping[str, Any]) -> Iterator[ExpansionLine]:
                 yield ExpansionLine(key, _bare(text))
 
 
-__all__ = ["LONGEST", "ExpansionLine", "kept_lines", "parse_lines"]
+__all__ = ["LONGEST", "ExpansionLine", "filter_lines", "parse_lines"]
 
 LONGEST: Mapping[Kind, tuple[int, int]] = {"lex": (12, 120), "vec": (40, 300), "hyde": (200, 1500)}
 """Words and characters that a line of each kind may have."""
@@ -140,7 +140,7 @@ _LEAK_WORDS = 3  # a line of fewer words may stand in the prompt by chance
 _LEAK_RUN = 5  # so many words in a row of a longer line stand there by no chance
 
 
-def kept_lines(
+def filter_lines(
     lines: Iterable[ExpansionLine],
     query: str,
     *,

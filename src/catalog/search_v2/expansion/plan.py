@@ -59,7 +59,7 @@ class ExpansionPlan:
 
     def _decided(self, query: str, answers: Sequence[LegResult]) -> list[SubQuery]:
         lexical = _hits(answers, lexical=True)
-        why = strong_signal(
+        why = explain_strong_signal(
             [hit.score for hit in lexical],
             score=self._rag.strong_signal_score,
             gap=self._rag.strong_signal_gap,
@@ -128,7 +128,7 @@ class ExpansionPlan:
         return [SubQuery("lex", f"{query} {text}", origin="expansion")] if text else []
 
 
-def strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
+def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
     """Why the best lexical hit needs no expansion, or nothing.
 
     BM25 scores are mapped to 0-1 by ``s / (1 + s)``; the best must reach ``score`` and be

@@ -59,7 +59,7 @@ class Reranker(Protocol):
         ...
 
 
-def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
+def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
     """``scores`` as floats; raises :class:`RerankError` unless ``count`` of them, all finite."""
     if len(scores) != count:
         raise RerankError(f"{name} gave {len(scores)} scores for {count} passages")

@@ -37,7 +37,7 @@ class RerankScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class BlendedScore:
     """The two summands of a blended score."""
 
     fused: float
@@ -56,7 +56,7 @@ def blend(
     *,
     weight: float = 0.3,
     k: int = 60,
-) -> list[Parts]:
+) -> list[BlendedScore]:
     """The parts of every passage, in the order given, which is the fused one.
 
     ``judged`` holds the first passages, at most as many as there are. ``weight`` (0 to 1) is the
@@ -65,10 +65,10 @@ def blend(
     reranked = _rerank_parts(name, judged, weight, k)
     reranked += [0.0] * (len(fused) - len(judged))
     own = _fused_parts(name, fused, len(judged), weight, k)
-    return [Parts(*pair) for pair in zip(own, reranked, strict=True)]
+    return [BlendedScore(*pair) for pair in zip(own, reranked, strict=True)]
 
 
-def order(parts: Sequence[Parts], scored: int) -> list[int]:
+def sort_positions(parts: Sequence[BlendedScore], scored: int) -> list[int]:
     """Positions best first: the scored ones, then the others; ties keep the fused order."""
     return sorted(range(len(parts)), key=lambda n: (n >= scored, -parts[n].score, n))
 

@@ -16,7 +16,7 @@ from catalog.embedding import model_files as packaged
 from catalog.embedding.encoder import make_fingerprint
 from catalog.embedding.model_files import ModelFiles, hash_weights, model_unavailable
 from catalog.embedding.windows import ModelTokenCounter
-from catalog.search_v2.rerank.base import checked, sigmoid
+from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-12-v2"
@@ -85,7 +85,7 @@ class FastEmbedReranker:
             answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
         except Exception as error:
             raise RerankError(f"{self.name} failed: {error}") from error
-        numbers = checked(answers, len(passages), self.name)
+        numbers = check_scores(answers, len(passages), self.name)
         return [number for _, number in sorted(zip(order, numbers, strict=True))]
 
     def relevance(self, score: float) -> float:

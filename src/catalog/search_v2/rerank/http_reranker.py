@@ -13,7 +13,7 @@ from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import ConfigError, LLMError, LLMTimeoutError, RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.search_v2.rerank.base import checked, sigmoid
+from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.excerpts import fit_pair
 
 _BATCH = 100
@@ -91,7 +91,7 @@ class HttpReranker:
         }
         answer = self._answer(body, min(seconds, self._timeout))
         given = self._by_index(answer, len(passages))
-        numbers = checked([given[i] for i in range(len(passages))], len(passages), self._at)
+        numbers = check_scores([given[i] for i in range(len(passages))], len(passages), self._at)
         self.learn(numbers)
         return numbers
 

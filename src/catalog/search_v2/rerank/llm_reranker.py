@@ -11,7 +11,7 @@ from catalog.core.errors import LLMError, RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import llm_identity, llm_name
-from catalog.search_v2.rerank.base import checked
+from catalog.search_v2.rerank.base import check_scores
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class LLMReranker:
         except Exception as error:
             raise RerankError(f"{self.name} failed: {type(error).__name__}: {error}") from error
         given = {int(found.node_id): found.score or 0.0 for found in ranked}
-        return checked([given.get(i, 0.0) for i in range(len(nodes))], len(nodes), self.name)
+        return check_scores([given.get(i, 0.0) for i in range(len(nodes))], len(nodes), self.name)
 
     def relevance(self, score: float) -> float:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`; a tenth of the score."""
@@ -118,12 +118,12 @@ class LLMReranker:
         return LLMRerank(
             llm=self._llm,
             choice_batch_size=self.batch_size,
-            parse_choice_select_answer_fn=read_answer,
+            parse_choice_select_answer_fn=parse_answer,
             top_n=top_n,
         )
 
 
-def read_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
+def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
     """Document numbers (1..``count``) and their relevance (0..10) from an LLM's answer.
 
     Reads ``Doc: 2, Relevance: 7`` in any case, with bullets, bold or prose around it, and

@@ -14,7 +14,7 @@ from catalog.embedding import model_files as packaged
 from catalog.embedding.encoder import make_fingerprint
 from catalog.embedding.model_files import model_unavailable
 from catalog.embedding.windows import ModelTokenCounter
-from catalog.search_v2.rerank.base import checked, sigmoid
+from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
 
 _BATCH = 16
@@ -62,7 +62,7 @@ class SentenceTransformersReranker:
             answers = model.predict(pairs, batch_size=_BATCH, show_progress_bar=False).tolist()
         except Exception as error:
             raise RerankError(f"{self.name} failed: {error}") from error
-        return checked(answers, len(passages), self.name)
+        return check_scores(answers, len(passages), self.name)
 
     def relevance(self, score: float) -> float:
         """See :class:`~catalog.search_v2.rerank.base.Reranker`; the sigmoid of the logit."""

@@ -21,8 +21,8 @@ from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.rerank.base import checked
-from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, order
+from catalog.search_v2.rerank.base import check_scores
+from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.select import text_of
 from catalog.store.llm_cache import CacheEntry, cache_key
 
@@ -113,7 +113,7 @@ def judgements(
         learn = getattr(reranker, "learn", None)
         if learn is not None:
             learn(seen)
-        said = checked([reranker.relevance(raw) for raw in raws], len(raws), reranker.name)
+        said = check_scores([reranker.relevance(raw) for raw in raws], len(raws), reranker.name)
     return [RerankScore(*pair) for pair in zip(raws, said, strict=True)]
 
 
@@ -139,7 +139,7 @@ def _score(
         answer = reranker.scores(query, texts)
     else:
         answer = within(query, texts, seconds)
-    numbers = checked(answer, len(batch), reranker.name)
+    numbers = check_scores(answer, len(batch), reranker.name)
     for one, (_, was_cut), raw in zip(batch, fitted, numbers, strict=True):
         scoring.scores[one.key] = raw
         scoring.new[one.key] = CacheEntry(repr(raw), one.text_hash)
@@ -166,7 +166,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reranking:
+class RerankOutcome:
     """Passages in their new order, how many were scored and whence, and what stopped it early."""
 
     nodes: list[NodeWithScore]
@@ -203,7 +203,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
         """The name LlamaIndex serialises."""
         return "RerankPostprocessor"
 
-    def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> Reranking:
+    def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> RerankOutcome:
         """The nodes in their new order; what was scored before a failure is kept and counts.
 
         Raises :class:`RerankError` and leaves the nodes as they are when nothing was scored.
@@ -234,7 +234,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
             note = f"{note}; {self.budget_ms} ms allow no more"
         if scoring.cut:
             note = f"{note}; {scoring.cut} read in part"
-        return Reranking(self._blended(nodes, judged), note, scoring.error)
+        return RerankOutcome(self._blended(nodes, judged), note, scoring.error)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -256,7 +256,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
         fused = [node.score or 0.0 for node in nodes]
         parts = blend(self.blend, fused, judged, weight=self.weight, k=self.rrf_k)
         done: list[NodeWithScore] = []
-        for place in order(parts, len(judged)):
+        for place in sort_positions(parts, len(judged)):
             node, part = nodes[place], parts[place]
             said = judged[place] if place < len(judged) else None
             if isinstance(node, ScoredPassage):

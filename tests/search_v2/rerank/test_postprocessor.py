@@ -7,7 +7,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import LLMTimeoutError, RerankError
 from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.rerank.stage import RerankPostprocessor
+from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.store import Database
 from scripted import ScriptedReranker
 

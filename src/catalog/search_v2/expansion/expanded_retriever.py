@@ -27,7 +27,7 @@ _KEPT = "kept from an earlier search"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSearch:
+class CachedRetrieval:
     """An expanded retrieval over one state of a dataset, told as having taken no time."""
 
     account: StageLog
@@ -59,7 +59,7 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         super().__init__(library, asked, dataset=dataset, top_k=top_k, stages=stages)
         self._plan, self._legs = plan, legs
         self._key: Hashable | None = None
-        self._kept: LRUCache[Hashable, KeptSearch] | None = None
+        self._kept: LRUCache[Hashable, CachedRetrieval] | None = None
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._key = self._key_of(query_bundle)
@@ -87,7 +87,7 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
         if well and self._key is not None and self._kept is not None:
             timeless = tuple(replace(one, ms=0.0, found=_without_note(one)) for one in answers)
             again, settled = _told_again(self._plan.stages), replace(settled, ms=0.0)
-            kept = KeptSearch(again, timeless, settled, time.monotonic())
+            kept = CachedRetrieval(again, timeless, settled, time.monotonic())
             self._kept.put(self._key, kept)
         return nodes
 
