@@ -110,7 +110,7 @@ def test_every_score_adds_up_is_not_negative_and_inputs_do_not_change(lexical, v
     lists = [ranked("lexical", lexical, weight=2.0), ranked("vector", vector, weight=2.0)]
     fused = adaptive(lists)
     assert {one.chunk_id for one in fused} == lexical.keys() | vector.keys()
-    assert all(one.score == sum(share.contribution for share in one.shares) for one in fused)
+    assert all(one.score == sum(share.contribution for share in one.contributions) for one in fused)
     assert all(one.score >= 0 for one in fused)
     assert lists == [ranked("lexical", lexical, weight=2.0), ranked("vector", vector, weight=2.0)]
 

@@ -132,7 +132,7 @@ def test_no_search_of_an_earlier_state_stays_in_memory(opened, folder):
     Indexer(service.library).build(folder, "docs")
     service.search("another question about bread", dataset="docs", expand=True)
     _, kept = service.library._expanded["docs"]
-    texts = [one.passage.path for each in kept._values.values() for one in each.settled.nodes]
+    texts = [one.chunk.path for each in kept._values.values() for one in each.settled.nodes]
     assert texts
     assert "keys.md" not in texts
 

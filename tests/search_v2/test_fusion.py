@@ -84,7 +84,7 @@ def test_every_score_adds_up_and_no_input_changes(lists, k):
         assert {one.chunk_id for one in fused} == {i for one in lists for i in one}
         assert [one.score for one in fused] == sorted((o.score for o in fused), reverse=True)
         for one in fused:
-            assert sum(share.contribution for share in one.shares) + one.bonus == one.score
+            assert sum(share.contribution for share in one.contributions) + one.bonus == one.score
 
 
 @given(ids, ids)

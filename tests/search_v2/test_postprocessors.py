@@ -17,7 +17,7 @@ from llama_index.core.schema import (
 from pydantic import ValidationError
 
 from catalog.core.documents import Chunk, Locator
-from catalog.search_v2.fusion import Contributed, FusedHit, RankedList
+from catalog.search_v2.fusion import FusedHit, ListContribution, RankedList
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.select import (
     DistinctText,
@@ -51,7 +51,7 @@ def passage(text, *shares):
         0, text, "d", "set", "d.md", "d0", "", 0, 0, len(text), (), "text", Locator(), text
     )
     stood = tuple(
-        Contributed(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
+        ListContribution(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
         for leg, origin, rank in shares
     )
     return ScoredPassage.of(PassageNode.of(chunk), FusedHit(text, 0.5, stood, 0.0))

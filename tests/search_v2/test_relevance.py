@@ -75,7 +75,7 @@ def passages(*lists, raw=None, heard=("lex", "vec")):
                 fused_part=1.0,
                 rerank_part=0.0,
             )
-            node = node.reranked_as(1.0, record)
+            node = node.with_rerank(1.0, record)
         found[one.chunk_id] = node
     return found
 

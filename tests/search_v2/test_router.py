@@ -103,9 +103,9 @@ def test_only_the_chosen_documents_answer(tmp_path, folder, mode, lexical, vecto
         assert (len(answer), route(answer).status) == (4, "ran")
         assert route(answer).note == "2 documents chosen"
         nodes = service.retrieve("cedar damson keys", **asked)
-        assert {node.passage.path for node in nodes} <= {"cedar.md", "damson.md"}
+        assert {node.chunk.path for node in nodes} <= {"cedar.md", "damson.md"}
         more = service.candidates("cedar damson keys", **asked)
-        assert {node.passage.path for node in more} <= {"cedar.md", "damson.md"}
+        assert {node.chunk.path for node in more} <= {"cedar.md", "damson.md"}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -132,8 +132,8 @@ def test_too_few_passages_and_everything_is_searched_after_all(service, library,
 def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allowed, mode, top_k):
     asked = {"dataset": "trees", "mode": mode, "top_k": top_k, **narrowing}
     assert paths(service.search("birch keys", **asked)) <= allowed
-    assert {one.passage.path for one in service.retrieve("birch keys", **asked)} <= allowed
-    assert {one.passage.path for one in service.candidates("birch keys", **asked)} <= allowed
+    assert {one.chunk.path for one in service.retrieve("birch keys", **asked)} <= allowed
+    assert {one.chunk.path for one in service.candidates("birch keys", **asked)} <= allowed
 
 
 def test_documents_of_another_dataset_are_never_chosen(service, library, tmp_path):

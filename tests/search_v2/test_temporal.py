@@ -317,8 +317,8 @@ def test_a_language_model_reads_the_evidence_and_an_embedding_model_does_not(ope
     assert node.node.metadata["evidence"] == "\n".join(AROUND)
     assert AROUND[2] in node.node.get_content(metadata_mode=MetadataMode.LLM)
     assert AROUND[2] not in node.node.get_content(metadata_mode=MetadataMode.EMBED)
-    assert node.node.text == node.passage.text
-    assert node.node.chunk is node.passage
+    assert node.node.text == node.chunk.text
+    assert node.node.chunk is node.chunk
 
 
 def test_a_query_engine_has_the_same_evidence_and_its_exclusions(opened):

@@ -78,7 +78,7 @@ def observe(
     for query in golden:
         passages = _candidates(service, query, dataset, mode, rerank=rerank, depth=depth)
         found[query.id] = [
-            Seen(one.passage.path, query.relevant.get(one.passage.path, 0), one.fused.score, seen)
+            Seen(one.chunk.path, query.relevant.get(one.chunk.path, 0), one.fused.score, seen)
             for one, seen in zip(passages, extract_features(passages, weight), strict=True)
         ]
         progress.advance(1, "asking")

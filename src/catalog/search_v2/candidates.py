@@ -31,7 +31,7 @@ class Candidates:
     fusion: str
 
 
-def selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
+def build_selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
     """What thins out the fused list, before anything reads it; ``limit`` is for each document."""
     chosen: list[BaseNodePostprocessor] = []
     if rag.chunk_selection == "keyword":
@@ -100,7 +100,7 @@ def _searched(
             expansion=expansion,
         )
         nodes = kept = retriever.retrieve(bundle)
-        for selector in selectors(rag, limit):
+        for selector in build_selectors(rag, limit):
             kept = selector.postprocess_nodes(kept, bundle)
         if len(kept) >= request.top_k or retriever.exhausted or factor >= MAX_FACTOR:
             break
@@ -111,7 +111,7 @@ def _searched(
         if factor > rag.overfetch:
             notes.append(f"legs searched {factor} times deeper to fill the answer")
     allowed = replace(request.restriction, without=request.query.exclusions)
-    passages = [node.found_within(allowed) for node in kept if isinstance(node, ScoredPassage)]
+    passages = [node.with_restriction(allowed) for node in kept if isinstance(node, ScoredPassage)]
     return Candidates(passages, retriever.fusion)
 
 

@@ -35,7 +35,7 @@ class RankedList:
 
 
 @dataclass(frozen=True, slots=True)
-class Contributed:
+class ListContribution:
     """What one list contributed to one passage."""
 
     source: RankedList
@@ -50,21 +50,21 @@ class FusedHit:
 
     chunk_id: str
     score: float
-    shares: tuple[Contributed, ...]
+    contributions: tuple[ListContribution, ...]
     bonus: float
 
-    def own(self, leg: Leg) -> tuple[Contributed, ...]:
+    def originals(self, leg: Leg) -> tuple[ListContribution, ...]:
         """What the lists of the user's own query in one leg contributed."""
         return tuple(
             share
-            for share in self.shares
+            for share in self.contributions
             if share.source.leg == leg and share.source.origin == "original"
         )
 
     @property
     def best_rank(self) -> int:
         """Its best rank in any list."""
-        return min(share.rank for share in self.shares)
+        return min(share.rank for share in self.contributions)
 
 
 def rrf(
@@ -82,7 +82,7 @@ def rrf(
     def contribution(source: RankedList, rank: int, _score: float) -> float:
         return source.weight / (k + rank)
 
-    def bonus(shares: Sequence[Contributed]) -> float:
+    def bonus(shares: Sequence[ListContribution]) -> float:
         original = [share.rank for share in shares if share.source.origin == "original"]
         best = min(original, default=4)
         return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
@@ -112,19 +112,19 @@ def single(ranked: RankedList) -> list[FusedHit]:
 def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
-    bonus: Callable[[Sequence[Contributed]], float] = lambda _shares: 0.0,
+    bonus: Callable[[Sequence[ListContribution]], float] = lambda _shares: 0.0,
 ) -> list[FusedHit]:
     """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
-    shares: dict[str, list[Contributed]] = {}
+    shares: dict[str, list[ListContribution]] = {}
     for source in lists:
         for rank, (chunk_id, score) in enumerate(source.hits, start=1):
-            share = Contributed(source, rank, score, contribution(source, rank, score))
+            share = ListContribution(source, rank, score, contribution(source, rank, score))
             shares.setdefault(chunk_id, []).append(share)
     fused = [
         FusedHit(
             chunk_id=chunk_id,
             score=sum(share.contribution for share in of_chunk) + bonus(of_chunk),
-            shares=tuple(of_chunk),
+            contributions=tuple(of_chunk),
             bonus=bonus(of_chunk),
         )
         for chunk_id, of_chunk in shares.items()

@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from catalog.core.params import Mode
 from catalog.core.query import parse_query
-from catalog.search_v2.request import known_mode
+from catalog.search_v2.request import read_mode
 from catalog.search_v2.service import SearchServiceV2
 
 
@@ -53,7 +53,7 @@ class ServicePostprocessor(BaseNodePostprocessor):
 
     def __init__(self, service: SearchServiceV2, **search: Any) -> None:
         super().__init__(stages=service.postprocessors(**search))
-        self._service, self._mode = service, known_mode(search.get("mode", "hybrid"))
+        self._service, self._mode = service, read_mode(search.get("mode", "hybrid"))
 
     @classmethod
     def class_name(cls) -> str:

@@ -30,7 +30,7 @@ class PassageNode(TextNode):
             start_char_idx=chunk.start_offset,
             end_char_idx=chunk.end_offset,
             metadata={
-                **{name: _own(value) for name, value in chunk.metadata.items()},
+                **{name: _copy_value(value) for name, value in chunk.metadata.items()},
                 "source_doc_id": chunk.source_doc_id,
                 "path": chunk.path,
                 "title": chunk.title,
@@ -43,7 +43,7 @@ class PassageNode(TextNode):
         node._chunk = chunk
         return node
 
-    def telling(self, *, is_read: bool = True, **more: str) -> PassageNode:
+    def with_metadata(self, *, is_read: bool = True, **more: str) -> PassageNode:
         """The same node with more metadata, not to be embedded.
 
         A language model reads it, unless ``is_read`` says that it does elsewhere.
@@ -68,38 +68,38 @@ class ScoredPassage(NodeWithScore):
     _fused: FusedHit = PrivateAttr()
     _reranked: Reranked | None = PrivateAttr(default=None)
     _relevance: float | None = PrivateAttr(default=None)
-    _heard: frozenset[Kind] = PrivateAttr(default=frozenset())
-    _within: Restriction | None = PrivateAttr(default=None)
+    _kinds_answered: frozenset[Kind] = PrivateAttr(default=frozenset())
+    _restriction: Restriction | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 
     @classmethod
     def of(
-        cls, node: PassageNode, fused: FusedHit, heard: frozenset[Kind] = frozenset()
+        cls, node: PassageNode, fused: FusedHit, kinds_answered: frozenset[Kind] = frozenset()
     ) -> ScoredPassage:
         """Pair a node with its fusion record and the kinds of original parts that answered."""
         scored = cls(node=node, score=fused.score)
-        scored._fused, scored._heard = fused, heard
+        scored._fused, scored._kinds_answered = fused, kinds_answered
         return scored
 
-    def reranked_as(self, score: float, record: Reranked) -> ScoredPassage:
+    def with_rerank(self, score: float, record: Reranked) -> ScoredPassage:
         """The same passage under the score a reranker led to."""
         scored = self.model_copy(update={"score": score})
         scored._reranked = record
         return scored
 
-    def judged(self, relevance: float) -> ScoredPassage:
+    def with_relevance(self, relevance: float) -> ScoredPassage:
         """The same passage with its relevance, 0 to 1."""
         scored = self.model_copy()
         scored._relevance = relevance
         return scored
 
-    def found_within(self, restriction: Restriction) -> ScoredPassage:
+    def with_restriction(self, restriction: Restriction) -> ScoredPassage:
         """The same passage, knowing what its search let answer."""
         scored = self.model_copy()
-        scored._within = restriction
+        scored._restriction = restriction
         return scored
 
-    def witnessed(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
+    def with_evidence(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
         """The same passage by another node of it, with what its recording holds around it."""
         scored = self.model_copy(update={"node": node})
         scored._evidence = evidence
@@ -111,7 +111,7 @@ class ScoredPassage(NodeWithScore):
         return self.node
 
     @property
-    def passage(self) -> Chunk:
+    def chunk(self) -> Chunk:
         """The stored chunk."""
         return self._node.chunk
 
@@ -121,9 +121,9 @@ class ScoredPassage(NodeWithScore):
         return self._fused
 
     @property
-    def heard(self) -> frozenset[Kind]:
+    def kinds_answered(self) -> frozenset[Kind]:
         """The kinds of the user's own sub-queries that were answered, by hits or by none."""
-        return self._heard
+        return self._kinds_answered
 
     @property
     def reranked(self) -> Reranked | None:
@@ -136,9 +136,9 @@ class ScoredPassage(NodeWithScore):
         return self._relevance
 
     @property
-    def within(self) -> Restriction | None:
+    def restriction(self) -> Restriction | None:
         """What the passage's search let answer, exclusions included; ``None`` if not known."""
-        return self._within
+        return self._restriction
 
     @property
     def evidence(self) -> Evidence | None:
@@ -146,10 +146,10 @@ class ScoredPassage(NodeWithScore):
         return self._evidence
 
 
-def _own(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     """A copy that shares no list or mapping with the value."""
     if isinstance(value, list):
-        return [_own(one) for one in value]
+        return [_copy_value(one) for one in value]
     if isinstance(value, dict):
-        return {name: _own(one) for name, one in value.items()}
+        return {name: _copy_value(one) for name, one in value.items()}
     return value

@@ -129,7 +129,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
 
     def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:
         """The calibration for passages of one search; ``None`` without one, or without passages."""
-        mode = _MODES.get(passages[0].heard) if passages else None
+        mode = _MODES.get(passages[0].kinds_answered) if passages else None
         reranked = any(one.reranked is not None for one in passages)
         return None if mode is None else self._library.calibration(mode, reranked=reranked)
 
@@ -144,7 +144,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         weight = self._library.settings.rag_v2.original_weight
         seen = dict(zip(map(id, passages), extract_features(passages, weight), strict=True))
         return [
-            node.judged(calibration.relevance(seen[id(node)]))
+            node.with_relevance(calibration.relevance(seen[id(node)]))
             if isinstance(node, ScoredPassage)
             else node
             for node in nodes
@@ -163,7 +163,7 @@ def extract_features(passages: Sequence[ScoredPassage], original_weight: float) 
     ]
     worst = min(said, default=0.0)
     last = min(
-        (share.source.hits[-1][1] for one in passages for share in one.fused.own("vector")),
+        (share.source.hits[-1][1] for one in passages for share in one.fused.originals("vector")),
         default=0.0,
     )
     return [_features(one, original_weight or 1.0, last, worst) for one in passages]
@@ -189,7 +189,10 @@ def _fusion(rag: RAGv2Settings) -> str:
 def _features(
     one: ScoredPassage, original_weight: float, last_cosine: float, worst: float
 ) -> Features:
-    lexical, vector = one.fused.own("lexical"), one.fused.own("vector")
+    lexical, vector = (
+        one.fused.originals("lexical"),
+        one.fused.originals("vector"),
+    )
     own = sum(share.contribution for share in (*lexical, *vector))
     raw = None if one.reranked is None else one.reranked.raw_score
     return Features(

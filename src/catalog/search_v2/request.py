@@ -51,7 +51,7 @@ def read_request(
     """The request these arguments make; raises :class:`InputError` kinds for those that do not."""
     top_k, doc_ids = asked.get("top_k", DEFAULT_TOP_K), asked.get("doc_ids")
     rerank, expand = asked.get("rerank"), asked.get("expand")
-    mode = known_mode(asked.get("mode", "hybrid"))
+    mode = read_mode(asked.get("mode", "hybrid"))
     top_k = possible_top_k(top_k)
     if isinstance(doc_ids, str):
         raise InputError("doc_ids must be a list of ids or paths, not one string")
@@ -79,7 +79,7 @@ def possible_top_k(top_k: object) -> int:
     return top_k
 
 
-def known_mode(name: str) -> Mode:
+def read_mode(name: str) -> Mode:
     """The mode of that name; raises :class:`UnknownModeError`."""
     if name not in MODES:
         raise UnknownModeError(f"no mode {name!r}; modes: {', '.join(MODES)}")

@@ -134,7 +134,7 @@ def _vector_rank(node: NodeWithScore) -> float:
     fused = getattr(node, "fused", None)
     if not isinstance(fused, FusedHit):
         return math.inf
-    return min((share.rank for share in fused.own("vector")), default=math.inf)
+    return min((share.rank for share in fused.originals("vector")), default=math.inf)
 
 
 def _words(text: str) -> list[str]:

@@ -19,8 +19,8 @@ from catalog.search_v2.request import (
     DEFAULT_TOP_K,
     SearchArguments,
     SearchRequest,
-    known_mode,
     possible_top_k,
+    read_mode,
     read_request,
 )
 from catalog.search_v2.shape import to_result
@@ -87,7 +87,7 @@ class SearchServiceV2:
         with stages.run("shape"):
             for rank, node in enumerate(passages, start=1):
                 result = to_result(
-                    node.passage,
+                    node.chunk,
                     node.fused,
                     rank,
                     query=request.query.words,
@@ -143,7 +143,7 @@ class SearchServiceV2:
     ) -> list[BaseNodePostprocessor]:
         """The stages between ``candidates`` and ``retrieve``, which take the same arguments."""
         asked = self.library.settings.rag_v2.rerank_enabled if rerank is None else rerank
-        chain = Refiner(self.library, rerank=asked, mode=known_mode(mode))
+        chain = Refiner(self.library, rerank=asked, mode=read_mode(mode))
         stages = chain.postprocessors(possible_top_k(top_k))
         rag = self.library.settings.rag_v2
         if rag.temporal_enabled:

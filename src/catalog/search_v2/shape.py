@@ -109,7 +109,7 @@ def explanation(
                 weight=share.source.weight,
                 contribution=share.contribution,
             )
-            for share in fused.shares
+            for share in fused.contributions
         ),
         bonus=fused.bonus,
         fused=fused.score,

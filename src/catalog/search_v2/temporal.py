@@ -159,7 +159,7 @@ class TemporalExpansion(BaseNodePostprocessor):
     def _restriction_of(self, node: NodeWithScore) -> Restriction | None:
         if self._restriction is not None:
             return self._restriction
-        return node.within if isinstance(node, ScoredPassage) else None
+        return node.restriction if isinstance(node, ScoredPassage) else None
 
     def _by_recording(
         self, nodes: Sequence[NodeWithScore], timed: Sequence[int]
@@ -234,7 +234,7 @@ def _timed_chunk(node: NodeWithScore) -> Chunk | None:
 
 def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:
     assert isinstance(node.node, PassageNode)
-    told = node.node.telling(is_read=is_read, evidence=format_evidence(evidence))
+    told = node.node.with_metadata(is_read=is_read, evidence=format_evidence(evidence))
     if isinstance(node, ScoredPassage):
-        return node.witnessed(told, evidence)
+        return node.with_evidence(told, evidence)
     return NodeWithScore(node=told, score=node.score)

@@ -112,7 +112,8 @@ def _bounds(asked: LegQuery) -> tuple[Restriction, str]:
 def _anew(settled: FusedState) -> FusedState:
     """The same with nodes of its own: whoever is given nodes may change them."""
     nodes = [
-        ScoredPassage.of(PassageNode.of(one.passage), one.fused, one.heard) for one in settled.nodes
+        ScoredPassage.of(PassageNode.of(one.chunk), one.fused, one.kinds_answered)
+        for one in settled.nodes
     ]
     return replace(settled, nodes=nodes)
 

@@ -269,7 +269,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
                     fused_part=part.fused,
                     rerank_part=part.reranked,
                 )
-                done.append(node.reranked_as(part.score, record))
+                done.append(node.with_rerank(part.score, record))
             else:
                 done.append(NodeWithScore(node=node.node, score=part.score))
         return done[: self.top_n] if self.top_n else done
