@@ -149,7 +149,9 @@ def test_a_file_without_text_is_told_from_a_broken_one():
     ],
 )
 def test_the_worker_may_not(deed, tmp_path):
-    code = f"from catalog.ingest.readers.worker import _give_up\n_give_up(10**9)\n{deed}"
+    code = (
+        f"from catalog.ingest.readers.worker import _give_up_rights\n_give_up_rights(10**9)\n{deed}"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -15,7 +15,7 @@ from reportlab.pdfgen.canvas import Canvas
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.pdf.document import PdfReader, iso_date
+from catalog.ingest.readers.pdf.reader import PdfReader, iso_date
 
 WIDTH, HEIGHT = 600, 800
 

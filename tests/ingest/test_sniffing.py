@@ -5,48 +5,48 @@ from __future__ import annotations
 import pytest
 
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.opening import Kind, sniff
+from catalog.ingest.readers.registry import sniff
 
 SRT = b"1\n00:00:01,000 --> 00:00:02,000\nHello.\n"
 
 
 @pytest.mark.parametrize(
-    ("path", "head", "kind"),
+    ("path", "head", "expected"),
     [
-        ("a.pdf", b"%PDF-1.7\n", Kind("pdf")),
-        ("a.txt", b"%PDF-1.7\n", Kind("pdf", "pdf")),
-        ("a", b"\xef\xbb\xbf%PDF-1.7\n", Kind("pdf", "pdf")),
-        ("a.pdf", b"junk before it\n%PDF-1.7\n", Kind("pdf")),
-        ("spec.txt", b"A PDF begins with %PDF-1.7\n", Kind("plain")),
-        ("a.pdf", b"in fact only text", Kind("plain", "txt")),
-        ("a.pdf", b"<!DOCTYPE html><p>login first</p>", Kind("html", "html")),
-        ("a.docx", b"PK\x03\x04", Kind("archive")),
-        ("a.md", b"PK\x03\x04", Kind("archive")),
-        ("a.docx", b"<html><body>saved as Word</body></html>", Kind("html", "html")),
-        ("a.txt", b'<?xml version="1.0"?>\n<html xmlns="x">', Kind("html", "html")),
-        ("a.txt", b"\xef\xbb\xbf<!doctype html><p>x</p>", Kind("html", "html")),
-        ("a.txt", b"<!-- saved from -- here -->\n<html>", Kind("html", "html")),
-        ("a.txt", b"<!-- <html> -->\nnothing more", Kind("plain")),
-        ("a.txt", b"<htmlish> is no tag", Kind("plain")),
-        ("a.md", b"<html>\n# Markdown may begin so", Kind("markdown")),
-        ("a.srt", b"anything", Kind("subtitles")),
-        ("a.txt", SRT, Kind("subtitles")),
-        ("a", b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.", Kind("subtitles")),
-        ("a.py", SRT, Kind("code")),
-        ("a.json", b"{}", Kind("json")),
-        ("a.ipynb", b"{}", Kind("notebook")),
-        ("a.rst", b"x", Kind("rst")),
-        ("a.unheard-of", b"x", Kind("plain")),
-        ("", b"", Kind("plain")),
+        ("a.pdf", b"%PDF-1.7\n", ("pdf", None)),
+        ("a.txt", b"%PDF-1.7\n", ("pdf", "pdf")),
+        ("a", b"\xef\xbb\xbf%PDF-1.7\n", ("pdf", "pdf")),
+        ("a.pdf", b"junk before it\n%PDF-1.7\n", ("pdf", None)),
+        ("spec.txt", b"A PDF begins with %PDF-1.7\n", ("plain", None)),
+        ("a.pdf", b"in fact only text", ("plain", "txt")),
+        ("a.pdf", b"<!DOCTYPE html><p>login first</p>", ("html", "html")),
+        ("a.docx", b"PK\x03\x04", ("archive", None)),
+        ("a.md", b"PK\x03\x04", ("archive", None)),
+        ("a.docx", b"<html><body>saved as Word</body></html>", ("html", "html")),
+        ("a.txt", b'<?xml version="1.0"?>\n<html xmlns="x">', ("html", "html")),
+        ("a.txt", b"\xef\xbb\xbf<!doctype html><p>x</p>", ("html", "html")),
+        ("a.txt", b"<!-- saved from -- here -->\n<html>", ("html", "html")),
+        ("a.txt", b"<!-- <html> -->\nnothing more", ("plain", None)),
+        ("a.txt", b"<htmlish> is no tag", ("plain", None)),
+        ("a.md", b"<html>\n# Markdown may begin so", ("markdown", None)),
+        ("a.srt", b"anything", ("subtitles", None)),
+        ("a.txt", SRT, ("subtitles", None)),
+        ("a", b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.", ("subtitles", None)),
+        ("a.py", SRT, ("code", None)),
+        ("a.json", b"{}", ("json", None)),
+        ("a.ipynb", b"{}", ("notebook", None)),
+        ("a.rst", b"x", ("rst", None)),
+        ("a.unheard-of", b"x", ("plain", None)),
+        ("", b"", ("plain", None)),
     ],
 )
-def test_content_decides_and_then_the_name(path, head, kind):
-    assert sniff(path, head, head) == kind
+def test_content_decides_and_then_the_name(path, head, expected):
+    assert sniff(path, head, head) == expected
 
 
 def test_a_notebook_under_another_name_is_told_by_its_end():
-    assert sniff("a.json", b'{"cells": [', b'"nbformat": 4}') == Kind("notebook", "ipynb")
-    assert sniff("a.py", b'{"cells": [', b'"nbformat": 4}') == Kind("code")
+    assert sniff("a.json", b'{"cells": [', b'"nbformat": 4}') == ("notebook", "ipynb")
+    assert sniff("a.py", b'{"cells": [', b'"nbformat": 4}') == ("code", None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from catalog.core.errors import InputError, ReadError, SourceError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
-from catalog.ingest.readers.opening import DOCUMENTS, kind_of, open_regular
+from catalog.ingest.readers.opening import file_kind, open_regular
+from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -86,7 +87,7 @@ def discover(
     elif stat.S_ISREG(mode):
         walk.single()
     else:
-        raise SourceError(f"{_printable(str(root))} is a {kind_of(mode)}: name a file or folder")
+        raise SourceError(f"{_printable(str(root))} is a {file_kind(mode)}: name a file or folder")
     return walk.listing()
 
 
@@ -198,7 +199,7 @@ class _Walk:
     def _add(self, path: str, absolute: Path, info: os.stat_result) -> None:
         limit = self._limit(path)
         if not stat.S_ISREG(info.st_mode):
-            self._skip(path, f"not a regular file ({kind_of(info.st_mode)})")
+            self._skip(path, f"not a regular file ({file_kind(info.st_mode)})")
         elif info.st_size > limit:
             self._skip(path, f"too large: {info.st_size:,} bytes, at most {limit:,} are read")
         else:
@@ -208,7 +209,11 @@ class _Walk:
         extension = file_type(path)
         if extension in STREAMED:
             return max(self.limits.text_bytes, MAX_STREAMED_BYTES)
-        return self.limits.document_bytes if extension in DOCUMENTS else self.limits.text_bytes
+        return (
+            self.limits.document_bytes
+            if extension in DOCUMENT_EXTENSIONS
+            else self.limits.text_bytes
+        )
 
     def _is_left_out(self, path: str, rules: tuple[_Rules, ...]) -> bool:
         """The rules nearest to the file decide, as in git."""

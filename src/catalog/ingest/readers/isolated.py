@@ -29,19 +29,15 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError, TransientReadError
-from catalog.ingest.readers import isolated as wire
 from catalog.ingest.readers.base import ReadFailure, ReadLimits
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
-Outcome = Literal["done", "empty", "unreadable", "defect"]
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Read ``size`` bytes, which follow, as one file of that kind called ``path``."""
+    """Read ``size`` bytes, which follow, as a file of the format ``kind`` called ``path``."""
 
     kind: str
     path: str
@@ -53,7 +49,7 @@ class Request:
 class Ended:
     """Nothing more follows; ``reason`` says what is wrong unless it is done."""
 
-    outcome: Outcome
+    outcome: Literal["done", "empty", "unreadable", "defect"]
     reason: str = ""
 
 
@@ -68,7 +64,7 @@ def send_request(pipe: BinaryIO, request: Request, data: bytes) -> None:
 
 
 def receive_request(pipe: BinaryIO) -> tuple[Request, bytes] | None:
-    """The next request and its bytes; ``None`` when there is none any more."""
+    """Read the next request and its bytes; return ``None`` when there is none any more."""
     line = pipe.readline()
     if not line:
         return None
@@ -81,7 +77,7 @@ def receive_request(pipe: BinaryIO) -> tuple[Request, bytes] | None:
 def send(pipe: BinaryIO, message: Message) -> None:
     """Write one line of an answer."""
     if isinstance(message, ParsedDocument):
-        line = b'{"document":' + _documents().dump_json(message) + b"}"
+        line = b'{"document":' + _document_adapter().dump_json(message) + b"}"
     else:
         name = "failure" if isinstance(message, ReadFailure) else "ended"
         line = json.dumps({name: asdict(message)}).encode()
@@ -90,7 +86,7 @@ def send(pipe: BinaryIO, message: Message) -> None:
 
 
 def receive(line: bytes) -> Message:
-    """One line of an answer; raises ``ValueError`` for anything else."""
+    """Parse one line of an answer; raise ``ValueError`` for anything else."""
     fields = json.loads(line)
     match fields:
         case {"failure": {"path": str(path), "reason": str(reason)}}:
@@ -98,22 +94,23 @@ def receive(line: bytes) -> Message:
         case {"ended": {"outcome": "done" | "empty" | "unreadable" | "defect" as outcome}}:
             return Ended(outcome, str(fields["ended"].get("reason", "")))
         case {"document": dict(document)}:
-            return _documents().validate_python(document)
+            return _document_adapter().validate_python(document)
     raise ValueError("not a line of an answer")
 
 
 @cache
-def _documents() -> TypeAdapter[ParsedDocument]:
+def _document_adapter() -> TypeAdapter[ParsedDocument]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(ParsedDocument)
 
 
-_DYING_SECONDS = 5.0
+_EXIT_SECONDS = 5.0
+"""How long a worker that closed its pipe may take to exit."""
 
 
 class IsolatedReader:
-    """A reader that runs in the worker process, where ``kind`` names it."""
+    """A reader that runs in the worker process, for the format called ``kind``."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -121,7 +118,7 @@ class IsolatedReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """What the reader of that kind answers.
+        """Yield what the reader of that format answers.
 
         Raises its ``ReadError``, and one when the file is too large, takes too long or too much
         memory, or makes the worker crash.
@@ -129,7 +126,7 @@ class IsolatedReader:
         data = handle.read(limits.document_bytes + 1)
         if len(data) > limits.document_bytes:
             raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
-        yield from _WORKERS.ask(wire.Request(self.kind, path, len(data), limits), data)
+        yield from _WORKERS.ask(Request(self.kind, path, len(data), limits), data)
 
 
 class _Workers:
@@ -139,7 +136,7 @@ class _Workers:
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
 
-    def ask(self, request: wire.Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
+    def ask(self, request: Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
         with self._lock:
             if self._worker is None or not self._worker.serves(request.limits):
                 self.stop()
@@ -170,23 +167,23 @@ class _Worker:
             raise TransientReadError(f"the reading process cannot be started: {error}") from error
 
     def serves(self, limits: ReadLimits) -> bool:
-        """Whether it lives, has that memory limit and is this process's own (not a fork's)."""
-        is_own = self._pid == os.getpid()
+        """Return whether it lives, has that memory limit and is this process's own."""
+        is_own = self._pid == os.getpid()  # not that of the process this one was forked from
         is_alive = not self._expired and self._process.poll() is None  # killed, not yet reaped
         return is_own and is_alive and limits.memory_bytes == self._memory_bytes
 
-    def ask(self, request: wire.Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
-        """All answers to one request. A worker that did not come to its end is no more."""
+    def ask(self, request: Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
+        """Return all answers to one request; kill the worker if it does not come to its end."""
         watch = threading.Timer(request.limits.seconds, self._expire)
         watch.daemon = True
         watch.start()
         has_ended = False
         try:
-            wire.send_request(cast(BinaryIO, self._process.stdin), request, data)
-            answers, ended = self._answers(cast(BinaryIO, self._process.stdout))
+            send_request(cast(BinaryIO, self._process.stdin), request, data)
+            answers, ended = self._receive_all(cast(BinaryIO, self._process.stdout))
             has_ended = True
         except (OSError, ValueError, EOFError) as error:
-            raise self._death(request.limits) from error
+            raise self._explain_death(request.limits) from error
         finally:
             watch.cancel()
             if not has_ended:  # Ctrl-C among the reasons: the answer would meet the next request
@@ -200,18 +197,17 @@ class _Worker:
         return answers
 
     def kill(self) -> None:
-        """End it now."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 cast(IO[bytes], pipe).close()
 
-    def _answers(self, pipe: BinaryIO) -> tuple[list[ParsedDocument | ReadFailure], wire.Ended]:
+    def _receive_all(self, pipe: BinaryIO) -> tuple[list[ParsedDocument | ReadFailure], Ended]:
         answers: list[ParsedDocument | ReadFailure] = []
         for line in pipe:
-            message = wire.receive(line)
-            if isinstance(message, wire.Ended):
+            message = receive(line)
+            if isinstance(message, Ended):
                 return answers, message
             answers.append(message)
         raise EOFError
@@ -220,11 +216,11 @@ class _Worker:
         self._expired = True
         self._process.kill()
 
-    def _death(self, limits: ReadLimits) -> ReadError:
+    def _explain_death(self, limits: ReadLimits) -> ReadError:
         if self._expired:
             return ReadError(f"reading it takes longer than {limits.seconds:g} s")
         try:
-            code = self._process.wait(timeout=_DYING_SECONDS)
+            code = self._process.wait(timeout=_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return TransientReadError("the reading process answered nonsense")
         return TransientReadError(

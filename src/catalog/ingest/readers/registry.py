@@ -1,70 +1,178 @@
-"""Chooses the reader of a file by its content, then by its name, and reads the file with it."""
+"""Which reader reads what: one line in ``FORMATS`` for each format.
+
+A file's format is told by its content, then by its name. Readers are imported when they are first
+needed. A new format takes a line in the table and a module with its reader.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from catalog.core.documents import ParsedDocument
-from catalog.ingest.readers.base import DEFAULT_LIMITS, Reader, ReadFailure, ReadLimits
-from catalog.ingest.readers.opening import HEAD, TAIL, open_regular, sniff
-
-_CLASSES: dict[str, tuple[str, str]] = {
-    "markdown": ("markdown", "MarkdownReader"),
-    "rst": ("rst", "RstReader"),
-    "html": ("html", "HtmlReader"),
-    "jsonl": ("jsonl", "JsonLinesReader"),
-    "code": ("plain", "CodeReader"),
-    "json": ("plain", "JsonReader"),
-    "subtitles": ("timed.subtitles", "SubtitleReader"),
-    "plain": ("plain", "PlainTextReader"),
-}
+from catalog.core.errors import ReadError
+from catalog.ingest.readers.base import (
+    DEFAULT_LIMITS,
+    Reader,
+    ReadFailure,
+    ReadLimits,
+    binary_kind,
+    decode,
+    file_type,
+)
+from catalog.ingest.readers.opening import open_regular
 
 
-def get_reader(path: str, head: bytes = b"", tail: bytes = b"") -> Reader:
-    """The reader for a file of that name which begins and ends with those bytes.
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format, the class that reads it (in this package), and the extensions of its files.
 
-    Raises ``ReadError`` for content that no reader is for (pictures, programs, archives).
+    ``is_isolated``: read in a process of its own, because a large library does it; such files may
+    be larger than text. ``is_binary``: told by content, whatever the name. ``part`` is the entry
+    by which a ZIP archive is known to be of this format.
     """
-    return _reader(sniff(path, head, tail).reader)
+
+    name: str
+    reader: str
+    extensions: str = ""
+    is_isolated: bool = False
+    is_binary: bool = False
+    part: str = ""
+
+
+_CODE = (
+    "bash bat c cc cfg clj conf cpp cs css cxx dart el erl ex exs go gradle h hpp hs ini java "
+    "jl js jsx kt less lisp lua mjs ml php pl proto ps1 py pyi r rb rs scala scss sh sql "
+    "svelte svg swift tex toml ts tsx vb vue xml xsd xsl yaml yml zig"
+)
+_WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
+
+FORMATS = (
+    Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx"),
+    Format("rst", "rst.RstReader", "rst rest"),
+    Format("html", "html.HtmlReader", "html htm xhtml"),
+    Format("jsonl", "jsonl.JsonLinesReader", "jsonl ndjson"),
+    Format("json", "plain.JsonReader", "json json3"),
+    Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv"),
+    Format("code", "plain.CodeReader", _CODE),
+    Format("plain", "plain.PlainTextReader"),
+    Format("notebook", "notebook.NotebookReader", "ipynb", is_isolated=True),
+    Format("pdf", "pdf.reader.PdfReader", "pdf", is_isolated=True, is_binary=True),
+    Format("archive", "containers.archive.ArchiveReader", is_isolated=True, is_binary=True),
+    Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
+    Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
+    Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
+)
+_BY_NAME = {known.name: known for known in FORMATS}
+_TEXT_FORMATS = {
+    extension: known.name
+    for known in FORMATS
+    if not known.is_binary
+    for extension in known.extensions.split()
+}
+DOCUMENT_EXTENSIONS = frozenset(
+    extension for known in FORMATS if known.is_isolated for extension in known.extensions.split()
+)
+"""Extensions of formats that are read in a process of their own, and may be larger than text."""
+
+_HEAD_BYTES = 8192
+_TAIL_BYTES = 2048
+_HTML = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s++|<\?xml[^>]*+>|<!--(?:(?!-->).)*+-->)*+(?:<!doctype\s+html|<html[\s>])",
+    re.IGNORECASE | re.DOTALL,
+)
+_NOTEBOOK = re.compile(rb'"nbformat"\s*:')
+_NOT_READ = {
+    "ole": "an old Office file, or one with a password: save it as .docx or .pptx without",
+    "rtf": "rich text: save it as .docx",
+    "postscript": "PostScript: convert it to PDF",
+    "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
+}
 
 
 def read_file(
     absolute: Path, path: str, *, root: Path | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    """The documents of one file: one, or for JSON Lines one for each record.
+    """Yield the documents of one file: one, or for JSON Lines one for each record.
 
     ``absolute`` is what is opened, ``path`` what the document is called; with ``root`` no step
-    from there to the file may be a symlink. A part that cannot be read is answered as a
+    from there to the file may be a symlink. A part that cannot be read is yielded as a
     ``ReadFailure`` and the rest go on; for a file that is unusable as a whole, ``ReadError``
     (whose message is the reason, without the path) is raised at the first step of the iteration.
     """
     with open_regular(absolute, root=root) as handle:
-        kind = sniff(path, *_ends(handle))
-        for item in _reader(kind.reader).read(handle, path, limits=limits):
-            if isinstance(item, ParsedDocument) and kind.file_type is not None:
-                yield replace(item, file_type=kind.file_type)
+        name, corrected_type = sniff(path, *_read_ends(handle))
+        for item in _reader_of(name).read(handle, path, limits=limits):
+            if isinstance(item, ParsedDocument) and corrected_type is not None:
+                yield replace(item, file_type=corrected_type)
             else:
                 yield item
 
 
-def _ends(handle: BinaryIO) -> tuple[bytes, bytes]:
-    head = handle.read(HEAD)
+def get_reader(path: str, head: bytes = b"", tail: bytes = b"") -> Reader:
+    """Return the reader for a file of that name which begins and ends with those bytes.
+
+    Raises ``ReadError`` for content that no reader is for (pictures, programs, archives).
+    """
+    return _reader_of(sniff(path, head, tail)[0])
+
+
+def load_reader(name: str) -> Reader:
+    """Import and make the reader of the format called ``name``, to run in this process."""
+    module, _, class_name = _BY_NAME[name].reader.rpartition(".")
+    reader = getattr(import_module(f"catalog.ingest.readers.{module}"), class_name)
+    return cast(Reader, reader())
+
+
+def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
+    """Return the name of a file's format and, where its extension is wrong, its true file type.
+
+    Raises ``ReadError`` for binary content that nothing reads. A name decides only among texts,
+    and there, too, web pages, subtitles and notebooks under another name are told by content.
+    """
+    extension = file_type(path)
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n\x00").startswith(b"%PDF-") or (
+        extension == "pdf" and b"%PDF-" in head
+    ):
+        return "pdf", None if extension == "pdf" else "pdf"
+    binary = binary_kind(head)
+    if binary == "zip":
+        return "archive", None
+    if binary is not None:
+        raise ReadError(_NOT_READ.get(binary, f"binary ({binary})"))
+    if extension == "json" and _NOTEBOOK.search(tail):
+        return "notebook", "ipynb"
+    if extension in _TEXT_FORMATS:
+        return _TEXT_FORMATS[extension], None
+    if _HTML.match(head):
+        return "html", "html"
+    return _sniff_plain(head, extension)
+
+
+def _sniff_plain(head: bytes, extension: str) -> tuple[str, str | None]:
+    from catalog.ingest.readers.timed.subtitles import looks_like_subtitles
+
+    if looks_like_subtitles(decode(head)):
+        return "subtitles", None
+    return "plain", "txt" if extension in DOCUMENT_EXTENSIONS else None
+
+
+def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:
+    head = handle.read(_HEAD_BYTES)
     size = handle.seek(0, 2)
-    handle.seek(max(0, size - TAIL))
-    tail = handle.read(TAIL)
+    handle.seek(max(0, size - _TAIL_BYTES))
+    tail = handle.read(_TAIL_BYTES)
     handle.seek(0)
     return head, tail
 
 
-def _reader(name: str) -> Reader:
-    if name in _CLASSES:
-        module, class_name = _CLASSES[name]
-        reader = getattr(import_module(f"catalog.ingest.readers.{module}"), class_name)
-        return cast(Reader, reader())
+def _reader_of(name: str) -> Reader:
+    if not _BY_NAME[name].is_isolated:
+        return load_reader(name)
     from catalog.ingest.readers.isolated import IsolatedReader
 
     return IsolatedReader(name)

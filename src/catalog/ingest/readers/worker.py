@@ -1,7 +1,7 @@
 """The process that reads hostile formats: ``python -m catalog.ingest.readers.worker BYTES``.
 
 It answers requests on its standard input until that ends. Before the first one it gives up what
-reading needs not: memory over the limit, connections, programs, files opened for writing.
+reading does not need: memory over the limit, connections, programs, files opened for writing.
 """
 
 from __future__ import annotations
@@ -13,18 +13,12 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from importlib import import_module
 from typing import BinaryIO, NoReturn
 
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers import isolated
-from catalog.ingest.readers.base import Reader
+from catalog.ingest.readers.registry import load_reader
 
-KINDS = {
-    "pdf": ("pdf.document", "PdfReader"),
-    "archive": ("containers.office", "ContainerReader"),
-    "notebook": ("notebook", "NotebookReader"),
-}
 _BASELINE_BYTES = 500_000_000  # address space of the interpreter and its libraries
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
@@ -37,16 +31,15 @@ _FORBIDDEN = (
 def main() -> None:
     """Answer requests until there are none."""
     requests, answers = _own_pipes()
-    _give_up(int(sys.argv[1]))
-    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
+    _give_up_rights(int(sys.argv[1]))
+    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
     while (received := isolated.receive_request(requests)) is not None:
         isolated.send(answers, _serve(*received, answers))
 
 
 def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolated.Ended:
     try:
-        module, name = KINDS[request.kind]
-        reader: Reader = getattr(import_module(f"catalog.ingest.readers.{module}"), name)()
+        reader = load_reader(request.kind)
         for item in reader.read(io.BytesIO(data), request.path, limits=request.limits):
             isolated.send(answers, item)
     except EmptyDocumentError as error:
@@ -64,7 +57,7 @@ def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolate
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output, kept from anything a library prints or reads."""
+    """Return standard input and output, kept from anything a library prints or reads."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -72,7 +65,7 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _give_up(memory_bytes: int) -> None:
+def _give_up_rights(memory_bytes: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     with suppress(ImportError, ValueError, OSError):
         import resource
@@ -93,7 +86,7 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         raise PermissionError(f"readers do not do that: {event}")
 
 
-def _die_with(parent: int) -> NoReturn:
+def _exit_with(parent: int) -> NoReturn:
     """End when the parent is gone, even while a file is being read."""
     while os.getppid() == parent:
         time.sleep(1.0)

@@ -1,4 +1,7 @@
-"""ZIP containers of XML (Office files, e-books): checked, unpacked in memory, parsed safely."""
+"""ZIP containers of XML (Office files, e-books): checked, unpacked in memory, parsed safely.
+
+What an archive holds says which format it is, not its name.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,25 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from lxml import etree
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import ReadLimits
+from catalog.ingest.readers.base import ReadFailure, ReadLimits
+from catalog.ingest.readers.registry import FORMATS, load_reader
 
 Element = Any
 """An ``lxml.etree._Element``; lxml has no types."""
 
 
 def parse_xml(data: bytes, *, is_lenient: bool = False) -> Element:
-    """The root element, without comments and processing instructions.
+    """Return the root element, without comments and processing instructions.
 
-    ``is_lenient`` mends what is not well-formed and passes over a document type; else both are
+    ``is_lenient`` repairs what is not well-formed and passes over a document type; else both are
     refused. Raises ``ReadError`` for those, and for what is nested over 256 deep.
     """
     parser = etree.XMLParser(
@@ -51,21 +56,21 @@ def parse_xml(data: bytes, *, is_lenient: bool = False) -> Element:
 
 
 def local_name(element: Element) -> str:
-    """The name of an element without its namespace."""
+    """Return the name of an element without its namespace."""
     return str(etree.QName(element).localname) if isinstance(element.tag, str) else ""
 
 
 def named(root: Element, *names: str) -> list[Element]:
-    """The elements of those local names in ``root``, whatever their namespace, in order."""
+    """Return the elements of those local names in ``root``, of any namespace, in order."""
     return list(root.iter(*(f"{{*}}{name}" for name in names)))
 
 
 def text_of(element: Element) -> str:
-    """All text of an element on one line."""
+    """Return all text of an element on one line."""
     return " ".join("".join(element.itertext()).split())
 
 
-MAX_ENTRIES = 20_000
+_MAX_ENTRIES = 20_000
 
 _LARGE = 50_000_000
 _HIGHEST_RATIO = 200
@@ -76,11 +81,37 @@ _ENCRYPTED_BIT = 0x1
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_NOT_READ = {
+    "xl/workbook.xml": "an Excel workbook: export its sheets as .csv",
+    "content.xml": "an OpenDocument file: save it as .docx or .pptx",
+}
 # Damaged headers make zipfile raise nearly anything.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, OSError,
     ArithmeticError, NotImplementedError, RuntimeError,
 )  # fmt: skip
+
+
+class ArchiveReader:
+    """Reads any ZIP archive that is a document of a known format."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document; raise ``ReadError`` for any other archive."""
+        name = _format_of(open_archive(handle, limits))
+        handle.seek(0)
+        yield from load_reader(name).read(handle, path, limits=limits)
+
+
+def _format_of(archive: Archive) -> str:
+    for known in FORMATS:
+        if known.part and known.part in archive:
+            return known.name
+    for part, reason in _NOT_READ.items():
+        if part in archive:
+            raise ReadError(reason)
+    raise ReadError("binary (zip)")
 
 
 class BrokenPartError(ReadError):
@@ -99,18 +130,18 @@ class Archive:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all entries that are files, in the archive's order."""
+        """Names of all entries that are files, in the archive's order."""
         return tuple(self._entries)
 
     def __contains__(self, name: str) -> bool:
         return self.spelling(name) is not None
 
     def spelling(self, name: str) -> str | None:
-        """The entry's name as it is written; the case counts only where nothing else differs."""
+        """Return the entry's name as it is written there; case counts only between two entries."""
         return name if name in self._entries else self._folded.get(name.casefold())
 
     def read(self, name: str) -> bytes:
-        """What an entry holds.
+        """Return what an entry holds.
 
         Raises ``BrokenPartError`` if it is missing or damaged, ``ReadError`` once all that was
         read is more than ``limits.unpacked_bytes``, whatever the headers say.
@@ -132,7 +163,7 @@ class Archive:
 
 
 def open_archive(data: bytes | BinaryIO, limits: ReadLimits) -> Archive:
-    """Opens a ZIP file, which must stay open while the archive is used.
+    """Open a ZIP file, which must stay open while the archive is used.
 
     Raises ``ReadError`` if it is broken, over ``limits.document_bytes``, protected by a password,
     of more than 20,000 entries, or made to unpack to far more than it is: entries that share
@@ -153,9 +184,9 @@ def open_archive(data: bytes | BinaryIO, limits: ReadLimits) -> Archive:
 
 
 def inside(base: str, reference: str) -> str | None:
-    """The entry that ``reference`` names, seen from the entry ``base``.
+    """Return the entry that ``reference`` names, seen from the entry ``base``.
 
-    ``None`` for an address elsewhere and for what would lie outside the archive.
+    That is ``None`` for an address elsewhere and for what would lie outside the archive.
     """
     target = re.split(r"[?#]", reference, maxsplit=1)[0]
     if not target or _ADDRESS.match(target):
@@ -170,8 +201,8 @@ def inside(base: str, reference: str) -> str | None:
 
 
 def _check(entries: Sequence[zipfile.ZipInfo], size: int, limits: ReadLimits) -> None:
-    if len(entries) > MAX_ENTRIES:
-        raise ReadError(f"too many parts: over {MAX_ENTRIES:,}")
+    if len(entries) > _MAX_ENTRIES:
+        raise ReadError(f"too many parts: over {_MAX_ENTRIES:,}")
     if any(info.flag_bits & _ENCRYPTED_BIT for info in entries):
         raise ReadError("protected by a password")
     unpacked = sum(info.file_size for info in entries)
@@ -188,7 +219,7 @@ def _check(entries: Sequence[zipfile.ZipInfo], size: int, limits: ReadLimits) ->
 
 
 def _refuse_ole(handle: BinaryIO) -> None:
-    """Refuses the container of old Office formats, in which encrypted new ones are wrapped."""
+    """Refuse the container of old Office formats, in which encrypted new ones are wrapped."""
     start = handle.read(len(_OLE))
     handle.seek(0)
     if start != _OLE:
@@ -210,7 +241,7 @@ def _name(info: zipfile.ZipInfo) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """zipfile's own words quote names and bytes of the file; these do not."""
+    # zipfile's own words quote names and bytes of the file; these do not.
     if isinstance(error, NotImplementedError):
         return "packed in a way that is not supported"
     return "not a ZIP file" if "not a zip" in str(error) else "damaged"
