@@ -33,8 +33,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from catalog.core.settings import load_settings
-from catalog.evaluation.beir import CORPUS, read_beir
-from catalog.evaluation.golden import GoldenSet, read_golden
+from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer

@@ -28,9 +28,16 @@ import numpy as np
 
 from catalog.core.params import Mode
 from catalog.core.settings import load_settings
-from catalog.evaluation.beir import CORPUS, read_beir
-from catalog.evaluation.calibration import CANDIDATES, Seen, auc, fit, observe, quality
-from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet, read_golden
+from catalog.evaluation.calibration import (
+    CANDIDATES,
+    LabelledCandidate,
+    auc,
+    collect_candidates,
+    fit_calibration,
+    measure_quality,
+)
+from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet
+from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
@@ -83,7 +90,7 @@ def main() -> None:
         service = SearchServiceV2(library)
         sets = list(_sets(library, options))
         seen = {
-            one.name: observe(
+            one.name: collect_candidates(
                 service, one.golden, one.dataset, rerank=True, depth=POOL, progress=Silent()
             )
             for one in sets
@@ -151,7 +158,9 @@ def _labelled(queries: Mapping[str, Mapping[str, int]]) -> GoldenSet:
 
 
 def _print_blends(
-    sets: Sequence[QuerySet], seen: Mapping[str, Mapping[str, list[Seen]]], weight: float
+    sets: Sequence[QuerySet],
+    seen: Mapping[str, Mapping[str, list[LabelledCandidate]]],
+    weight: float,
 ) -> None:
     print(f"{'nDCG@10':24}{'n':>4}{'fused':>8}" + "".join(f"{name:>10}" for name in BLENDS))
     for one in sets:
@@ -176,7 +185,7 @@ def _print_blends(
 
 
 def _ndcg(
-    candidates: Sequence[Seen], query: GoldenQuery, how: tuple[BlendName, float] | None
+    candidates: Sequence[LabelledCandidate], query: GoldenQuery, how: tuple[BlendName, float] | None
 ) -> float:
     """Of documents, each at its first passage among the candidates."""
     listed = sorted(candidates, key=lambda one: -one.fused)
@@ -201,7 +210,7 @@ def _calibrated(
     """Fit on what may be seen, print how good it is on all, and the packaged form."""
     seen = {
         one.name: list(
-            observe(
+            collect_candidates(
                 service, one.golden, one.dataset, mode=mode, rerank=reranked, progress=Silent()
             ).values()
         )
@@ -214,7 +223,7 @@ def _calibrated(
         for dataset in dict.fromkeys(one.dataset for one in used)
     ]
     about = f"{', '.join(one.name for one in used)}; {sum(map(len, groups))} queries"
-    made = fit(groups, mode=mode, reranked=reranked, about=about)
+    made = fit_calibration(groups, mode=mode, reranked=reranked, about=about)
     print(f"\nrelevance, {mode}{' reranked' if reranked else ''}: {made}")
     for dataset in dict.fromkeys(one.dataset for one in sets):
         _print_quality([one for one in sets if one.dataset == dataset], seen, made)
@@ -223,7 +232,7 @@ def _calibrated(
 
 
 def _print_quality(
-    sets: Sequence[QuerySet], seen: Mapping[str, list[list[Seen]]], made: Calibration
+    sets: Sequence[QuerySet], seen: Mapping[str, list[list[LabelledCandidate]]], made: Calibration
 ) -> None:
     best: list[float] = []
     answerable: list[bool] = []
@@ -231,7 +240,7 @@ def _print_quality(
         if one.kind == "exact":
             continue
         queries = seen[one.name]
-        found = quality(queries, made)
+        found = measure_quality(queries, made)
         sure = [
             max((made.relevance(c.features) for c in query[:CANDIDATES]), default=0.0)
             for query in queries

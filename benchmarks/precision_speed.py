@@ -23,7 +23,7 @@ from fastembed.rerank.cross_encoder import TextCrossEncoder
 
 from catalog.core.settings import load_settings
 from catalog.embedding.model_files import RERANKERS, locate
-from catalog.evaluation.golden import read_golden
+from catalog.evaluation.golden_files import read_golden
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.caches import ModelCache

@@ -16,7 +16,7 @@ from typing import Any
 
 from catalog.core.settings import load_settings
 from catalog.evaluation.backends import Backends
-from catalog.evaluation.golden import read_golden
+from catalog.evaluation.golden_files import read_golden
 from catalog.evaluation.metrics import PRIMARY, score_run
 from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends

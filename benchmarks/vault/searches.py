@@ -11,7 +11,7 @@ from rows import Row, share
 from temporal import Asked, Mean, video_of
 
 from catalog.core.documents import Chunk
-from catalog.core.results import TIMED, SearchResult, SearchResults
+from catalog.core.results import TIMED_MODALITIES, SearchResult, SearchResults
 from catalog.core.scope import Scope
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenSet
@@ -159,7 +159,7 @@ def evidence_rows(store: Held, asked: Sequence[Asked], corpus: Corpus) -> Iterat
     ordered = sum(starts == sorted(starts) for starts in times)
     yield Row.of("chronological order", share(ordered, len(times)), "100 %",
                  0 < len(times) == ordered, "bundles of evidence in answers")  # fmt: skip
-    timed = [one for one in results if one.modality in TIMED]
+    timed = [one for one in results if one.modality in TIMED_MODALITIES]
     whole = sum(
         one.evidence is not None
         and one.chunk_id in one.evidence.anchors

@@ -12,9 +12,9 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import score_run
+from catalog.evaluation.recorded_backend import write_run
 from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
-from catalog.evaluation.trec_files import write_run
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_library, write
@@ -110,7 +110,7 @@ def test_an_answer_is_a_ranked_list_of_the_datasets_documents(backend):
 
 def test_no_more_passages_come_than_asked_for(backend):
     for top_k in (1, 2, 100):
-        assert 1 <= len(ask(backend, top_k=top_k).passages) <= top_k
+        assert 1 <= len(ask(backend, top_k=top_k).hits) <= top_k
     assert ask(backend, top_k=1).documents == ask(backend, top_k=100).documents[:1]
 
 
@@ -121,7 +121,7 @@ def test_the_same_question_gives_the_same_answer(backend):
 
 def test_scores_if_told_fall_with_the_rank(backend):
     for number in range(3):
-        scores = [hit.score for hit in ask(backend, number).passages if hit.score is not None]
+        scores = [hit.score for hit in ask(backend, number).hits if hit.score is not None]
         assert scores == sorted(scores, reverse=True)
 
 
@@ -158,5 +158,5 @@ def test_a_backend_runs_to_the_end_of_a_set_without_an_error(setup):
     with Backends(setup.library) as backends:
         (run,) = run_backends([backends.load(setup.spec)], QUERIES, dataset="notes", repeats=2)
     assert run.errors == {}
-    assert {one.stable for one in run.asked.values()} <= {True, None}
+    assert {one.stable for one in run.outcomes.values()} <= {True, None}
     assert score_run(run, QUERIES).means["R@10"] == 1

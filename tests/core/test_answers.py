@@ -20,7 +20,7 @@ def read(value, top_k=10):
 
 
 def paths(value, top_k=10):
-    return [one.path for one in read(value, top_k).passages]
+    return [one.path for one in read(value, top_k).hits]
 
 
 def explanation(bonus=0.0):
@@ -91,7 +91,7 @@ def test_an_empty_name_is_passed_over_for_the_next_one():
 
 def test_llamaindex_nodes_are_known_by_their_metadata_and_keep_text_and_score():
     node = TextNode(id_="node-1", text="flour and water", metadata={"path": "bread.txt"})
-    (passage,) = read([NodeWithScore(node=node, score=0.75)]).passages
+    (passage,) = read([NodeWithScore(node=node, score=0.75)]).hits
     assert (passage.path, passage.score, passage.text) == ("bread.txt", 0.75, "flour and water")
 
 
@@ -104,9 +104,7 @@ def test_a_llamaindex_response_is_its_source_nodes():
 def test_score_text_place_and_times_are_kept():
     locator = {"page": 4, "line_start": 10, "line_end": 12, "time_start": 1.5, "time_end": 9}
     hit = {"path": "a.md", "score": "0.5", "content": "words", "locator": locator}
-    assert read([hit]).passages == (
-        RankedHit("a.md", 0.5, "words", "page 4, lines 10–12", (1.5, 9.0)),
-    )
+    assert read([hit]).hits == (RankedHit("a.md", 0.5, "words", "page 4, lines 10–12", (1.5, 9.0)),)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +117,17 @@ def test_score_text_place_and_times_are_kept():
     ],
 )
 def test_pages_are_told_from_the_first_to_the_last(pages, told):
-    assert read([{"path": "a", "locator": pages}]).passages[0].place == told
+    assert read([{"path": "a", "locator": pages}]).hits[0].location == told
 
 
 def test_a_moment_without_an_end_is_one_instant():
-    (passage,) = read([{"path": "a", "locator": {"time_start": 3}}]).passages
+    (passage,) = read([{"path": "a", "locator": {"time_start": 3}}]).hits
     assert passage.times == (3.0, 3.0)
 
 
 @pytest.mark.parametrize("score", [None, True, "high", [1]])
 def test_what_is_no_number_is_no_score(score):
-    assert read([{"path": "a", "score": score}, ("b", score)]).passages == (
+    assert read([{"path": "a", "score": score}, ("b", score)]).hits == (
         RankedHit("a"),
         RankedHit("b"),
     )
@@ -178,7 +176,7 @@ def test_methods_named_like_our_fields_are_not_taken_for_them():
 
 
 def test_an_explanation_becomes_lines_with_every_part_of_the_score():
-    (passage,) = read([{"path": "a", "explain": explanation(bonus=0.05)}]).passages
+    (passage,) = read([{"path": "a", "explain": explanation(bonus=0.05)}]).hits
     assert passage.explain == (
         "0.058000 by rrf",  # 0.008 + 0.05
         "0.008000  lexical (bm25), rank 2, score 7.2500, weight 0.5",
@@ -188,15 +186,15 @@ def test_an_explanation_becomes_lines_with_every_part_of_the_score():
 
 def test_an_explanation_read_from_json_is_shown_alike():
     given_ = explanation().model_dump(mode="json")
-    (passage,) = read([{"path": "a", "explain": given_}]).passages
-    assert passage.explain == read([{"path": "a", "explain": explanation()}]).passages[0].explain
+    (passage,) = read([{"path": "a", "explain": given_}]).hits
+    assert passage.explain == read([{"path": "a", "explain": explanation()}]).hits[0].explain
     assert len(passage.explain) == 2
 
 
 def test_anothers_explanation_is_shown_when_text_and_never_breaks_the_answer():
     explains = ["matched flour\nand water", {"bm25": 3.2}, 7, None]
     found = read([{"path": str(n), "explain": one} for n, one in enumerate(explains)])
-    assert [one.explain for one in found.passages] == [("matched flour", "and water"), (), (), ()]
+    assert [one.explain for one in found.hits] == [("matched flour", "and water"), (), (), ()]
 
 
 @pytest.mark.parametrize("value", [None, 7, "a.md", b"a.md", {"answer": "x"}, {"hits": {}}])
@@ -218,7 +216,7 @@ def test_an_empty_path_is_refused(hit):
 
 
 def test_a_pair_out_of_json_and_a_path_object_are_read():
-    assert read([["a.md", 2]]).passages[0].score == 2.0
+    assert read([["a.md", 2]]).hits[0].score == 2.0
     assert read([Path("guides/a.md")]).documents == ("guides/a.md",)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from catalog.core.dates import day_at, display_date, parse_date, to_timestamp
+from catalog.core.dates import display_date, parse_date, timestamp_to_date, to_timestamp
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_instant_counts_seconds_and_a_whole_number_is_its_digits():
     assert to_timestamp(1970) == to_timestamp(1970.0) == to_timestamp("1970") == 0
     assert to_timestamp(19700103.0) == 2 * 86_400
     assert to_timestamp(1970.5) is to_timestamp(float("inf")) is to_timestamp(None) is None
-    assert day_at(2 * 86_400 - 1) == date(1970, 1, 2)
+    assert timestamp_to_date(2 * 86_400 - 1) == date(1970, 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from llama_index.core.vector_stores.types import (
 )
 
 from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
+from catalog.core.filter_forms import MAX_CONDITIONS, parse_expression, parse_filters
 from catalog.core.filters import (
-    MAX_CONDITIONS,
     And,
     Condition,
     Not,
@@ -24,11 +24,9 @@ from catalog.core.filters import (
     Or,
     check_fields,
     condition,
-    fields_of,
+    equal_values,
+    filter_fields,
     matches,
-    parse_expression,
-    parse_filters,
-    same,
 )
 
 
@@ -101,7 +99,7 @@ def test_equality_never_crosses_types():
     values = ["1", 1, True, "true", "True", ""]
     for left in values:
         for right in values:
-            assert same(left, right) is (left is right)
+            assert equal_values(left, right) is (left is right)
 
 
 def test_none_is_no_restriction_and_an_empty_filter_holds_always():
@@ -261,7 +259,7 @@ def test_a_filter_too_large_or_too_deep_is_refused():
 def test_unknown_fields_are_refused_by_name_and_known_ones_listed():
     tree = parse_filters({"tag": "x", "colour": "red"})
     assert tree is not None
-    assert fields_of(tree) == {"tags", "colour"}
+    assert filter_fields(tree) == {"tags", "colour"}
     check_fields(tree, ["colour"])
     with pytest.raises(UnknownFieldError, match=r"'colour'.*modality"):
         check_fields(tree, [])

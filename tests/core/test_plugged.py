@@ -29,19 +29,19 @@ def module(tmp_path, monkeypatch):
 
 def asked(function, **offered):
     """The path that the function answers with."""
-    found = UserSearch("stub", function).ask("key", dataset="books", top_k=3, **offered)
-    return found.passages[0].path
+    found = UserSearch("stub", function).search("key", dataset="books", top_k=3, **offered)
+    return found.hits[0].path
 
 
 def test_a_function_of_a_module_in_the_working_directory_is_found(module):
     module("theirs", "def find(query):\n    return [query + '.md']\n")
-    answer = UserSearch("theirs:find").ask("key", dataset="books", top_k=3)
+    answer = UserSearch("theirs:find").search("key", dataset="books", top_k=3)
     assert answer.documents == ("key.md",)
 
 
 def test_a_module_alone_means_its_search_function(module):
     module("pack.theirs", "def search(query):\n    return ['searched.md']\n")
-    found = UserSearch("pack.theirs").ask("key", dataset="books", top_k=3)
+    found = UserSearch("pack.theirs").search("key", dataset="books", top_k=3)
     assert found.documents == ("searched.md",)
 
 
@@ -69,7 +69,7 @@ def test_attributes_are_followed_and_classes_made(module):
         ("theirs:Rooms.engine", "made"),
         ("theirs:Rooms.engine.search", "made"),
     ]:
-        assert UserSearch(spec).ask("x", dataset="d", top_k=1).documents == (path,), spec
+        assert UserSearch(spec).search("x", dataset="d", top_k=1).documents == (path,), spec
 
 
 @pytest.mark.parametrize("name", DEPTH_NAMES)
@@ -113,7 +113,7 @@ def test_positional_only_parameters_are_not_given_by_keyword():
 
 def test_a_search_that_ignores_the_depth_is_cut_to_it():
     found = UserSearch("stub", lambda query: list("abcdef"))
-    assert found.ask("x", dataset="d", top_k=3).documents == ("a", "b", "c")
+    assert found.search("x", dataset="d", top_k=3).documents == ("a", "b", "c")
 
 
 def test_an_answer_of_no_known_shape_is_refused():
@@ -175,7 +175,7 @@ def test_a_search_may_change_the_filters_it_is_given_without_harm():
         return []
 
     filters = ["path~guides"]
-    UserSearch("careless", careless).ask("q", dataset="d", top_k=3, filters=filters)
+    UserSearch("careless", careless).search("q", dataset="d", top_k=3, filters=filters)
     assert filters == ["path~guides"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.errors import ConfigError, UnknownPresetError
-from catalog.core.settings import RAGv2Settings, get_settings, load_settings, presets
+from catalog.core.settings import RAGv2Settings, find_presets, get_settings, load_settings
 
 
 def test_the_defaults_are_the_seeds():
@@ -98,4 +98,4 @@ def test_an_unknown_preset_is_an_error_that_lists_those_there_are():
 
 def test_the_default_preset_states_defaults_only(monkeypatch):
     assert load_settings(preset="default").settings.rag_v2 == RAGv2Settings()
-    assert "default" in presets()
+    assert "default" in find_presets()

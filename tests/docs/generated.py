@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from catalog.core.settings import RAGv2Settings, Settings, field_of, leaves, needs_rebuild
+from catalog.core.settings import RAGv2Settings, Settings, find_field, flatten, needs_rebuild
 from catalog.interfaces.cli.commands import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -18,8 +18,8 @@ def settings_page() -> str:
     """Every setting with its default, bounds and whether a change needs a rebuild."""
     rows = []
     values = Settings(home=Path("…"), rag_v2=RAGv2Settings()).model_dump(mode="json")
-    for name, value in leaves(values):
-        field = field_of(name)
+    for name, value in flatten(values):
+        field = find_field(name)
         default = "the user's data folder" if name == "home" else "" if value is None else value
         bounds = ", ".join(_bounds(field))
         rebuild = "yes" if needs_rebuild(name) else ""

@@ -9,10 +9,10 @@ from catalog.core.settings import LLMSettings, Settings
 from catalog.evaluation.ablation import (
     FEEDBACK_TERMS,
     Variant,
-    ablation,
     ablation_dict,
     ablation_lines,
-    variants,
+    build_variants,
+    score_variants,
 )
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.runs import run_backends
@@ -38,7 +38,7 @@ OTHERS_FIRST = {name: ["a.md", "b.md", "right.md"] for name in FOUND}
 
 
 def names(**settings):
-    return [one.name for one in variants(Settings(**settings))]
+    return [one.name for one in build_variants(Settings(**settings))]
 
 
 def changes(spec):
@@ -52,7 +52,7 @@ def rows(*tables, asked=QUESTIONS, repeats=1):
         for name, table in zip("abcd", tables, strict=False)
     ]
     runs = run_backends(made, asked, dataset="d", top_k=10, repeats=repeats, clock=ticking())
-    return ablation([Variant(one.name, one.name) for one in made], runs, asked)
+    return score_variants([Variant(one.name, one.name) for one in made], runs, asked)
 
 
 def test_without_a_language_model_nothing_is_expanded(tmp_path):
@@ -68,7 +68,7 @@ def test_with_a_language_model_expansion_is_measured_alone_and_before_the_rerank
 
 
 def test_every_variant_differs_from_the_plain_search_in_what_its_name_says(tmp_path):
-    listed = variants(Settings(home=tmp_path, llm=LLMSettings(**LLM)))
+    listed = build_variants(Settings(home=tmp_path, llm=LLMSettings(**LLM)))
     bases = {one.name: one.spec.partition(":")[0] for one in listed}
     assert bases.pop("lexical leg alone") == "lexical"
     assert bases.pop("vector leg alone") == "vector"
@@ -105,7 +105,8 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
         library.__dict__["reranker"] = ScriptedReranker(1.0)
         with Backends(library) as backends:
             told = [
-                backends.load(one.spec).identity["rag_v2"] for one in variants(library.settings)
+                backends.load(one.spec).identity["rag_v2"]
+                for one in build_variants(library.settings)
             ]
     plain = told[0]
     off = {name: plain[name] for name in on}

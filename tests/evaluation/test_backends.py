@@ -116,11 +116,11 @@ def test_a_leg_alone_answers_without_the_other(load, encoder, monkeypatch):
 
 def test_changed_settings_reach_the_search(load):
     one = load("v2:max_chunks_per_doc=1")
-    assert len(asked(one).passages) == len(asked(one).documents)
-    assert asked(load("v2:fusion_mode=rrf")).passages[0].explain[0].endswith("by rrf")
+    assert len(asked(one).hits) == len(asked(one).documents)
+    assert asked(load("v2:fusion_mode=rrf")).hits[0].explain[0].endswith("by rrf")
     assert (
         asked(load("v2:fusion_mode=relative_score"))
-        .passages[0]
+        .hits[0]
         .explain[0]
         .endswith("by relative_score")
     )
@@ -130,7 +130,7 @@ def test_two_backends_over_one_store_keep_their_own_settings(load):
     loose, tight = load("v2:max_chunks_per_doc=0"), load("v2:max_chunks_per_doc=1")
     assert loose.identity["rag_v2"]["max_chunks_per_doc"] == 0
     assert tight.identity["rag_v2"]["max_chunks_per_doc"] == 1
-    assert len(asked(tight).passages) == len(asked(tight).documents)
+    assert len(asked(tight).hits) == len(asked(tight).documents)
 
 
 def test_a_changed_query_prefix_reaches_the_model(load, encoder):
@@ -243,7 +243,7 @@ def test_a_run_file_answers_in_the_order_of_its_scores(load, tmp_path):
     backend = load(str(file))
     assert backend.name == "their search"
     assert asked(backend).documents == ("a b.md", "b.md")
-    assert asked(backend).passages[0].score == 0.9
+    assert asked(backend).hits[0].score == 0.9
     assert asked(backend, top_k=1).documents == ("a b.md",)
     assert backend.search(question(9), dataset="notes", top_k=5).documents == ()
 

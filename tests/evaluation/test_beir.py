@@ -5,8 +5,8 @@ import json
 import pytest
 
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.beir import read_beir
 from catalog.evaluation.golden import Expected
+from catalog.evaluation.golden_files import read_beir
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

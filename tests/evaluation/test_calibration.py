@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from catalog.core.errors import ConfigError, InputError
-from catalog.evaluation.calibration import Seen, auc, cross_validated, fit, observe, quality
+from catalog.evaluation.calibration import (
+    LabelledCandidate,
+    auc,
+    collect_candidates,
+    cross_validate,
+    fit_calibration,
+    measure_quality,
+)
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
@@ -30,11 +37,11 @@ def drawn(truth, queries, seed, *, candidates=10):
 
 def _labelled(truth, fused, cosine, lexical, rerank, chance):
     seen = Features(fused, cosine, lexical, rerank)
-    return Seen("a.md", int(chance < truth.relevance(seen)), fused, seen)
+    return LabelledCandidate("a.md", int(chance < truth.relevance(seen)), fused, seen)
 
 
 def one(grade, cosine=0.0):
-    return Seen("a.md", grade, 1.0, Features(1.0, cosine, 0.0, 0.0))
+    return LabelledCandidate("a.md", grade, 1.0, Features(1.0, cosine, 0.0, 0.0))
 
 
 def with_grades(relevant, irrelevant):
@@ -44,7 +51,9 @@ def with_grades(relevant, irrelevant):
 
 
 def test_the_coefficients_that_labels_were_drawn_by_are_found():
-    made = fit([drawn(TRUTH, 3_000, seed=1)], mode="hybrid", reranked=False, about="made up")
+    made = fit_calibration(
+        [drawn(TRUTH, 3_000, seed=1)], mode="hybrid", reranked=False, about="made up"
+    )
     for name in ("constant", *SLOPES):  # the standard error of each is about .02
         assert getattr(made, name) == pytest.approx(getattr(TRUTH, name), abs=0.08)
     assert made.about == "made up"
@@ -55,7 +64,7 @@ def test_the_fit_is_that_of_scikit_learn():
     truth = Calibration(constant=-0.5, fused=1.0, cosine=0.5, lexical=-0.7, rerank=1.2)
     # Of one candidate and of nine: every query weighs the same.
     group = drawn(truth, 200, seed=2, candidates=1) + drawn(truth, 100, seed=3, candidates=9)
-    made = fit([group], mode="hybrid", reranked=True)
+    made = fit_calibration([group], mode="hybrid", reranked=True)
     rows = [(seen, 1 / len(query)) for query in group for seen in query]
     weights = np.array([weight for _, weight in rows])
     theirs = linear_model.LogisticRegression(C=math.inf, tol=1e-10, max_iter=1_000).fit(
@@ -74,15 +83,17 @@ def test_groups_of_other_base_rates_do_not_bend_the_slopes():
         truth = Calibration(constant, fused=1.0, cosine=0.0, lexical=0.0, rerank=0.0)
         return [
             [
-                Seen("a.md", s.grade, s.fused, Features(s.fused, s.features.cosine + shift, 0, 0))
+                LabelledCandidate(
+                    "a.md", s.grade, s.fused, Features(s.fused, s.features.cosine + shift, 0, 0)
+                )
                 for s in query
             ]
             for query in drawn(truth, 800, seed)
         ]
 
     sparse, dense = group(-2.0, -3.0, seed=4), group(2.0, 3.0, seed=5)
-    pooled = fit([[*sparse, *dense]], mode="hybrid", reranked=False)
-    apart = fit([sparse, dense], mode="hybrid", reranked=False)
+    pooled = fit_calibration([[*sparse, *dense]], mode="hybrid", reranked=False)
+    apart = fit_calibration([sparse, dense], mode="hybrid", reranked=False)
     assert pooled.cosine > 0.4, "the trap is set"
     assert apart.cosine == pytest.approx(0.0, abs=0.1)
     assert apart.fused == pytest.approx(1.0, abs=0.15)
@@ -91,15 +102,15 @@ def test_groups_of_other_base_rates_do_not_bend_the_slopes():
 
 def test_a_group_without_a_passage_counts_for_nothing():
     group = drawn(TRUTH, 100, seed=6)
-    alone = fit([group], mode="hybrid", reranked=False)
-    assert fit([group, [], [[]]], mode="hybrid", reranked=False) == alone
+    alone = fit_calibration([group], mode="hybrid", reranked=False)
+    assert fit_calibration([group, [], [[]]], mode="hybrid", reranked=False) == alone
 
 
 def test_only_what_the_mode_and_the_reranker_tell_is_fitted_on():
     group = drawn(Calibration(0.0, 1.0, 1.0, 1.0, 1.0), 200, seed=7)
 
     def fitted(mode, reranked):
-        made = fit([group], mode=mode, reranked=reranked)
+        made = fit_calibration([group], mode=mode, reranked=reranked)
         return {name for name in SLOPES if getattr(made, name) != 0}
 
     assert fitted("lexical", False) == {"lexical"}
@@ -111,43 +122,46 @@ def test_only_what_the_mode_and_the_reranker_tell_is_fitted_on():
 
 def test_labels_that_a_line_separates_give_numbers_and_not_infinities():
     group = [[one(1, 1.0)] for _ in range(30)] + [[one(0, -1.0)] for _ in range(30)]
-    made = fit([group], mode="vector", reranked=False)
+    made = fit_calibration([group], mode="vector", reranked=False)
     assert 2 < made.cosine < 100
-    assert quality(group, made).auc == 1
+    assert measure_quality(group, made).auc == 1
 
 
 @pytest.mark.parametrize(("relevant", "irrelevant"), [(19, 100), (100, 19), (0, 0), (0, 100)])
 def test_too_few_labels_of_either_kind_are_refused_and_counted(relevant, irrelevant):
     group = with_grades(relevant, irrelevant)
     with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
-        fit([group], mode="vector", reranked=False)
+        fit_calibration([group], mode="vector", reranked=False)
     with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
-        cross_validated(group, mode="vector", reranked=False)
+        cross_validate(group, mode="vector", reranked=False)
 
 
 def test_as_many_labels_as_a_fit_needs_are_enough_to_judge_it():
     group = with_grades(20, 20)
-    fit([group], mode="vector", reranked=False)
-    assert cross_validated(group, mode="vector", reranked=False).n == 40
+    fit_calibration([group], mode="vector", reranked=False)
+    assert cross_validate(group, mode="vector", reranked=False).n == 40
 
 
 def test_one_query_cannot_be_left_out():
     query = [seen for part in with_grades(20, 20) for seen in part]
     with pytest.raises(InputError, match="one query"):
-        cross_validated([query, []], mode="vector", reranked=False)
+        cross_validate([query, []], mode="vector", reranked=False)
 
 
 def test_every_passage_is_judged_by_a_fit_that_did_not_see_its_query():
     group = drawn(TRUTH, 40, seed=8)
     told, labels = [], []
     for judged, others in ((group[0::2], group[1::2]), (group[1::2], group[0::2])):
-        made = fit([others], mode="hybrid", reranked=False)
+        made = fit_calibration([others], mode="hybrid", reranked=False)
         told += [made.relevance(seen.features) for query in judged for seen in query]
         labels += [seen.grade > 0 for query in judged for seen in query]
-    found = cross_validated(group, mode="hybrid", reranked=False, folds=2)
+    found = cross_validate(group, mode="hybrid", reranked=False, folds=2)
     assert found.n == 400
     assert found.auc == pytest.approx(auc(np.array(told), np.array(labels)))
-    assert found.auc < quality(group, fit([group], mode="hybrid", reranked=False)).auc
+    assert (
+        found.auc
+        < measure_quality(group, fit_calibration([group], mode="hybrid", reranked=False)).auc
+    )
 
 
 def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
@@ -167,13 +181,13 @@ def test_of_one_kind_alone_there_is_no_order_to_tell(label):
 def test_the_calibration_error_is_the_mean_distance_over_bins_of_estimates():
     def told(relevance, grade):
         logit = math.log(relevance / (1 - relevance))
-        return Seen("a.md", grade, 0.0, Features(0.0, logit, 0.0, 0.0))
+        return LabelledCandidate("a.md", grade, 0.0, Features(0.0, logit, 0.0, 0.0))
 
     as_is = Calibration(0.0, fused=0.0, cosine=1.0, lexical=0.0, rerank=0.0)
     observed = [[told(0.12, 0), told(0.18, 1)], [told(0.85, 2), told(0.95, 1)]]
     # bins: .1-.2 holds .15 against 1/2, .8-.9 holds .85 against 1, .9-1 .95 against 1
     # (2 * .35 + 1 * .15 + 1 * .05) / 4
-    found = quality(observed, as_is)
+    found = measure_quality(observed, as_is)
     assert (found.n, found.error) == (4, pytest.approx(0.225))
     assert found.auc == 1
 
@@ -199,7 +213,7 @@ def observed(tmp_path, notes):
 
         def run(rag=None, **more):
             service = SearchServiceV2(library.view(rag or {}))
-            return service, observe(service, golden, "notes", progress=Silent(), **more)
+            return service, collect_candidates(service, golden, "notes", progress=Silent(), **more)
 
         yield run
 

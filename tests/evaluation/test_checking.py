@@ -2,8 +2,13 @@
 
 import pytest
 
-from catalog.evaluation.checking import allowed_by_filters, dataset_problems, doubled_queries
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden import (
+    GoldenQuery,
+    GoldenSet,
+    find_allowed_documents,
+    find_dataset_problems,
+    find_duplicate_queries,
+)
 from catalog.library.indexing import Indexer
 from evaluation.stubs import question
 from fakes import open_library
@@ -25,7 +30,7 @@ def database(tmp_path, notes):
 @pytest.fixture
 def problems(database):
     def found(*queries):
-        return dataset_problems(GoldenSet("set", queries), database, "notes")
+        return find_dataset_problems(GoldenSet("set", queries), database, "notes")
 
     return found
 
@@ -100,7 +105,7 @@ def test_each_problem_names_its_query(problems):
 
 def test_filters_allow_the_documents_they_match_and_none_allows_all(database):
     def allowed(**fields):
-        return allowed_by_filters(database, "notes", GoldenQuery(id="q", query="x", **fields))
+        return find_allowed_documents(database, "notes", GoldenQuery(id="q", query="x", **fields))
 
     assert allowed() is None
     assert allowed(filters=["tag=ops"]) == {"keys.md"}
@@ -111,7 +116,7 @@ def test_filters_allow_the_documents_they_match_and_none_allows_all(database):
 
 def test_a_text_asked_twice_with_the_same_filters_is_told_however_it_is_written():
     def asked(*queries):
-        return doubled_queries(
+        return find_duplicate_queries(
             GoldenSet(
                 "set",
                 tuple(

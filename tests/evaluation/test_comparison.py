@@ -286,7 +286,7 @@ def test_an_unstable_search_and_forbidden_passages_are_told():
             answer = super().search(query, **asked)
             type(self).turn += query.id == "q1"
             swapped = query.id == "q1" and self.turn % 2
-            return type(answer)(answer.passages[::-1]) if swapped else answer
+            return type(answer)(answer.hits[::-1]) if swapped else answer
 
     queries = [question(1), question(2, filters={"tag": "x"}), question(3), question(4)]
     found = {one.id: RIGHT for one in queries}

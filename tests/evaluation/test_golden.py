@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.golden import (
-    DIFFICULTIES,
-    KINDS,
-    Expected,
-    GoldenQuery,
-    GoldenSet,
-    Span,
-    parse_golden,
-    read_golden,
-)
+from catalog.evaluation.golden import DIFFICULTIES, KINDS, Expected, GoldenQuery, GoldenSet, Span
+from catalog.evaluation.golden_files import parse_rows, read_golden
 
 SHIPPED = Path(__file__).parents[2] / "golden_queries" / "python-docs.jsonl"
 
@@ -32,17 +24,17 @@ def line(**fields):
 
 def problem(**fields):
     """The only thing wrong with a query of these fields."""
-    queries, problems = parse_golden([line(**fields)])
+    queries, problems = parse_rows([line(**fields)], GoldenQuery)
     assert queries == []
     (one,) = problems
-    return one.reason
+    return one.removeprefix("line 1: ")
 
 
 # one query
 
 
 def test_a_query_is_read_with_everything_it_says():
-    (query,), problems = parse_golden(
+    (query,), problems = parse_rows(
         [
             line(
                 difficulty="hard",
@@ -51,7 +43,8 @@ def test_a_query_is_read_with_everything_it_says():
                 filters={"tag": "ops"},
                 note="in passing",
             )
-        ]
+        ],
+        GoldenQuery,
     )
     assert problems == []
     assert (query.id, query.query, query.difficulty, query.kind) == (
@@ -68,8 +61,8 @@ def test_a_query_is_read_with_everything_it_says():
 
 
 def test_only_grades_above_zero_are_answers():
-    (query,), _ = parse_golden(
-        [line(expected=[{"path": "a", "grade": 2}, {"path": "b", "grade": 0}])]
+    (query,), _ = parse_rows(
+        [line(expected=[{"path": "a", "grade": 2}, {"path": "b", "grade": 0}])], GoldenQuery
     )
     assert query.relevant == {"a": 2}
     assert query.is_answerable
@@ -146,7 +139,7 @@ def test_a_query_that_contradicts_itself_is_refused_saying_how(fields, reason):
 
 
 def test_a_query_need_not_be_classed_or_labelled():
-    (query,), problems = parse_golden([line()])
+    (query,), problems = parse_rows([line()], GoldenQuery)
     assert problems == []
     assert (query.difficulty, query.kind, query.expected) == (None, None, ())
 
@@ -179,9 +172,10 @@ def test_a_file_full_of_bad_lines_names_twenty_and_counts_the_rest(tmp_path):
     "bad", ["[" * 100_000, '{"id": "q1", "query": "x", "n": ' + "1" * 5000 + "}"]
 )
 def test_a_line_too_deep_or_long_for_the_reader_is_a_problem_like_others(bad):
-    queries, problems = parse_golden([line(), bad])
+    queries, problems = parse_rows([line(), bad], GoldenQuery)
     assert [one.id for one in queries] == ["q1"]
-    assert [one.line for one in problems] == [2]
+    assert len(problems) == 1
+    assert problems[0].startswith("line 2: ")
 
 
 json_values = st.recursive(
@@ -201,17 +195,17 @@ near_queries = st.fixed_dictionaries(
 
 @given(st.lists(st.text() | json_values.map(json.dumps) | near_queries.map(json.dumps), max_size=4))
 def test_any_line_is_a_query_or_a_problem(lines):
-    queries, problems = parse_golden(lines)
+    queries, problems = parse_rows(lines, GoldenQuery)
     asked = [one for one in lines if one.strip()]
-    repeated = [one for one in problems if "stands in line" in one.reason]
+    repeated = [one for one in problems if "stands in line" in one]
     assert len(queries) + len(problems) - len(repeated) == len(asked)
 
 
 @given(near_queries)
 def test_a_query_that_is_accepted_can_be_written_and_read_again(fields):
-    queries, _ = parse_golden([json.dumps(fields)])
+    queries, _ = parse_rows([json.dumps(fields)], GoldenQuery)
     for query in queries:
-        again, problems = parse_golden([query.model_dump_json(exclude_defaults=True)])
+        again, problems = parse_rows([query.model_dump_json(exclude_defaults=True)], GoldenQuery)
         assert (again, problems) == ([query], [])
 
 

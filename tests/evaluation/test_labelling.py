@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from catalog.core.errors import GoldenSetError
 from catalog.core.user_search import RankedHit, Ranking
-from catalog.evaluation.golden import Expected, GoldenQuery, read_golden
-from catalog.evaluation.labelling import ask_grades, load_or_new, next_id, pooled, save, with_grades
+from catalog.evaluation.golden import Expected, GoldenQuery
+from catalog.evaluation.golden_files import load_golden, read_golden, save_golden
+from catalog.evaluation.labelling import add_grades, ask_grades, next_id, pool_hits
 
 
 def answer(*paths):
@@ -41,7 +42,7 @@ def query(*grades, **fields):
 
 def test_the_pipelines_lists_are_taken_in_turn():
     # first of each: a, x; second: b, a (seen); third: c, y
-    pool = pooled([answer("a", "b", "c"), answer("x", "a", "y")], judged=())
+    pool = pool_hits([answer("a", "b", "c"), answer("x", "a", "y")], judged=())
     assert names(pool) == ["a", "x", "b", "c", "y"]
 
 
@@ -49,19 +50,19 @@ def test_a_document_stands_where_its_best_passage_stands_and_shows_it():
     found = Ranking(
         (RankedHit("a", text="first"), RankedHit("b"), RankedHit("a", text="last"), RankedHit("b"))
     )
-    pool = pooled([found], judged=())
+    pool = pool_hits([found], judged=())
     assert names(pool) == ["a", "b"]
     assert pool[0].text == "first"
 
 
 def test_judged_documents_are_left_out_and_make_room_for_others():
-    pool = pooled([answer(*"abcdef")], judged=["a", "c"], limit=3)
+    pool = pool_hits([answer(*"abcdef")], judged=["a", "c"], limit=3)
     assert names(pool) == ["b", "d", "e"]
 
 
 def test_nothing_found_is_nothing_to_judge():
-    assert pooled([], judged=()) == []
-    assert pooled([answer(), answer()], judged=()) == []
+    assert pool_hits([], judged=()) == []
+    assert pool_hits([answer(), answer()], judged=()) == []
 
 
 @given(
@@ -70,7 +71,7 @@ def test_nothing_found_is_nothing_to_judge():
     st.integers(1, 10),
 )
 def test_a_pool_holds_each_unjudged_document_once_and_every_lists_own_first(lists, judged, limit):
-    pool = names(pooled([answer(*one) for one in lists], judged, limit))
+    pool = names(pool_hits([answer(*one) for one in lists], judged, limit))
     found = {path for one in lists for path in one} - judged
     assert len(pool) == len(set(pool)) == min(limit, len(found))
     assert set(pool) <= found
@@ -107,7 +108,7 @@ def test_what_is_no_grade_is_asked_again(nonsense):
 
 def test_grades_are_added_to_those_there_are():
     before = query(("a", 2), difficulty="hard", kind="exact", filters=["tag=ops"], note="mine")
-    after = with_grades(before, [(RankedHit("b"), 0), (RankedHit("c"), 3)])
+    after = add_grades(before, [(RankedHit("b"), 0), (RankedHit("c"), 3)])
     assert after == query(
         ("a", 2),
         ("b", 0),
@@ -123,23 +124,23 @@ def test_the_span_of_an_older_label_is_kept():
     before = GoldenQuery.model_validate(
         {"id": "q1", "query": "why", "expected": [{"path": "a", "span": "words"}]}
     )
-    assert with_grades(before, [(RankedHit("b"), 1)]).expected[0] == before.expected[0]
+    assert add_grades(before, [(RankedHit("b"), 1)]).expected[0] == before.expected[0]
 
 
 def test_a_query_whose_documents_all_graded_zero_is_unanswerable_until_one_answers():
-    unanswerable = with_grades(query(), [(RankedHit("a"), 0)])
+    unanswerable = add_grades(query(), [(RankedHit("a"), 0)])
     assert unanswerable.kind == "unanswerable"
-    answered = with_grades(unanswerable, [(RankedHit("b"), 1)])
+    answered = add_grades(unanswerable, [(RankedHit("b"), 1)])
     assert (answered.kind, answered.relevant) == (None, {"b": 1})
 
 
 def test_a_query_of_which_nothing_was_judged_is_not_called_unanswerable():
-    assert with_grades(query(), []).kind is None
+    assert add_grades(query(), []).kind is None
 
 
 def test_a_query_of_no_kind_that_is_answered_gets_none():
-    assert with_grades(query(), [(RankedHit("a"), 1)]).kind is None
-    assert with_grades(query(("a", 1)), [(RankedHit("b"), 0)]).kind is None
+    assert add_grades(query(), [(RankedHit("a"), 1)]).kind is None
+    assert add_grades(query(("a", 1)), [(RankedHit("b"), 0)]).kind is None
 
 
 # the file
@@ -152,35 +153,35 @@ def test_what_was_saved_is_read_again(tmp_path):
         query(("b", 0), id="q2", query="one\u2028line", kind="unanswerable", note="no"),
         query(id="q3"),
     ]
-    save(path, queries)
-    assert load_or_new(path) == queries
+    save_golden(path, queries)
+    assert load_golden(path) == queries
     assert list(read_golden(path)) == queries
     assert "größe.md" in path.read_text(encoding="utf-8")
 
 
 def test_a_file_that_is_not_there_holds_no_queries(tmp_path):
-    assert load_or_new(tmp_path / "absent.jsonl") == []
+    assert load_golden(tmp_path / "absent.jsonl") == []
 
 
 def test_a_file_with_a_bad_line_is_not_overwritten_but_named(tmp_path):
     path = tmp_path / "set.jsonl"
     path.write_text('{"id": "q1", "query": "x"}\n{"id": "q2"}\n')
     with pytest.raises(GoldenSetError, match=r"set\.jsonl line 2: query: .*golden check"):
-        load_or_new(path)
+        load_golden(path)
 
 
 def test_a_file_that_cannot_be_read_as_text_is_refused_by_name(tmp_path):
     path = tmp_path / "set.jsonl"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(GoldenSetError, match=r"set\.jsonl"):
-        load_or_new(path)
+        load_golden(path)
     with pytest.raises(GoldenSetError, match="cannot read"):
-        load_or_new(tmp_path)
+        load_golden(tmp_path)
 
 
 def test_a_save_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path, monkeypatch):
     path = tmp_path / "set.jsonl"
-    save(path, [query()])
+    save_golden(path, [query()])
     before = path.read_bytes()
 
     def full(self, target):
@@ -188,7 +189,7 @@ def test_a_save_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_p
 
     monkeypatch.setattr("pathlib.Path.replace", full)
     with pytest.raises(GoldenSetError, match="No space left"):
-        save(path, [query(), query(id="q2")])
+        save_golden(path, [query(), query(id="q2")])
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -196,11 +197,11 @@ def test_a_save_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_p
 def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(GoldenSetError, match="cannot write"):
-        save(tmp_path / "file" / "set.jsonl", [query()])
+        save_golden(tmp_path / "file" / "set.jsonl", [query()])
 
 
 def test_saved_lines_hold_nothing_that_is_not_said(tmp_path):
-    save(tmp_path / "set.jsonl", [query(("a", 2))])
+    save_golden(tmp_path / "set.jsonl", [query(("a", 2))])
     (line,) = (tmp_path / "set.jsonl").read_text().splitlines()
     assert json.loads(line) == {
         "id": "q1",

@@ -18,14 +18,14 @@ from catalog.evaluation.backends import Backends
 from catalog.evaluation.metrics import score_run
 from catalog.evaluation.run_records import (
     diff_runs,
+    find_recorded_run,
     record_run,
-    recorded,
     require_run,
     run_key,
-    summary_of,
+    summarize_scores,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome, run_backends
-from catalog.evaluation.summary import diff_dict, diff_lines, run_lines, shown_run_lines
+from catalog.evaluation.summary import diff_dict, diff_lines, run_detail_lines, run_lines
 from catalog.library.indexing import Indexer
 from catalog.store import Database
 from catalog.store.eval_runs import list_runs
@@ -88,7 +88,7 @@ def test_odd_names_of_documents_survive(database):
 
 def test_a_summary_is_ready_for_json_and_holds_the_unanswerable(database):
     queries = golden(question(1), question(2, kind="unanswerable", expected=[]))
-    summary = json.loads(json.dumps(summary_of(score_run(a_run(queries=queries), queries))))
+    summary = json.loads(json.dumps(summarize_scores(score_run(a_run(queries=queries), queries))))
     assert summary["unanswerable"] == {"n": 1, "answered": 1, "doubted": None}
     assert summary["metrics"]["nDCG@10"] == 1.0
     assert "per_query" not in summary
@@ -199,14 +199,14 @@ def test_a_key_changes_when_passages_that_had_no_vector_get_theirs(tmp_path, not
 
 def test_a_run_is_reused_only_for_exactly_what_it_measured(database):
     identity = {"pipeline": "v2", "rag_v2": {"rrf_k": 60}}
-    assert recorded(database, identity, QUERIES, "books", 10) is None
+    assert find_recorded_run(database, identity, QUERIES, "books", 10) is None
     kept = keep(database, a_run(identity=identity))
-    assert recorded(database, identity, QUERIES, "books", 10) == kept
-    assert recorded(database, identity, QUERIES, "books", 20) is None
+    assert find_recorded_run(database, identity, QUERIES, "books", 10) == kept
+    assert find_recorded_run(database, identity, QUERIES, "books", 20) is None
     other = {"pipeline": "v2", "rag_v2": {"rrf_k": 61}}
-    assert recorded(database, other, QUERIES, "books", 10) is None
+    assert find_recorded_run(database, other, QUERIES, "books", 10) is None
     put(database, "books", "wrong.md", "changed")
-    assert recorded(database, identity, QUERIES, "books", 10) is None
+    assert find_recorded_run(database, identity, QUERIES, "books", 10) is None
 
 
 def test_of_equal_runs_the_newest_is_reused(database):
@@ -214,7 +214,7 @@ def test_of_equal_runs_the_newest_is_reused(database):
     late = keep(database, a_run(), now=NOW + 1)
     keep(database, a_run(identity={"pipeline": "y"}), now=NOW + 2)
     assert early.key == late.key
-    assert recorded(database, {"pipeline": "x"}, QUERIES, "books", 10) == late
+    assert find_recorded_run(database, {"pipeline": "x"}, QUERIES, "books", 10) == late
 
 
 # finding
@@ -249,7 +249,7 @@ def test_runs_are_listed_newest_first_up_to_the_limit(database):
 
 def test_a_run_in_full_tells_its_scores_and_its_settings(database):
     kept = keep(database, a_run(identity={"rag_v2": {"rrf_k": 60}}))
-    lines = list(shown_run_lines(kept))
+    lines = list(run_detail_lines(kept))
     assert "  rag_v2.rrf_k = 60" in lines
     assert "  RR@10         1.0000" in lines
     assert "  latency.p50: 2.0" in lines

@@ -16,7 +16,7 @@ import pytest
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import PipelineComparison
-from catalog.evaluation.report import page_of, render_report, settings_of, write_report
+from catalog.evaluation.report import build_page, render_report, settings_of, write_report
 from catalog.evaluation.report_charts import Axis, latency_chart
 from catalog.evaluation.report_queries import query_view
 from catalog.evaluation.report_text import (
@@ -112,7 +112,7 @@ def test_the_verdict_stands_first_with_its_interval_and_in_plain_words():
 )
 def test_every_outcome_has_its_headline(count, better, worse, headline):
     comparison = many(count, better=better, worse=worse)
-    assert page_of(comparison, CREATED).headline == headline
+    assert build_page(comparison, CREATED).headline == headline
 
 
 def test_a_name_that_looks_like_the_verdicts_numbers_stays_whole():
@@ -120,7 +120,7 @@ def test_a_name_that_looks_like_the_verdicts_numbers_stays_whole():
     comparison = compared(
         [question(1)], {"q1": ["right.md"]}, TableBackend(name, {"q1": ["right.md"]})
     )
-    assert page_of(comparison, CREATED).headline == f"Too few queries to tell {name} from old"
+    assert build_page(comparison, CREATED).headline == f"Too few queries to tell {name} from old"
 
 
 def test_every_query_is_there_and_every_bar_leads_to_one():
@@ -151,14 +151,14 @@ def test_warnings_stand_above_the_metrics():
 
 def with_path(comparison: PipelineComparison, old: str, new: str) -> PipelineComparison:
     """The candidate's document of one path under another, one that cannot be scored by itself."""
-    asked = {}
-    for query, one in comparison.candidate.asked.items():
+    outcomes = {}
+    for query, one in comparison.candidate.outcomes.items():
         answer = one.answer
         if answer is not None:
-            renamed = [replace(p, path=new) if p.path == old else p for p in answer.passages]
-            answer = replace(answer, passages=tuple(renamed))
-        asked[query] = replace(one, answer=answer)
-    return replace(comparison, candidate=replace(comparison.candidate, asked=asked))
+            renamed = [replace(p, path=new) if p.path == old else p for p in answer.hits]
+            answer = replace(answer, hits=tuple(renamed))
+        outcomes[query] = replace(one, answer=answer)
+    return replace(comparison, candidate=replace(comparison.candidate, outcomes=outcomes))
 
 
 HOSTILE = [
@@ -180,7 +180,7 @@ def test_no_text_from_outside_becomes_markup(hostile):
     name = "".join(re.findall(r"[!-~]+", bad))
     table = {
         "a": [
-            RankedHit(plain, 1.0, f"{bad} question {bad}", place=bad, explain=(bad,)),
+            RankedHit(plain, 1.0, f"{bad} question {bad}", location=bad, explain=(bad,)),
             RankedHit("right.md", 0.5, bad),
         ],
         "b": ValueError(bad),
@@ -286,12 +286,12 @@ def test_failed_queries_are_listed_with_their_reason():
     text = parsed(comparison).text
     assert text.count("TimeoutError: the shelf is locked") >= 2  # in the table and at the query
     assert "No query failed" not in text
-    assert not [row.move for row in page_of(comparison, CREATED).losses[0].left.rows if row.move]
+    assert not [row.move for row in build_page(comparison, CREATED).losses[0].left.rows if row.move]
 
 
 def test_what_a_run_cannot_tell_is_called_not_told():
     comparison = many(30, better=9)
-    rates = {rate.name: rate.candidate for rate in page_of(comparison, CREATED).rates}
+    rates = {rate.name: rate.candidate for rate in build_page(comparison, CREATED).rates}
     assert rates["Scope violations"] == "not told"
     assert rates["Low confidence"] == "not told"
     assert rates["Temporal recall"] == "not told"
@@ -303,7 +303,7 @@ def test_unanswerable_queries_are_counted_apart():
     doubting = TableBackend("new", {"q0": ["right.md"], "q1": ["right.md"]})
     doubting.doubt = True
     none = question(1, kind="unanswerable", expected=[])
-    page = page_of(compared([question(0), none], {"q0": ["right.md"]}, doubting), CREATED)
+    page = build_page(compared([question(0), none], {"q0": ["right.md"]}, doubting), CREATED)
     rates = {rate.name: (rate.baseline, rate.candidate) for rate in page.rates}
     assert rates["Unanswerable, answered"] == ("0 of 1", "1 of 1")
     assert rates["Unanswerable, doubted"] == ("not told", "1 of 1")
@@ -314,7 +314,7 @@ def test_unanswerable_queries_are_counted_apart():
 def test_runs_without_times_say_so_instead_of_showing_zeros():
     right = {"q1": ["right.md"]}
     comparison = compared([question(1)], right, right, repeats=0)
-    page = page_of(comparison, CREATED)
+    page = build_page(comparison, CREATED)
     assert page.latency is None
     assert page.stages == ()
     assert page.figures[2].baseline == page.figures[2].candidate == "not told"
@@ -324,7 +324,7 @@ def test_runs_without_times_say_so_instead_of_showing_zeros():
 def test_stages_of_either_are_listed_below_the_whole_time():
     staged = TableBackend("new", {"q1": ["right.md"]})
     staged.stages = {"fuse": 2.0}
-    stages = page_of(compared([question(1)], {"q1": ["right.md"]}, staged), CREATED).stages
+    stages = build_page(compared([question(1)], {"q1": ["right.md"]}, staged), CREATED).stages
     assert [stage.name for stage in stages] == ["whole answer", "fuse"]
     assert stages[1].baseline == ("not told", "not told")
     assert stages[1].candidate == ("2.0 ms", "2.0 ms")
@@ -349,7 +349,7 @@ def test_extreme_comparisons_still_make_a_page(count, better, worse):
 
 
 def test_few_queries_are_too_few_to_tell_in_every_stratum():
-    page = page_of(many(24, better=24), CREATED)
+    page = build_page(many(24, better=24), CREATED)
     assert {line.outcome for line in page.strata} == {"too few to tell"}
     assert {line.mark.side for line in page.strata + page.metrics} == {"unclear"}
     assert "only 24 questions" in page.lead[0]

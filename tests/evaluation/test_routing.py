@@ -54,7 +54,7 @@ def test_right_choices_are_counted_by_tool_and_kind():
     assert (report.total, report.right, report.accuracy) == (4, 2, 0.5)
     assert report.confusion == {("a", "a"): 1, ("a", "b"): 1, ("b", "b"): 1, ("b", "c"): 1}
     assert report.kinds == {"x": (1, 1), "y": (1, 3)}
-    assert [(miss.prompt.id, miss.chosen) for miss in report.misses] == [("r2", "b"), ("r4", "c")]
+    assert [(prompt.id, tool) for prompt, tool in report.misses] == [("r2", "b"), ("r4", "c")]
 
 
 def test_the_report_is_json():

@@ -4,8 +4,8 @@ import pytest
 
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit, Ranking
-from catalog.evaluation.backends import RecordedBackend
 from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.recorded_backend import RecordedBackend
 from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
 
@@ -80,7 +80,7 @@ def test_repeats_are_how_often_every_query_is_timed():
         log = []
         (run,) = run_backends([Listening("old", log)], THREE, dataset="d", repeats=repeats)
         assert len(log) == 1 + 1 + 3 * (1 + repeats)
-        assert {len(one.ms) for one in run.asked.values()} == {repeats}
+        assert {len(one.ms) for one in run.outcomes.values()} == {repeats}
 
 
 def test_milliseconds_are_the_clocks_of_the_timed_passes_alone():
@@ -90,8 +90,8 @@ def test_milliseconds_are_the_clocks_of_the_timed_passes_alone():
     backend.stages = {"fuse": 1.5}
     queries = golden(question(1))
     (run,) = run_backends([backend], queries, dataset="d", clock=lambda: next(ticks))
-    assert run.asked["q1"].ms == (250.0, 500.0)
-    assert run.asked["q1"].stages_ms == ({"fuse": 1.5}, {"fuse": 1.5})
+    assert run.outcomes["q1"].ms == (250.0, 500.0)
+    assert run.outcomes["q1"].stages_ms == ({"fuse": 1.5}, {"fuse": 1.5})
     assert next(ticks, None) is None
 
 
@@ -111,9 +111,9 @@ def test_an_exception_is_that_querys_error_and_the_others_go_on():
     )
     assert old.errors == {"q2": "TimeoutError: no answer in 5 s"}
     assert [old.documents(query) for query in ("q1", "q2", "q3")] == [("a",), (), ("b",)]
-    assert old.asked["q2"].answer is None
-    assert old.asked["q2"].ms == ()
-    assert old.asked["q2"].stable is None
+    assert old.outcomes["q2"].answer is None
+    assert old.outcomes["q2"].ms == ()
+    assert old.outcomes["q2"].stable is None
     assert new.errors == {}
     assert new.documents("q2") == ("c",)
 
@@ -127,7 +127,7 @@ def test_one_failure_among_the_repetitions_is_a_failed_query(failing):
     (run,) = run_backends([backend], golden(question(1)), dataset="d", clock=ticking())
     assert run.errors == {"q1": "RuntimeError: sometimes"}
     assert run.documents("q1") == ()
-    assert len(run.asked["q1"].ms) == (2 if failing == 1 else 1)
+    assert len(run.outcomes["q1"].ms) == (2 if failing == 1 else 1)
 
 
 def test_a_failure_while_loading_is_no_failure_of_the_query():
@@ -164,12 +164,12 @@ def test_a_backend_that_cannot_prepare_ends_the_run():
 def test_an_answer_is_stable_if_the_repetitions_rank_alike(first, second, stable):
     backend = Listening("old", [], [["z"], ["z"], first, second])
     (run,) = run_backends([backend], golden(question(1)), dataset="d", repeats=2)
-    assert run.asked["q1"].stable is stable
+    assert run.outcomes["q1"].stable is stable
 
 
 def test_one_repetition_cannot_tell_whether_answers_are_stable():
     (run,) = run_backends([Listening("old", [])], THREE, dataset="d", repeats=1)
-    assert {one.stable for one in run.asked.values()} == {None}
+    assert {one.stable for one in run.outcomes.values()} == {None}
 
 
 class Counted(RecordedBackend):
@@ -190,11 +190,11 @@ def test_recorded_runs_take_no_time_and_are_asked_no_second_time():
         [recorded, Listening("ours", log)], THREE, dataset="d", repeats=2, clock=ticking(0.004)
     )
     assert Counted.asked == 1 + 3
-    assert {(one.ms, one.stages_ms, one.stable) for one in theirs.asked.values()} == {
+    assert {(one.ms, one.stages_ms, one.stable) for one in theirs.outcomes.values()} == {
         ((), (), None)
     }
     assert theirs.documents("q2") == ("right.md",)
-    assert [one.ms for one in ours.asked.values()] == [pytest.approx((4.0, 4.0))] * 3
+    assert [one.ms for one in ours.outcomes.values()] == [pytest.approx((4.0, 4.0))] * 3
 
 
 def test_a_recorded_run_of_another_set_is_refused_before_anything_is_asked():
@@ -222,7 +222,7 @@ def test_a_run_file_without_lines_for_queries_that_found_nothing_is_taken():
 def test_a_run_of_more_queries_than_the_sets_is_taken():
     theirs = RecordedBackend("theirs", {f"q{n}": ["a"] for n in range(1, 50)}, {})
     (run,) = run_backends([theirs], THREE, dataset="d")
-    assert set(run.asked) == {"q1", "q2", "q3"}
+    assert set(run.outcomes) == {"q1", "q2", "q3"}
 
 
 def test_progress_is_told_and_comes_to_its_end():

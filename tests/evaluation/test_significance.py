@@ -17,9 +17,9 @@ from catalog.evaluation.significance import (
     WinTieLoss,
     bootstrap_interval,
     holm,
-    judge,
     mcnemar_exact,
     paired_randomisation,
+    paired_test,
     win_tie_loss,
 )
 
@@ -172,8 +172,8 @@ def test_a_search_is_not_better_than_itself(scores):
 @given(pairs, st.integers(0, 9))
 def test_swapping_the_two_searches_keeps_p_and_mirrors_the_rest(columns, seed):
     before, after = columns
-    there = judge(before, after, resamples=100, seed=seed)
-    back = judge(after, before, resamples=100, seed=seed)
+    there = paired_test(before, after, resamples=100, seed=seed)
+    back = paired_test(after, before, resamples=100, seed=seed)
     assert there.p == back.p
     assert there.difference == -back.difference
     won, lost = there.wins_ties_losses, back.wins_ties_losses
@@ -263,9 +263,9 @@ def test_more_confidence_is_a_wider_interval():
 
 def test_equal_seeds_give_equal_answers():
     before, after = noisy_pair(40, gain=0.03)
-    first = judge(before, after, seed=3)
-    assert first == judge(before, after, seed=3)
-    other = judge(before, after, seed=4)
+    first = paired_test(before, after, seed=3)
+    assert first == paired_test(before, after, seed=3)
+    other = paired_test(before, after, seed=4)
     assert (first.p, first.interval) != (other.p, other.interval)
     assert other.p == pytest.approx(first.p, abs=0.03)
 
@@ -275,7 +275,7 @@ def test_ten_thousand_queries_fit_in_little_memory():
     before, after = noisy_pair(10_000)
     tracemalloc.start()
     try:
-        judge(before, after, resamples=1000)
+        paired_test(before, after, resamples=1000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -426,7 +426,7 @@ def test_wins_ties_and_losses_add_up(columns):
 
 def test_a_judgement_holds_every_number():
     # differences 1, 2, 3, 0: mean 1.5, and ±1 ±2 ±3 reaches 6 in 2 of 8 patterns
-    verdict = judge([0, 1, 2, 3], [1, 3, 5, 3])
+    verdict = paired_test([0, 1, 2, 3], [1, 3, 5, 3])
     assert verdict.n == 4
     assert (verdict.baseline_mean, verdict.candidate_mean, verdict.difference) == (1.5, 3.0, 1.5)
     assert verdict.p == 2 / 8
@@ -436,7 +436,7 @@ def test_a_judgement_holds_every_number():
 
 def test_a_judgements_options_reach_its_parts():
     before, after = noisy_pair(40, gain=0.03)
-    verdict = judge(before, after, confidence=0.8, resamples=500, tolerance=0.1, seed=5)
+    verdict = paired_test(before, after, confidence=0.8, resamples=500, tolerance=0.1, seed=5)
     assert verdict.p == paired_randomisation(before, after, resamples=500, seed=5)
     assert verdict.interval == bootstrap_interval(
         after - before, confidence=0.8, resamples=500, seed=5
@@ -446,13 +446,13 @@ def test_a_judgements_options_reach_its_parts():
 
 def test_a_judgement_on_fewer_than_25_queries_says_so():
     assert MIN_QUERIES == 25
-    assert not judge([0.0] * 24, [1.0] * 24).enough
-    assert judge([0.0] * 25, [1.0] * 25).enough
+    assert not paired_test([0.0] * 24, [1.0] * 24).enough
+    assert paired_test([0.0] * 25, [1.0] * 25).enough
 
 
 # what is refused
 
-COMPARISONS = [paired_randomisation, mcnemar_exact, win_tie_loss, judge]
+COMPARISONS = [paired_randomisation, mcnemar_exact, win_tie_loss, paired_test]
 
 
 @pytest.mark.parametrize("compare", COMPARISONS)
@@ -511,6 +511,6 @@ def test_a_tolerance_is_a_number_from_zero_up(tolerance):
 @settings(max_examples=30)
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=20))
 def test_any_finite_scores_can_be_judged(scores):
-    verdict = judge(scores, scores[::-1], resamples=50)
+    verdict = paired_test(scores, scores[::-1], resamples=50)
     assert all(map(math.isfinite, (verdict.difference, verdict.p, verdict.interval.low)))
     assert verdict.interval.low <= verdict.interval.high

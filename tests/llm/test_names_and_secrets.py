@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from catalog.core.text import without_userinfo
+from catalog.core.text import strip_userinfo
 from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
 from catalog.llm import llm_identity, llm_name
@@ -36,7 +36,7 @@ def model(name="m", **attributes):
     ],
 )
 def test_user_and_password_are_left_out_of_an_address(address, public):
-    assert without_userinfo(address) == public
+    assert strip_userinfo(address) == public
 
 
 @pytest.mark.parametrize("nameless", ["", "unknown"])

@@ -13,7 +13,8 @@ import pytest
 from catalog.core.settings import load_settings
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.comparison import compare_runs
-from catalog.evaluation.golden import DIFFICULTIES, GoldenSet, read_golden
+from catalog.evaluation.golden import DIFFICULTIES, GoldenSet
+from catalog.evaluation.golden_files import read_golden
 from catalog.evaluation.metrics import score_run
 from catalog.evaluation.runs import run_backends
 from catalog.library.indexing import Indexer

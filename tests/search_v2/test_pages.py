@@ -50,7 +50,7 @@ def test_a_passage_over_a_blank_page_is_cited_with_all_its_pages(service):
     assert hit.citation == "[source: tea, pages 2-4]"
     told = found(service, "keys rotated", filters=["path=tea.pdf"]).to_dict()["results"][0]
     assert (told["locator"]["page"], told["locator"]["page_end"]) == (2, 4)
-    assert to_ranking([told], "notes", 1).passages[0].place.startswith("pages 2–4, lines ")
+    assert to_ranking([told], "notes", 1).hits[0].location.startswith("pages 2–4, lines ")
 
 
 def test_the_link_opens_the_page_on_which_the_best_sentence_begins(service):

@@ -42,22 +42,22 @@ def to_timestamp(value: str | float | None) -> float | None:
     if isinstance(value, float):
         value = str(int(value)) if value.is_integer() else None
     read = parse_date(str(value)) if value is not None else None
-    return seconds(read) if read else None
+    return seconds_since_epoch(read) if read else None
 
 
-def seconds(when: datetime) -> float:
+def seconds_since_epoch(when: datetime) -> float:
     """The seconds from the beginning of 1970 (UTC) to a moment of a known time zone."""
     return (when - _EPOCH).total_seconds()
 
 
-def day_at(to_timestamp: float) -> date:
+def timestamp_to_date(timestamp: float) -> date:
     """The day (UTC) of a number of seconds from the beginning of 1970."""
-    return (_EPOCH + timedelta(seconds=to_timestamp)).date()
+    return (_EPOCH + timedelta(seconds=timestamp)).date()
 
 
-def date_text(to_timestamp: float) -> str:
+def format_timestamp(timestamp: float) -> str:
     """A number of seconds from the beginning of 1970 as ISO 8601 in UTC, to the second."""
-    return (_EPOCH + timedelta(seconds=int(to_timestamp))).isoformat().replace("+00:00", "Z")
+    return (_EPOCH + timedelta(seconds=int(timestamp))).isoformat().replace("+00:00", "Z")
 
 
 def display_date(text: str) -> str:

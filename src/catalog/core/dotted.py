@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def named_object(spec: str, default: str) -> Any:
+def load_object(spec: str, default: str) -> Any:
     """What ``package.module:attribute.attribute`` names; without a colon, ``default`` is meant.
 
     Modules of the working directory are found. Importing runs the module's code, so whatever

@@ -34,8 +34,8 @@ _TYPED = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-Kind = Literal["lex", "vec", "hyde"]
-Origin = Literal["original", "expansion"]
+SubQueryKind = Literal["lex", "vec", "hyde"]
+SubQueryOrigin = Literal["original", "expansion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class SubQuery:
     the vector leg embedded as a document. ``phrases`` must stand in each lexical hit.
     """
 
-    kind: Kind
+    kind: SubQueryKind
     text: str
     phrases: tuple[str, ...] = ()
-    origin: Origin = "original"
+    origin: SubQueryOrigin = "original"
 
     def is_for(self, mode: Mode) -> bool:
         """Whether the mode has the leg that this goes to."""
@@ -117,7 +117,7 @@ def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
     notes = [cut] if end < len(text) else []
     typed = _typed(text, end)
     text = text[:end]
-    read: list[tuple[Kind, _Read]] = [
+    read: list[tuple[SubQueryKind, _Read]] = [
         (kind, _read(part) if kind == "lex" else _Read(part)) for kind, part in typed
     ] or [("lex", _read(_one_line(text)))]
     for kind, part in read:
@@ -188,15 +188,15 @@ def _end(text: str, limit: int) -> int:
     return end
 
 
-def _typed(text: str, end: int) -> list[tuple[Kind, str]]:
+def _typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
     """The typed parts, up to ``end``, of a text that begins with one, else nothing."""
     starts = [found for found in _TYPED.finditer(text) if found["kind"]]
     if not starts or starts[0].start() > 0:
         return []
     stops = [start.start() for start in starts[1:]] + [len(text)]
-    found: list[tuple[Kind, str]] = []
+    found: list[tuple[SubQueryKind, str]] = []
     for start, stop in zip(starts, stops, strict=True):
-        kind: Kind = start["kind"].lower()  # type: ignore[assignment]  # the pattern has only these
+        kind: SubQueryKind = start["kind"].lower()  # type: ignore[assignment]  # the pattern has only these
         if not text[start.end() : stop].strip():
             raise QueryError(f"the query names {kind}: without a text")
         part = _one_line(text[start.end() : min(stop, end)])
@@ -205,12 +205,12 @@ def _typed(text: str, end: int) -> list[tuple[Kind, str]]:
     return found
 
 
-def _typed_parts(read: Sequence[tuple[Kind, _Read]]) -> list[SubQuery]:
+def _typed_parts(read: Sequence[tuple[SubQueryKind, _Read]]) -> list[SubQuery]:
     seen: set[bool] = set()
     parts: list[SubQuery] = []
     for kind, part in read:
         lexical = kind == "lex"
-        origin: Origin = "expansion" if lexical in seen else "original"
+        origin: SubQueryOrigin = "expansion" if lexical in seen else "original"
         seen.add(lexical)
         parts.append(SubQuery(kind, part.wanted, part.phrases, origin))
     return parts

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.core.params import Mode
 
-TIMED = frozenset(["video_transcript", "audio_transcript", "video_frame"])
+TIMED_MODALITIES = frozenset(["video_transcript", "audio_transcript", "video_frame"])
 """The modalities of passages that belong to a moment of a recording."""
 
 
@@ -111,7 +111,7 @@ class Evidence(_Frozen):
     link: str
 
 
-class FoundPassage(_Frozen):
+class PassageResult(_Frozen):
     """What a result of either pipeline tells: v2's results add to it and take nothing away."""
 
     rank: int
@@ -123,7 +123,7 @@ class FoundPassage(_Frozen):
     text: str
 
 
-class SearchResult(FoundPassage):
+class SearchResult(PassageResult):
     """One passage: ``text`` is ``document[start_offset:end_offset]``, always.
 
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
@@ -200,10 +200,10 @@ class Comparison(_Frozen):
     error: str = ""
 
 
-ResultT = TypeVar("ResultT", bound=FoundPassage, covariant=True)
+ResultT = TypeVar("ResultT", bound=PassageResult, covariant=True)
 
 
-class FoundPassages(Sequence[ResultT]):
+class ResultList(Sequence[ResultT]):
     """The passages either pipeline found, best first, with what was asked."""
 
     def __init__(
@@ -242,7 +242,7 @@ class FoundPassages(Sequence[ResultT]):
         }
 
 
-class SearchResults(FoundPassages[SearchResult]):
+class SearchResults(ResultList[SearchResult]):
     """v2's answer: also how the search went, and how v1 answered, if that was asked for.
 
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was

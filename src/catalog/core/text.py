@@ -28,7 +28,7 @@ def all_storable(value: Any) -> Any:
     return value
 
 
-def without_userinfo(address: str) -> str:
+def strip_userinfo(address: str) -> str:
     """``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
 
     Where a password that is not percent-encoded makes this ambiguous, too much is left out

@@ -1,4 +1,4 @@
-"""A search of somebody else's: loading it by a dotted path, asking it, reading its ranking."""
+"""A user's own search: loading it by a dotted path, calling it, reading its ranking."""
 
 from __future__ import annotations
 
@@ -12,107 +12,187 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from catalog.core.dotted import named_object
+from catalog.core.dotted import load_object
 from catalog.core.errors import BackendError
 from catalog.core.results import Explanation
 
+DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
 _PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
-_NO_RANKING = (str, bytes, Mapping, set, frozenset)
 _TEXT_KEYS = ("text", "snippet", "content", "body")
+_NOT_A_LIST = (str, bytes, Mapping, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """One hit: the document's path, and what else the backend told of it.
+    """One hit: the document's path, and what else the backend says of it.
 
-    ``times`` are the seconds it covers. ``explain`` are lines for a person to read.
+    ``location`` are its pages and lines in words, ``times`` the seconds it covers. ``explain`` are
+    lines for a person to read.
     """
 
     path: str
     score: float | None = None
     text: str = ""
-    place: str = ""
+    location: str = ""
     times: tuple[float, float] | None = None
     explain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A ranked list, best first; milliseconds by stage, and doubt, if the backend tells."""
+    """A ranked list, best first; milliseconds by stage, and doubt, if the backend reports them."""
 
-    passages: tuple[RankedHit, ...]
+    hits: tuple[RankedHit, ...]
     stages_ms: Mapping[str, float] = field(default_factory=dict)
     low_confidence: bool | None = None
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """Paths in order of their first passage."""
-        return tuple(dict.fromkeys(one.path for one in self.passages))
+        """Return the documents' paths in order of their first hit."""
+        return tuple(self.best_hits)
+
+    @property
+    def best_hits(self) -> dict[str, RankedHit]:
+        """Return each document's first hit by its path, in order."""
+        best: dict[str, RankedHit] = {}
+        for hit in self.hits:
+            best.setdefault(hit.path, hit)
+        return best
+
+
+class UserSearch:
+    """Any callable whose first argument is the query text; raises :class:`BackendError` on loading.
+
+    ``spec`` is ``package.module:attribute.attribute``, or a module, whose ``search`` is meant. A
+    class is made without arguments; an object that cannot be called must have a ``search``
+    method. Modules of the working directory are found.
+    """
+
+    def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
+        self.spec = spec
+        self.function = _load_function(spec) if function is None else function
+        self._parameters = _keyword_parameters(self.function)
+
+    def unsupported(self, names: Collection[str]) -> list[str]:
+        """Return the names that the callable does not take as arguments."""
+        return [name for name in names if not {name, "**"} & self._parameters]
+
+    def search(self, query: str, *, dataset: str, top_k: int, **options: object) -> Ranking:
+        """Call it and read its ranking; of the options it gets those it takes by keyword.
+
+        ``top_k`` goes by the first of :data:`DEPTH_NAMES` it knows; options of ``None`` are left
+        out.
+        """
+        depth = next((name for name in DEPTH_NAMES if name in self._parameters), "top_k")
+        available: Mapping[str, object] = {"dataset": dataset, depth: top_k, **options}
+        arguments = {
+            name: deepcopy(value) if name == "filters" else value  # theirs to change
+            for name, value in available.items()
+            if value is not None and {name, "**"} & self._parameters
+        }
+        return to_ranking(self.function(query, **arguments), dataset, top_k)
+
+
+def _load_function(spec: str) -> Callable[..., object]:
+    try:
+        target = load_object(spec, "search")
+        if inspect.isclass(target):
+            target = target()
+    except (Exception, SystemExit) as error:  # somebody else's code may raise anything
+        raise BackendError(
+            f"no search {spec!r} ({type(error).__name__}: {error}); "
+            "give package.module or package.module:function"
+        ) from error
+    function = target if callable(target) else getattr(target, "search", None)
+    if not callable(function):
+        raise BackendError(f"{spec!r} cannot be called and has no search method")
+    if inspect.iscoroutinefunction(function):
+        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
+    return function  # type: ignore[no-any-return]
+
+
+def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
+    """Return the names it takes by keyword after the first, the query; ``**`` if it takes any."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return frozenset()
+    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = {
+        parameter.name
+        for position, parameter in enumerate(parameters)
+        if parameter.kind in by_keyword
+        and not (position == 0 and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    }
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        names.add("**")
+    return frozenset(names)
 
 
 def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
-    """Whatever a search returned, as an :class:`Ranking`; raises :class:`BackendError`.
+    """Convert whatever a search returned; raises :class:`BackendError`.
 
     Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of
     ``(path, score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``,
     ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata.
     """
     if isinstance(value, Ranking):
-        return replace(value, passages=value.passages[:top_k])
-    listed: object = value
+        return replace(value, hits=value.hits[:top_k])
+    results: object = value
     for name in ("results", "source_nodes", "hits"):
-        found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        if found is not None and not callable(found):
-            listed = found
+        attribute = _get(value, name)
+        if attribute is not None and not callable(attribute):
+            results = attribute
             break
-    if not isinstance(listed, Iterable) or isinstance(listed, _NO_RANKING):
-        raise BackendError(f"a search must return a sequence of hits, not {_named(value)}")
-    passages = tuple(_passage(one, dataset) for one in islice(listed, top_k))
-    return Ranking(passages, _stages(value), _doubt(value))
+    if not isinstance(results, Iterable) or isinstance(results, _NOT_A_LIST):
+        raise BackendError(f"a search must return a sequence of hits, not {_type_name(value)}")
+    hits = tuple(_to_hit(result, dataset) for result in islice(results, top_k))
+    doubt = _get(value, "low_confidence")
+    return Ranking(hits, _stage_times(value), doubt if isinstance(doubt, bool) else None)
 
 
-def _passage(hit: object, dataset: str) -> RankedHit:
-    if isinstance(hit, str | PurePath):
-        return RankedHit(_path(str(hit), dataset))
-    if isinstance(hit, tuple) and len(hit) == 2 and isinstance(hit[0], str):
-        return RankedHit(_path(hit[0], dataset), _number(hit[1]))
-    if isinstance(hit, list):  # what JSON makes of such a pair
-        match hit:
+def _to_hit(result: object, dataset: str) -> RankedHit:
+    if isinstance(result, str | PurePath):
+        return RankedHit(_to_path(str(result), dataset))
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
+        return RankedHit(_to_path(result[0], dataset), _to_number(result[1]))
+    if isinstance(result, list):  # what JSON makes of such a pair
+        match result:
             case [str(path), int() | float() as score]:
-                return RankedHit(_path(path, dataset), float(score))
-    path = _first(hit, _PATH_KEYS)
+                return RankedHit(_to_path(path, dataset), float(score))
+    path = _first_of(result, _PATH_KEYS)
     if path is None:
-        raise BackendError(f"a hit has no path: {_named(hit)}; expected one of {_PATH_KEYS}")
-    locator = _get(hit, "locator")
-    start, end = _number(_get(locator, "time_start")), _number(_get(locator, "time_end"))
+        raise BackendError(f"a hit has no path: {_type_name(result)}; expected one of {_PATH_KEYS}")
+    locator = _get(result, "locator")
+    start, end = _to_number(_get(locator, "time_start")), _to_number(_get(locator, "time_end"))
     return RankedHit(
-        path=_path(str(path), dataset),
-        score=_number(_get(hit, "score")),
-        text=str(_first(hit, _TEXT_KEYS) or ""),
-        place=_place(locator),
+        path=_to_path(str(path), dataset),
+        score=_to_number(_get(result, "score")),
+        text=str(_first_of(result, _TEXT_KEYS) or ""),
+        location=_format_location(locator),
         times=None if start is None else (start, start if end is None else end),
-        explain=_explained(_get(hit, "explain")),
+        explain=_explanation_lines(_get(result, "explain")),
     )
 
 
-def _path(name: str, dataset: str) -> str:
+def _to_path(name: str, dataset: str) -> str:
     path = name.removeprefix(f"{dataset}:")
     if path == "":
         raise BackendError("a hit has an empty path")
     return path
 
 
-def _first(hit: object, names: Iterable[str]) -> Any:
-    """The first of these that the hit, its node or their metadata has."""
-    node = _get(hit, "node")
-    places = [hit, _get(hit, "metadata")]
+def _first_of(result: object, names: Iterable[str]) -> Any:
+    """Return the first of these fields that the result, its node or their metadata has."""
+    node = _get(result, "node")
+    owners = [result, _get(result, "metadata")]
     if node is not None:  # LlamaIndex: the metadata names the document, the node only itself
-        places = [_get(node, "metadata"), node]
+        owners = [_get(node, "metadata"), node]
     for name in names:
-        for place in places:
-            found = _get(place, name)
-            if found is not None and found != "" and not callable(found):
-                return found
+        for owner in owners:
+            value = _get(owner, name)
+            if value is not None and value != "" and not callable(value):
+                return value
     return None
 
 
@@ -120,7 +200,7 @@ def _get(owner: object, name: str) -> Any:
     return owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
 
 
-def _number(value: object) -> float | None:
+def _to_number(value: object) -> float | None:
     if isinstance(value, bool) or value is None:
         return None
     try:
@@ -129,21 +209,20 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _place(locator: object) -> str:
-    first, last = _get(locator, "line_start"), _get(locator, "line_end")
-    lines = f"lines {first}–{last}" if first is not None else ""
-    return ", ".join(filter(None, (_pages(locator), lines)))
+def _format_location(locator: object) -> str:
+    page, page_end = _get(locator, "page"), _get(locator, "page_end")
+    line, line_end = _get(locator, "line_start"), _get(locator, "line_end")
+    parts = []
+    if page is not None:
+        is_one = page_end in (None, page)
+        parts.append(f"page {page}" if is_one else f"pages {page}–{page_end}")
+    if line is not None:
+        parts.append(f"lines {line}–{line_end}")
+    return ", ".join(parts)
 
 
-def _pages(locator: object) -> str:
-    first, last = _get(locator, "page"), _get(locator, "page_end")
-    if first is None:
-        return ""
-    return f"page {first}" if last in (None, first) else f"pages {first}–{last}"
-
-
-def _explained(value: object) -> tuple[str, ...]:
-    """Ours, part by part; a text as it is; nothing of what has another form."""
+def _explanation_lines(value: object) -> tuple[str, ...]:
+    """Format this package's own explanations line by line; split a text; ignore anything else."""
     if value is None or isinstance(value, str):
         return tuple((value or "").splitlines())
     try:
@@ -167,88 +246,13 @@ def _explained(value: object) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _stages(value: object) -> dict[str, float]:
+def _stage_times(value: object) -> dict[str, float]:
     stages = _get(value, "stages")
     if not isinstance(stages, Iterable):
         return {}
-    told = {_get(stage, "name"): _number(_get(stage, "ms")) for stage in stages}
-    return {str(name): ms for name, ms in told.items() if name and ms is not None}
+    times = {_get(stage, "name"): _to_number(_get(stage, "ms")) for stage in stages}
+    return {str(name): ms for name, ms in times.items() if name and ms is not None}
 
 
-def _doubt(value: object) -> bool | None:
-    doubt = _get(value, "low_confidence")
-    return doubt if isinstance(doubt, bool) else None
-
-
-def _named(value: object) -> str:
+def _type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
-
-
-class UserSearch:
-    """Any callable whose first argument is the query text; raises :class:`BackendError` on loading.
-
-    ``spec`` is ``package.module:attribute.attribute``, or a module, whose ``search`` is meant. A
-    class is made without arguments; an object that cannot be called must have a ``search``
-    method. Modules of the working directory are found.
-    """
-
-    def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
-        self.spec = spec
-        self.function = _loaded(spec) if function is None else function
-        self._takes = _parameters(self.function)
-
-    def not_taken(self, names: Collection[str]) -> list[str]:
-        """Those of the names that the callable would not be given."""
-        return [name for name in names if not {name, "**"} & self._takes]
-
-    def ask(self, query: str, *, dataset: str, top_k: int, **offered: object) -> Ranking:
-        """Its answer, in our form; it gets what it takes by keyword of what is offered.
-
-        ``top_k`` goes by the first of :data:`DEPTH_NAMES` it knows; an offer of ``None`` is not
-        made.
-        """
-        depth = next((name for name in DEPTH_NAMES if name in self._takes), "top_k")
-        offers: Mapping[str, object] = {"dataset": dataset, depth: top_k, **offered}
-        given = {
-            name: deepcopy(value) if name == "filters" else value  # theirs to change
-            for name, value in offers.items()
-            if value is not None and (name in self._takes or "**" in self._takes)
-        }
-        return to_ranking(self.function(query, **given), dataset, top_k)
-
-
-def _loaded(spec: str) -> Callable[..., object]:
-    try:
-        found = named_object(spec, "search")
-        if inspect.isclass(found):
-            found = found()
-    except (Exception, SystemExit) as error:  # somebody else's code may raise anything
-        raise BackendError(
-            f"no search {spec!r} ({type(error).__name__}: {error}); "
-            "give package.module or package.module:function"
-        ) from error
-    called = found if callable(found) else getattr(found, "search", None)
-    if not callable(called):
-        raise BackendError(f"{spec!r} cannot be called and has no search method")
-    if inspect.iscoroutinefunction(called):
-        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
-    return called  # type: ignore[no-any-return]
-
-
-def _parameters(function: Callable[..., object]) -> frozenset[str]:
-    """Names it takes by keyword after the first, which is the query; ``**`` if it takes any."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return frozenset()
-    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = {
-        one.name
-        for place, one in enumerate(parameters)
-        if one.kind in by_name and not (place == 0 and one.kind is by_name[1])
-    }
-    any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-    return frozenset(names | ({"**"} if any_name else set()))

@@ -11,7 +11,7 @@ from catalog.core.settings import Settings
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, Allowed, Timing, score_run
 from catalog.evaluation.runs import BackendRun
-from catalog.evaluation.significance import PairedTest, judge
+from catalog.evaluation.significance import PairedTest, paired_test
 
 if TYPE_CHECKING:
     from catalog.library.library import Library
@@ -47,7 +47,7 @@ class AblationRow:
     failed: int
 
 
-def variants(settings: Settings) -> list[Variant]:
+def build_variants(settings: Settings) -> list[Variant]:
     """The plain hybrid search first, then every other; expansion only with a language model.
 
     All other settings are as they are.
@@ -70,7 +70,9 @@ def variants(settings: Settings) -> list[Variant]:
     return [Variant(name, _spec(base, changes)) for name, base, changes in chosen]
 
 
-def possible(library: Library, variants: Sequence[Variant]) -> tuple[list[Variant], dict[str, str]]:
+def available_variants(
+    library: Library, variants: Sequence[Variant]
+) -> tuple[list[Variant], dict[str, str]]:
     """Those whose models can be had here, and by name why the others cannot be asked."""
     missing = {
         "rerank_enabled=true": _why_not(lambda: library.reranker.fingerprint),
@@ -85,7 +87,7 @@ def possible(library: Library, variants: Sequence[Variant]) -> tuple[list[Varian
     return [one for one in variants if one.name not in left_out], left_out
 
 
-def ablation(
+def score_variants(
     variants: Sequence[Variant],
     runs: Sequence[BackendRun],
     golden: GoldenSet,
@@ -102,7 +104,11 @@ def ablation(
     columns = [[one.per_query[PRIMARY][name] for name in ids] for one in scored]
     return [
         AblationRow(
-            variant.name, one.means[PRIMARY], judge(columns[0], column), one.latency, one.failed
+            variant.name,
+            one.means[PRIMARY],
+            paired_test(columns[0], column),
+            one.latency,
+            one.failed,
         )
         for variant, one, column in zip(variants, scored, columns, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The searches that can be compared, behind one protocol: ours, theirs, and recorded ones.
+"""The searches that can be compared, behind one protocol: v1, v2, a user's, a recorded one.
 
 A backend is named by a text, its *spec*:
 
@@ -17,26 +17,23 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote
 
-from catalog.core.errors import BackendError, InputError, StageFailedError
+from catalog.core.errors import BackendError, StageFailedError
 from catalog.core.params import Mode
 from catalog.core.settings import Settings
-from catalog.core.text import without_userinfo
+from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden import GoldenQuery
+from catalog.evaluation.recorded_backend import RecordedBackend
 from catalog.evaluation.run_records import require_run
-from catalog.evaluation.trec_files import read_run
 from catalog.ingest.sync_report import Progress
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from catalog.library.library import Library
-    from catalog.store.eval_runs import EvalRun
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
@@ -53,7 +50,7 @@ class SearchBackend(Protocol):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Configuration and code, JSON-ready; equal identities answer alike."""
+        """Return configuration and code, JSON-ready; equal identities answer alike."""
         ...
 
     def prepare(self, dataset: str, progress: Progress) -> None:
@@ -61,7 +58,7 @@ class SearchBackend(Protocol):
         ...
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
-        """The answer to one query; any exception counts as a failed query."""
+        """Search for one query; any exception counts as a failed query."""
         ...
 
     def close(self) -> None:
@@ -70,7 +67,7 @@ class SearchBackend(Protocol):
 
 
 class V2Backend:
-    """``catalog.search_v2`` in one mode over a library that somebody else closes."""
+    """``catalog.search_v2`` in one mode over a library that its caller closes."""
 
     def __init__(self, name: str, library: Library, mode: Mode) -> None:
         from catalog.search_v2.service import SearchServiceV2
@@ -80,13 +77,13 @@ class V2Backend:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Mode, settings and embedding model."""
+        """Return mode, settings, embedding model and code."""
         settings = self._service.library.settings
         return {
             "pipeline": "v2",
             "mode": self._mode,
-            "rag_v2": _public(settings.rag_v2),
-            "llm": _public(settings.llm),
+            "rag_v2": _public_settings(settings.rag_v2),
+            "llm": _public_settings(settings.llm),
             "embedding": self._service.library.wanted_model.fingerprint,
             "code": code_digest(),
         }
@@ -99,8 +96,8 @@ class V2Backend:
         progress.advance(1, f"loading {self.name}")
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
-        """One search with its filters and explanations; a leg that failed fails the query."""
-        found = self._service.search(
+        """Search with the query's filters and with explanations; a failed leg fails the query."""
+        results = self._service.search(
             query.query,
             dataset=dataset,
             top_k=top_k,
@@ -108,17 +105,17 @@ class V2Backend:
             filters=query.filters,
             explain=True,
         )
-        for stage in found.stages:
+        for stage in results.stages:
             if stage.status == "failed":  # the other leg's answer would hide it in the scores
                 raise StageFailedError(f"stage {stage.name} failed: {stage.note}")
-        return to_ranking(found, dataset, top_k)
+        return to_ranking(results, dataset, top_k)
 
     def close(self) -> None:
-        """The library is its owner's to close."""
+        """Do nothing: the library is its owner's to close."""
 
 
 class V1Backend:
-    """``catalog.search``; it knows no filters, so filtered queries are asked without."""
+    """``catalog.search``; it has no filters, so filtered queries are searched without them."""
 
     def __init__(self, settings: Settings) -> None:
         from catalog.search.service import SearchService
@@ -129,7 +126,7 @@ class V1Backend:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Its code and the embedding model; it has no other settings."""
+        """Return its code and the embedding model; it has no other settings."""
         embedding = self._settings.embedding.model_dump(mode="json")
         return {"pipeline": "v1", "embedding": embedding, "code": code_digest()}
 
@@ -139,7 +136,7 @@ class V1Backend:
         self._service.search("warm up", dataset=dataset)
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
-        """One hybrid search."""
+        """Search in hybrid mode."""
         return to_ranking(
             self._service.search(query.query, dataset=dataset, top_k=top_k), dataset, top_k
         )
@@ -149,15 +146,15 @@ class V1Backend:
         self._service.close()
 
 
-class PluggedBackend:
-    """Any callable; it is given what it can take of ``dataset``, a depth, and ``filters``."""
+class UserBackend:
+    """Any callable; it gets what it takes of ``dataset``, a depth, and ``filters``."""
 
     def __init__(self, spec: str) -> None:
         self.name, self._search = spec, UserSearch(spec)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The name and a hash of the module's file; of other code it knows nothing."""
+        """Return the name and a hash of the module's file; other code it uses is not covered."""
         module = sys.modules.get(getattr(self._search.function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         try:
@@ -167,85 +164,18 @@ class PluggedBackend:
         return {"callable": self.name, "code": code}
 
     def prepare(self, dataset: str, progress: Progress) -> None:
-        """Nothing: the first query, which is not timed, warms it up."""
+        """Do nothing: the first query, which is not timed, warms it up."""
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Call it."""
-        return self._search.ask(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
+        return self._search.search(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
 
     def close(self) -> None:
-        """Nothing was opened here."""
-
-
-class RecordedBackend:
-    """The lists of an earlier run or of a search that is not here; they take no time."""
-
-    def __init__(
-        self,
-        name: str,
-        lists: Mapping[str, Sequence[object]],
-        identity: dict[str, Any],
-        record: EvalRun | None = None,
-    ) -> None:
-        self.name, self._lists, self._identity = name, lists, identity
-        self._record = record
-        self._errors: Mapping[str, str] = record.summary.get("errors", {}) if record else {}
-
-    @classmethod
-    def from_file(cls, path: Path) -> RecordedBackend:
-        """A TREC run file's."""
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return cls(unquote(path.stem), read_run(path), {"file": digest})
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """A hash of the file, or the id of the run."""
-        return self._identity
-
-    def prepare(self, dataset: str, progress: Progress) -> None:
-        """Nothing to do."""
-
-    def require(self, golden: GoldenSet, dataset: str, top_k: int) -> None:
-        """Raise :class:`InputError` unless the lists are of these queries, and this deep."""
-        record = self._record
-        if record is not None and (record.labels, record.dataset) != (golden.digest, dataset):
-            raise InputError(
-                f"run {record.id} was made with {record.golden} on {record.dataset}, whose queries "
-                "or labels are not these: measure again"
-            )
-        if record is not None and record.top_k < top_k:
-            raise InputError(f"run {record.id} is {record.top_k} deep: use --top-k {record.top_k}")
-        ids = [query.id for query in golden]
-        absent = self._absent(golden)
-        # A run file has no line for a query on which nothing was found.
-        if len(absent) > len(ids) / 2 or (absent and set(self._lists).difference(ids)):
-            raise InputError(
-                f"run {self.name} answers {len(ids) - len(absent)} of {len(ids)} queries "
-                f"(not {', '.join(absent[:3])} …): it was made with another set"
-            )
-
-    def notes(self, golden: GoldenSet) -> tuple[str, ...]:
-        """What is missing from the lists."""
-        absent = self._absent(golden)
-        if not absent:
-            return ()
-        return (f"{self.name} has no list for {len(absent)} queries, which count as empty",)
-
-    def _absent(self, golden: GoldenSet) -> list[str]:
-        return [query.id for query in golden.answerable if query.id not in self._lists]
-
-    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
-        """The recorded list, or the recorded failure."""
-        if query.id in self._errors:
-            raise BackendError(f"failed when it was recorded: {self._errors[query.id]}")
-        return to_ranking(self._lists.get(query.id, ()), dataset, top_k)
-
-    def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: nothing was opened here."""
 
 
 class Backends:
-    """Loads backends over one store; those of v2 share its model and indexes. Use ``with``.
+    """Load backends over one store; those of v2 share its model and indexes. Use ``with``.
 
     v2's caches are off: a query asked again would seem faster than it is.
     """
@@ -255,9 +185,9 @@ class Backends:
         self._loaded: list[SearchBackend] = []
 
     def load(self, spec: str) -> SearchBackend:
-        """The backend a spec names; raises :class:`BackendError` saying what could not be loaded.
+        """Load the backend a spec names; raises :class:`BackendError` if that fails, saying why.
 
-        Ours come before files, and files before dotted paths.
+        Names of this package come before files, and files before dotted paths.
         """
         backend = self._backend(_MODULES.get(spec, spec))
         self._loaded.append(backend)
@@ -279,7 +209,7 @@ class Backends:
         base, _, changes = spec.partition(":")
         if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}
-            settings = {**_changes(spec, changes), **no_cache}
+            settings = {**_parse_changes(spec, changes), **no_cache}
             return V2Backend(spec, self._library.view(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._library.settings)
@@ -288,11 +218,11 @@ class Backends:
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)
         if Path(spec).is_file():
             return RecordedBackend.from_file(Path(spec))
-        return PluggedBackend(spec)
+        return UserBackend(spec)
 
 
 def code_digest() -> str:
-    """A hash of this package's source, so that no run of other code is taken for its own."""
+    """Hash this package's source, so that no run of other code is taken for its own."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     for file in sorted(root.rglob("*.py")):
@@ -300,16 +230,16 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _public(settings: BaseModel) -> dict[str, Any]:
-    """Settings without keys, and addresses without user and password."""
+def _public_settings(settings: BaseModel) -> dict[str, Any]:
+    """Return settings without keys, and addresses without user and password."""
     values = settings.model_dump(mode="json", exclude=_SECRETS)
     return {
-        name: without_userinfo(value) if isinstance(value, str) else value
+        name: strip_userinfo(value) if isinstance(value, str) else value
         for name, value in values.items()
     }
 
 
-def _changes(spec: str, text: str) -> dict[str, str]:
+def _parse_changes(spec: str, text: str) -> dict[str, str]:
     pairs = dict(part.partition("=")[::2] for part in text.split(",") if part)
     if any(not value for value in pairs.values()):
         raise BackendError(f"{spec!r}: settings are given as name=value,name=value")

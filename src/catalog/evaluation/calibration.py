@@ -35,7 +35,7 @@ _SLOPES = ("fused", "cosine", "lexical", "rerank")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LabelledCandidate:
     """One candidate of one query: its document's grade, its fused score, and what is fitted on."""
 
     path: str
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class CalibrationQuality:
     """How well relevance tells: the area under the ROC curve, the expected calibration error.
 
     ``auc`` is the chance that a relevant passage is given more than an irrelevant one;
@@ -57,7 +57,7 @@ class Quality:
     error: float
 
 
-def observe(
+def collect_candidates(
     service: SearchServiceV2,
     golden: GoldenSet,
     dataset: str,
@@ -66,27 +66,33 @@ def observe(
     rerank: bool = False,
     depth: int = CANDIDATES,
     progress: Progress,
-) -> dict[str, list[Seen]]:
+) -> dict[str, list[LabelledCandidate]]:
     """The first ``depth`` candidates of every query, by query id.
 
     Expansion is left out, and so are the threshold and the token budget of the settings.
     """
     progress.start(len(golden))
     service = _uncut(service, rerank=rerank)
-    found: dict[str, list[Seen]] = {}
+    found: dict[str, list[LabelledCandidate]] = {}
     weight = service.library.settings.rag_v2.original_weight
     for query in golden:
         passages = _candidates(service, query, dataset, mode, rerank=rerank, depth=depth)
         found[query.id] = [
-            Seen(one.chunk.path, query.relevant.get(one.chunk.path, 0), one.fused.score, seen)
+            LabelledCandidate(
+                one.chunk.path, query.relevant.get(one.chunk.path, 0), one.fused.score, seen
+            )
             for one, seen in zip(passages, extract_features(passages, weight), strict=True)
         ]
         progress.advance(1, "asking")
     return found
 
 
-def fit(
-    groups: Sequence[Sequence[Sequence[Seen]]], *, mode: Mode, reranked: bool, about: str = ""
+def fit_calibration(
+    groups: Sequence[Sequence[Sequence[LabelledCandidate]]],
+    *,
+    mode: Mode,
+    reranked: bool,
+    about: str = "",
 ) -> Calibration:
     """The calibration that makes the labels most likely; ``groups`` are collections of queries.
 
@@ -98,7 +104,7 @@ def fit(
     return _fitted([group for group in groups if any(group)], mode, reranked=reranked, about=about)
 
 
-def _require_enough(passages: Sequence[Seen]) -> None:
+def _require_enough(passages: Sequence[LabelledCandidate]) -> None:
     relevant = sum(seen.grade > 0 for seen in passages)
     if min(relevant, len(passages) - relevant) < LEAST:
         raise InputError(
@@ -108,7 +114,11 @@ def _require_enough(passages: Sequence[Seen]) -> None:
 
 
 def _fitted(
-    groups: Sequence[Sequence[Sequence[Seen]]], mode: Mode, *, reranked: bool, about: str = ""
+    groups: Sequence[Sequence[Sequence[LabelledCandidate]]],
+    mode: Mode,
+    *,
+    reranked: bool,
+    about: str = "",
 ) -> Calibration:
     rows = [
         (number, seen, 1 / len(query))
@@ -127,9 +137,9 @@ def _fitted(
     return Calibration(constant=float(found[len(names) :].mean()), **slopes, about=about)
 
 
-def cross_validated(
-    group: Sequence[Sequence[Seen]], *, mode: Mode, reranked: bool, folds: int = 5
-) -> Quality:
+def cross_validate(
+    group: Sequence[Sequence[LabelledCandidate]], *, mode: Mode, reranked: bool, folds: int = 5
+) -> CalibrationQuality:
     """How well calibrations do on queries they were not fitted on, each fold left out once.
 
     Raises :class:`InputError` as :func:`fit` does, and for fewer than two queries.
@@ -150,7 +160,9 @@ def cross_validated(
     return _quality(np.array(told), np.array(labels))
 
 
-def quality(observed: Sequence[Sequence[Seen]], calibration: Calibration) -> Quality:
+def measure_quality(
+    observed: Sequence[Sequence[LabelledCandidate]], calibration: Calibration
+) -> CalibrationQuality:
     """How well a calibration does on labelled passages."""
     seen = [one for query in observed for one in query]
     labels = np.array([one.grade > 0 for one in seen])
@@ -188,8 +200,8 @@ def _columns(mode: Mode, *, reranked: bool) -> tuple[str, ...]:
     return (*own, "rerank") if reranked else own
 
 
-def _quality(told: Floats, labels: npt.NDArray[np.bool_]) -> Quality:
-    return Quality(len(told), auc(told, labels), _calibration_error(told, labels))
+def _quality(told: Floats, labels: npt.NDArray[np.bool_]) -> CalibrationQuality:
+    return CalibrationQuality(len(told), auc(told, labels), _calibration_error(told, labels))
 
 
 def _newton(values: Floats, labels: Floats, weights: Floats) -> Floats:

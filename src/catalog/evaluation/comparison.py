@@ -10,7 +10,7 @@ from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, QUALITY, Allowed, RunScores, score_run
 from catalog.evaluation.runs import BackendRun
-from catalog.evaluation.significance import McNemar, PairedTest, holm, judge, mcnemar_exact
+from catalog.evaluation.significance import McNemar, PairedTest, holm, mcnemar_exact, paired_test
 
 ALPHA = 0.05
 LEAST_SEEN = 0.5  # share of queries with a judged document near the top, below which all is blind
@@ -90,7 +90,7 @@ def compare_runs(
     :class:`InputError` for runs of other queries.
     """
     for run in (baseline, candidate):
-        if set(run.asked) != {query.id for query in golden}:
+        if set(run.outcomes) != {query.id for query in golden}:
             raise InputError(f"{run.name} was asked other queries than the golden set's")
     for run in (baseline, candidate):
         if len(run.errors) == len(golden):
@@ -107,7 +107,7 @@ def compare_runs(
         )
         for query in golden.answerable
     ]
-    outcome = outcome_of(rows[0].test)
+    outcome = decide_outcome(rows[0].test)
     return PipelineComparison(
         golden=golden,
         baseline=baseline,
@@ -123,7 +123,7 @@ def compare_runs(
     )
 
 
-def outcome_of(test: PairedTest) -> Outcome:
+def decide_outcome(test: PairedTest) -> Outcome:
     """What a test allows to say, at the 5 % level."""
     if not test.enough:
         return "too few to tell"
@@ -153,7 +153,9 @@ def _require_sight(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> No
 
 
 def _metric_rows(baseline: RunScores, candidate: RunScores) -> tuple[MetricRow, ...]:
-    tests = {name: judge(_column(baseline, name), _column(candidate, name)) for name in QUALITY}
+    tests = {
+        name: paired_test(_column(baseline, name), _column(candidate, name)) for name in QUALITY
+    }
     adjusted = holm({name: test.p for name, test in tests.items()})
     return tuple(
         MetricRow(
@@ -180,8 +182,10 @@ def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Ite
         if query.kind is not None:
             groups.setdefault(("kind", query.kind), []).append(query.id)
     for (by, name), queries in sorted(groups.items(), key=lambda item: _order(item[0])):
-        test = judge(_column(baseline, PRIMARY, queries), _column(candidate, PRIMARY, queries))
-        yield Stratum(by, name, test, outcome_of(test))
+        test = paired_test(
+            _column(baseline, PRIMARY, queries), _column(candidate, PRIMARY, queries)
+        )
+        yield Stratum(by, name, test, decide_outcome(test))
 
 
 def _order(group: tuple[str, str]) -> tuple[int, int]:

@@ -1,28 +1,30 @@
-"""Golden queries: questions with labelled answers, and checking them.
-
-One JSON object a line: ``id, query, difficulty, kind, expected [{path, grade, span?}], filters?,
-note?``. See ``golden_queries/README.md``.
-"""
+"""Golden queries: questions with labelled answers, and checking them against a dataset."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from catalog.core.errors import CatalogError, GoldenSetError
-from catalog.core.filters import parse_filters
+from catalog.core.errors import CatalogError
+from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import check_fields
+from catalog.store import Database
+from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
+from catalog.store.engine_types import Restriction, allowed_paths
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 Difficulty = Literal["easy", "medium", "hard", "fusion"]
-Kind = Literal["semantic", "exact", "metadata", "temporal", "filtered", "unanswerable"]
+QueryKind = Literal["semantic", "exact", "metadata", "temporal", "filtered", "unanswerable"]
 DIFFICULTIES: tuple[Difficulty, ...] = get_args(Difficulty)
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[QueryKind, ...] = get_args(QueryKind)
 MAX_GRADE = 10
 
 
@@ -84,7 +86,7 @@ class GoldenQuery(_Frozen):
     id: str = Field(min_length=1, pattern=r"^[^\s\x1c-\x1f]+$")  # a column of TREC run files
     query: str = Field(min_length=1)
     difficulty: Difficulty | None = None
-    kind: Kind | None = None
+    kind: QueryKind | None = None
     expected: tuple[Expected, ...] = ()
     filters: Any = None
     note: str = ""
@@ -150,65 +152,65 @@ class GoldenSet:
         return hashlib.sha256(lines.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong in a golden file, and where (line numbers count from 1)."""
-
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
-
-
-def read_golden(path: Path) -> GoldenSet:
-    """The set in a JSON Lines file; raises :class:`GoldenSetError` naming every bad line."""
-    queries, problems = parse_golden(read_lines(path))
-    if problems:
-        shown = "\n  ".join(map(str, problems[:20]))
-        more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
-        raise GoldenSetError(f"{path} has {len(problems)} bad lines:\n  {shown}{more}")
-    if not queries:
-        raise GoldenSetError(f"{path} holds no query")
-    return GoldenSet(path.stem, tuple(queries))
+def find_dataset_problems(golden: GoldenSet, database: Database, dataset: str) -> list[str]:
+    """Find what does not fit a dataset: absent documents, spans not in the text, wrong filters."""
+    with database.read() as connection:
+        paths = frozenset(list_paths(connection, dataset))
+        fields = list_fields(connection, dataset)
+        return [
+            f"{query.id}: {problem}"
+            for query in golden
+            for problem in _query_problems(connection, dataset, query, paths, fields)
+        ]
 
 
-def parse_golden(lines: Iterable[str]) -> tuple[list[GoldenQuery], list[Problem]]:
-    """The queries that can be read, and a problem for each line that cannot; blanks are passed."""
-    queries: list[GoldenQuery] = []
-    problems: list[Problem] = []
-    seen: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+def find_duplicate_queries(golden: GoldenSet) -> list[str]:
+    """Find the texts that more than one query has with the same filters."""
+    counts = Counter((query.query.strip().casefold(), repr(query.filters)) for query in golden)
+    return [text for (text, _), count in counts.items() if count > 1]
+
+
+def find_allowed_documents(
+    database: Database, dataset: str, query: GoldenQuery
+) -> frozenset[str] | None:
+    """Find the paths of the documents that a query's filters allow; ``None``: all."""
+    tree = parse_filters(query.filters)
+    if tree is None:
+        return None
+    with database.read() as connection:
+        return allowed_paths(connection, Restriction(dataset, filter=tree))
+
+
+def _query_problems(
+    connection: Connection,
+    dataset: str,
+    query: GoldenQuery,
+    paths: frozenset[str],
+    fields: set[str],
+) -> Iterator[str]:
+    tree = parse_filters(query.filters)
+    allowed = paths
+    if tree is not None:
         try:
-            query = GoldenQuery.model_validate(json.loads(line))
-        except ValidationError as error:
-            problems.append(Problem(number, _told(error)))
-        except (ValueError, RecursionError) as error:
-            problems.append(Problem(number, f"not JSON: {error}"))
-        else:
-            if query.id in seen:
-                problems.append(Problem(number, f"id {query.id!r} stands in line {seen[query.id]}"))
-            seen.setdefault(query.id, number)
-            queries.append(query)
-    return queries, problems
+            check_fields(tree, fields)
+            allowed = allowed_paths(connection, Restriction(dataset, filter=tree))
+        except CatalogError as error:
+            yield f"filters: {error}"
+    for label in query.expected:
+        if label.path not in paths:
+            near = get_close_matches(label.path, paths, n=1)
+            yield f"no document {label.path!r}" + (f"; is it {near[0]!r}?" if near else "")
+        elif label.grade > 0 and label.path not in allowed:
+            yield f"{label.path!r} is expected, but the filters forbid it"
+        elif label.span is not None and (document := find_by_path(connection, dataset, label.path)):
+            yield from _span_problems(document, label.span)
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a JSON Lines file; raises :class:`GoldenSetError` when it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # not U+2028, as JSON allows it
-    except OSError as error:
-        raise GoldenSetError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise GoldenSetError(f"{path} is not UTF-8 text: {error}") from error
-
-
-def _told(error: ValidationError) -> str:
-    parts = []
-    for one in error.errors(include_url=False):
-        place = ".".join(map(str, one["loc"]))
-        message = one["msg"].removeprefix("Value error, ")
-        parts.append(f"{place}: {message}" if place else message)
-    return "; ".join(parts)
+def _span_problems(document: StoredDocument, span: Span) -> Iterator[str]:
+    if span.text is not None and span.text not in document.text:
+        yield f"{document.path!r} does not hold the span {span.text!r}"
+    if span.end is not None and span.end > len(document.text):
+        yield f"the span ends at {span.end}, {document.path!r} at {len(document.text)}"
+    lines = document.text.removesuffix("\n").count("\n") + 1
+    if span.line_end is not None and span.line_end > lines:
+        yield f"the span ends in line {span.line_end}, {document.path!r} in {lines}"

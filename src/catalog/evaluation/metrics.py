@@ -93,19 +93,19 @@ class RunScores:
 
 def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None) -> RunScores:
     """Score one run; ``allowed`` tells which documents a filtered query may show."""
-    answers = {query.id: run.asked[query.id].answer for query in golden}
+    answers = {query.id: run.outcomes[query.id].answer for query in golden}
     doubts = [answer.low_confidence for answer in answers.values() if answer is not None]
-    stable = [one.stable for one in run.asked.values() if one.stable is not None]
-    found = [answer for answer in answers.values() if answer is not None and answer.passages]
+    stable = [one.stable for one in run.outcomes.values() if one.stable is not None]
+    found = [answer for answer in answers.values() if answer is not None and answer.hits]
     per_query = _per_query(run, golden.answerable)
     exact = [query.id for query in golden.answerable if query.kind == "exact"]
     return RunScores(
         name=run.name,
         per_query=per_query,
-        latency=timing(ms for one in run.asked.values() for ms in one.ms),
+        latency=timing(ms for one in run.outcomes.values() for ms in one.ms),
         stages=_stage_timings(run),
         distinct_documents=_mean(
-            [len({one.path for one in answer.passages[:SHOWN]}) for answer in found]
+            [len({one.path for one in answer.hits[:SHOWN]}) for answer in found]
         )
         or 0.0,
         empty_rate=1 - len(found) / len(golden),
@@ -161,7 +161,7 @@ def _number(numbers: dict[str, str], name: str) -> str:
 
 def _stage_timings(run: BackendRun) -> dict[str, Timing]:
     by_stage: dict[str, list[float]] = {}
-    for one in run.asked.values():
+    for one in run.outcomes.values():
         for stages in one.stages_ms:
             for stage, ms in stages.items():
                 by_stage.setdefault(stage, []).append(ms)
@@ -173,17 +173,17 @@ def _violations(run: BackendRun, golden: GoldenSet, allowed: Allowed) -> int:
     count = 0
     for query in golden:
         paths = allowed(query) if query.filters is not None else None
-        answer = run.asked[query.id].answer
+        answer = run.outcomes[query.id].answer
         if paths is not None and answer is not None:
-            count += sum(one.path not in paths for one in answer.passages[:SHOWN])
+            count += sum(one.path not in paths for one in answer.hits[:SHOWN])
     return count
 
 
 def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float | None:
     met: list[bool] = []
     for query in queries:
-        answer = run.asked[query.id].answer
-        shown = answer.passages[:TIMED_SHOWN] if answer is not None else ()
+        answer = run.outcomes[query.id].answer
+        shown = answer.hits[:TIMED_SHOWN] if answer is not None else ()
         for one in query.expected:
             if one.grade > 0 and one.span is not None and one.span.time_start is not None:
                 times = [hit.times for hit in shown if hit.path == one.path]
@@ -198,8 +198,8 @@ def _overlap(times: tuple[float, float] | None, span: Span) -> bool:
 
 
 def _unanswerable(run: BackendRun, queries: Sequence[GoldenQuery]) -> Unanswerable:
-    answers = [run.asked[query.id].answer for query in queries]
-    given = [answer for answer in answers if answer is not None and answer.passages]
+    answers = [run.outcomes[query.id].answer for query in queries]
+    given = [answer for answer in answers if answer is not None and answer.hits]
     doubts = [answer.low_confidence for answer in given]
     told = any(doubt is not None for doubt in doubts)
     return Unanswerable(len(queries), len(given), sum(map(bool, doubts)) if told else None)

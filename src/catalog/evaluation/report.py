@@ -102,7 +102,7 @@ def render_report(comparison: PipelineComparison, *, created: datetime) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(page=page_of(comparison, created))
+    return environment.get_template("report.html.j2").render(page=build_page(comparison, created))
 
 
 def write_report(comparison: PipelineComparison, path: Path, *, created: datetime) -> None:
@@ -121,7 +121,7 @@ def write_report(comparison: PipelineComparison, path: Path, *, created: datetim
         raise InputError(f"cannot write the report {path}: {error}") from error
 
 
-def page_of(comparison: PipelineComparison, created: datetime) -> ReportPage:
+def build_page(comparison: PipelineComparison, created: datetime) -> ReportPage:
     """What the template shows of a comparison."""
     numbered = enumerate(comparison.golden, start=1)
     anchors = {query.id: anchor(query.id, number) for number, query in numbered}

@@ -134,7 +134,7 @@ def query_view(
     brief: bool = False,
 ) -> QueryView:
     """A query's view; ``scores`` are of the deciding metric, ``brief`` leaves out the passages."""
-    asked = baseline.asked[query.id], candidate.asked[query.id]
+    asked = baseline.outcomes[query.id], candidate.outcomes[query.id]
     before, after = (_ranks(run, query.id) for run in (baseline, candidate))
     grades = {one.path: one.grade for one in query.expected}
     words = None if brief else word_pattern(query.query)
@@ -237,7 +237,7 @@ def _column(
 ) -> Column:
     answer = asked.answer
     first: dict[str, RankedHit] = {}
-    for passage in () if answer is None else answer.passages:
+    for passage in () if answer is None else answer.hits:
         first.setdefault(passage.path, passage)
     hits = () if brief else tuple(_hit(row, first[row.path], words) for row in rows)
     return Column(name, shortened(asked.error), tuple(rows), hits)
@@ -248,7 +248,7 @@ def _hit(row: Row, passage: RankedHit, words: re.Pattern[str] | None) -> HitRow:
     return HitRow(
         rank=row.rank,
         path=shortened(passage.path),
-        place=shortened(", ".join(filter(None, (passage.place, times))), 100),
+        place=shortened(", ".join(filter(None, (passage.location, times))), 100),
         score="" if passage.score is None else f"{passage.score:.4g}",
         badge=row.badge,
         segments=excerpt(passage.text, words),

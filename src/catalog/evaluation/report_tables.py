@@ -103,7 +103,7 @@ class Rate:
 
 def times_of(run: BackendRun) -> list[float]:
     """All milliseconds measured of a run."""
-    return [ms for one in run.asked.values() for ms in one.ms]
+    return [ms for one in run.outcomes.values() for ms in one.ms]
 
 
 def figures_of(comparison: PipelineComparison) -> Iterable[Figure]:
@@ -200,7 +200,7 @@ def failures_of(comparison: PipelineComparison, anchors: Mapping[str, str]) -> I
     """Every failure of either, in the golden set's order."""
     for query in comparison.golden:
         for run in (comparison.baseline, comparison.candidate):
-            reason = run.asked[query.id].error
+            reason = run.outcomes[query.id].error
             if reason:
                 yield FailureRow(anchors[query.id], query.id, run.name, shortened(reason))
 

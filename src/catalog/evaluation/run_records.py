@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import InputError, RunNotFoundError
-from catalog.core.settings import leaves
+from catalog.core.settings import flatten
 from catalog.core.text import storable
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.significance import PairedTest, holm, judge
+from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
 from catalog.store.eval_runs import (
     EvalRun,
@@ -72,15 +72,15 @@ def record_run(
         top_k=run.top_k,
         identity=dict(run.identity),
         scores=scores.per_query,
-        summary=summary_of(scores) | {"errors": errors},
-        lists={query: list(run.documents(query)) for query in run.asked},
+        summary=summarize_scores(scores) | {"errors": errors},
+        lists={query: list(run.documents(query)) for query in run.outcomes},
     )
     with database.write() as connection:
         add_run(connection, record)
     return record
 
 
-def summary_of(scores: RunScores) -> dict[str, Any]:
+def summarize_scores(scores: RunScores) -> dict[str, Any]:
     """Means and everything that is not per query, ready for JSON."""
     summary = asdict(scores)
     del summary["per_query"]
@@ -97,7 +97,7 @@ def require_run(database: Database, prefix: str) -> EvalRun:
     raise RunNotFoundError(f"{prefix!r}: {problem}")
 
 
-def recorded(
+def find_recorded_run(
     database: Database,
     identity: Mapping[str, object],
     golden: GoldenSet,
@@ -139,8 +139,8 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
     for metric in QUALITY:
         values, others = before.scores.get(metric), after.scores.get(metric)
         if values and others:
-            tests[metric] = judge(list(values.values()), [others[query] for query in values])
-    old, new = dict(leaves(before.identity)), dict(leaves(after.identity))
+            tests[metric] = paired_test(list(values.values()), [others[query] for query in values])
+    old, new = dict(flatten(before.identity)), dict(flatten(after.identity))
     changed = {
         name: (old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())

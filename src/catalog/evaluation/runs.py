@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from catalog.core.errors import InputError
 from catalog.core.user_search import Ranking
-from catalog.evaluation.backends import RecordedBackend, SearchBackend
+from catalog.evaluation.backends import SearchBackend
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.recorded_backend import RecordedBackend
 from catalog.ingest.sync_report import Progress, Silent
 
 DEFAULT_TOP_K = 100
@@ -44,17 +45,17 @@ class BackendRun:
     identity: Mapping[str, object]
     dataset: str
     top_k: int
-    asked: Mapping[str, QueryOutcome]
+    outcomes: Mapping[str, QueryOutcome]
     notes: tuple[str, ...] = ()
 
     @property
     def errors(self) -> dict[str, str]:
         """Query ids it failed on, with the reason."""
-        return {query: one.error for query, one in self.asked.items() if one.error}
+        return {query: one.error for query, one in self.outcomes.items() if one.error}
 
     def documents(self, query: str) -> tuple[str, ...]:
         """The documents it ranked for the query, best first; none when it failed."""
-        answer = self.asked[query].answer
+        answer = self.outcomes[query].answer
         return () if answer is None else answer.documents
 
 
@@ -103,7 +104,7 @@ def run_backends(
             identity=identity,
             dataset=dataset,
             top_k=top_k,
-            asked={query: _settled(*attempts) for query, attempts in answers.items()},
+            outcomes={query: _settled(*attempts) for query, attempts in answers.items()},
             notes=backend.notes(golden) if isinstance(backend, RecordedBackend) else (),
         )
         for backend, identity, answers in zip(backends, identities, asked, strict=True)
@@ -132,7 +133,7 @@ def _attempt(
 def _settled(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
     error = next((one.error for one in (deep, *timed) if one.error), "")
     answers = [one.answer for one in timed if one.answer is not None]
-    lists = {tuple(hit.path for hit in answer.passages) for answer in answers}
+    lists = {tuple(hit.path for hit in answer.hits) for answer in answers}
     return QueryOutcome(
         answer=None if error else deep.answer,
         ms=tuple(one.ms for one in timed if not one.error),

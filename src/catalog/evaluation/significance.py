@@ -76,7 +76,7 @@ class PairedTest:
     enough: bool
 
 
-def judge(
+def paired_test(
     baseline: Scores,
     candidate: Scores,
     *,

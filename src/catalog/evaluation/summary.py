@@ -8,11 +8,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from catalog.evaluation.comparison import MetricRow, PipelineComparison, Stratum, outcome_of
+from catalog.evaluation.comparison import MetricRow, PipelineComparison, Stratum, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, RunScores
-from catalog.evaluation.run_records import RunDifference, summary_of
-from catalog.evaluation.significance import Interval, PairedTest, bootstrap_interval, judge
+from catalog.evaluation.run_records import RunDifference, summarize_scores
+from catalog.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
 from catalog.store.eval_runs import EvalRun
 
 TABLE = (PRIMARY, "RR@10", "R@10", "R@100", "Success@1", "Success@3", "Success@5")
@@ -70,8 +70,8 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
             for one in comparison.deltas
         ],
         "runs": {
-            "baseline": summary_of(comparison.baseline_scores),
-            "candidate": summary_of(comparison.candidate_scores),
+            "baseline": summarize_scores(comparison.baseline_scores),
+            "candidate": summarize_scores(comparison.candidate_scores),
         },
         "failures": {
             "baseline": comparison.baseline.errors,
@@ -100,7 +100,7 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
         yield (
             f"{runs[-1].backend} − {other.backend}: {PRIMARY} {test.difference:+.4f} "
             f"[{test.interval.low:+.4f}, {test.interval.high:+.4f}], p = {test.p:.4f}, "
-            f"n = {test.n}: {outcome_of(test)}"
+            f"n = {test.n}: {decide_outcome(test)}"
         )
     for run in runs:
         if run.summary["failed"]:
@@ -128,7 +128,7 @@ def against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest]
     for other in runs[:-1]:
         values = other.scores[PRIMARY]
         if last:
-            yield other, judge([values[query] for query in last], list(last.values()))
+            yield other, paired_test([values[query] for query in last], list(last.values()))
 
 
 def golden_lines(golden: GoldenSet) -> Iterator[str]:
@@ -154,7 +154,7 @@ def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
         yield f"{run.id}  {_when(run)}  {run.dataset}  {run.golden}  {run.backend}  {shown}"
 
 
-def shown_run_lines(run: EvalRun) -> Iterator[str]:
+def run_detail_lines(run: EvalRun) -> Iterator[str]:
     """One run in full."""
     yield from run_lines([run])
     yield f"  {run.queries} queries, {run.top_k} deep; key {run.key[:16]}"
@@ -281,9 +281,9 @@ def _p95(run: EvalRun) -> str:
 
 
 def _flat(tree: Mapping[str, Any], skip: Sequence[str] = ()) -> dict[str, Any]:
-    from catalog.core.settings import leaves
+    from catalog.core.settings import flatten
 
-    return dict(leaves({name: value for name, value in tree.items() if name not in skip}))
+    return dict(flatten({name: value for name, value in tree.items() if name not in skip}))
 
 
 def _when(run: EvalRun) -> str:

@@ -1,11 +1,10 @@
-"""Whether agents choose the right tool: labelled prompts, and how often a chooser meets them.
+"""Whether agents choose the right tool: labelled prompts, and how often a chooser is right.
 
 One JSON object a line: ``id, prompt, tool, kind``. See ``golden_queries/README.md``.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,17 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.golden import Problem, read_lines
+from catalog.evaluation.golden_files import read_rows
 
 _Z95 = 1.959963984540054
-_SHOWN = 20
 
 
 class RoutingPrompt(BaseModel):
-    """What somebody asks of an agent, and the tool that should be called for it."""
+    """A request to an agent, and the tool that should be called for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,19 +32,12 @@ class RoutingPrompt(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
-    """A prompt for which another tool was chosen."""
-
-    prompt: RoutingPrompt
-    chosen: str
-
-
-@dataclass(frozen=True, slots=True)
 class RoutingReport:
     """How a chooser did over ``total`` prompts, at least one.
 
     ``interval`` is Wilson's 95 % interval of the accuracy. ``confusion`` counts pairs of the right
-    and the chosen tool; ``kinds`` has the right choices and the prompts of each kind.
+    and the chosen tool; ``kinds`` has the right choices and the prompts of each kind; ``misses``
+    are the prompts for which a wrong tool was chosen, with that tool.
     """
 
     total: int
@@ -54,15 +45,15 @@ class RoutingReport:
     interval: tuple[float, float]
     confusion: dict[tuple[str, str], int]
     kinds: dict[str, tuple[int, int]]
-    misses: tuple[Miss, ...]
+    misses: tuple[tuple[RoutingPrompt, str], ...]
 
     @property
     def accuracy(self) -> float:
-        """The share of prompts that were met, 0 to 1."""
+        """Return the share of prompts with the right tool chosen, 0 to 1."""
         return self.right / self.total
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "total": self.total,
             "right": self.right,
@@ -76,59 +67,34 @@ class RoutingReport:
                 kind: {"right": right, "prompts": count}
                 for kind, (right, count) in sorted(self.kinds.items())
             },
-            "misses": [miss.prompt.model_dump() | {"chosen": miss.chosen} for miss in self.misses],
+            "misses": [prompt.model_dump() | {"chosen": tool} for prompt, tool in self.misses],
         }
 
 
 def read_prompts(path: Path) -> tuple[RoutingPrompt, ...]:
-    """The prompts in a JSON Lines file; raises :class:`GoldenSetError` naming every bad line."""
-    prompts: list[RoutingPrompt] = []
-    problems: list[Problem] = []
-    seen: dict[str, int] = {}
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            prompt = RoutingPrompt.model_validate(json.loads(line))
-        except ValidationError as error:
-            told = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            problems.append(Problem(number, "; ".join(told)))
-        except (ValueError, RecursionError) as error:
-            problems.append(Problem(number, f"not JSON: {error}"))
-        else:
-            if prompt.id in seen:
-                reason = f"id {prompt.id!r} stands in line {seen[prompt.id]}"
-                problems.append(Problem(number, reason))
-            seen.setdefault(prompt.id, number)
-            prompts.append(prompt)
-    if problems:
-        shown = "\n  ".join(map(str, problems[:_SHOWN]))
-        raise GoldenSetError(f"{path} has {len(problems)} bad lines:\n  {shown}")
-    if not prompts:
-        raise GoldenSetError(f"{path} holds no prompt")
-    return tuple(prompts)
+    """Read prompts from a JSON Lines file; raises :class:`GoldenSetError` naming every bad line."""
+    return tuple(read_rows(path, RoutingPrompt, "prompt"))
 
 
 def routing_report(prompts: Sequence[RoutingPrompt], choose: Callable[[str], str]) -> RoutingReport:
-    """How often ``choose`` names the right tool for a prompt; prompts must not be empty."""
+    """Count how often ``choose`` names the right tool for a prompt; prompts must not be empty."""
     if not prompts:
         raise GoldenSetError("there are no prompts to choose for")
-    chosen = [choose(prompt.prompt) for prompt in prompts]
-    pairs = list(zip(prompts, chosen, strict=True))
-    asked = Counter(prompt.kind for prompt in prompts)
-    met = Counter(prompt.kind for prompt, tool in pairs if tool == prompt.tool)
+    choices = [(prompt, choose(prompt.prompt)) for prompt in prompts]
+    totals = Counter(prompt.kind for prompt in prompts)
+    right = Counter(prompt.kind for prompt, tool in choices if tool == prompt.tool)
     return RoutingReport(
         total=len(prompts),
-        right=met.total(),
-        interval=wilson_interval(met.total(), len(prompts)),
-        confusion=dict(Counter((prompt.tool, tool) for prompt, tool in pairs)),
-        kinds={kind: (met[kind], count) for kind, count in asked.items()},
-        misses=tuple(Miss(prompt, tool) for prompt, tool in pairs if tool != prompt.tool),
+        right=right.total(),
+        interval=wilson_interval(right.total(), len(prompts)),
+        confusion=dict(Counter((prompt.tool, tool) for prompt, tool in choices)),
+        kinds={kind: (right[kind], count) for kind, count in totals.items()},
+        misses=tuple((prompt, tool) for prompt, tool in choices if tool != prompt.tool),
     )
 
 
 def wilson_interval(right: int, total: int, z: float = _Z95) -> tuple[float, float]:
-    """The score interval of a share (Wilson 1927), within 0 to 1; 95 % unless ``z`` says other.
+    """Compute the score interval of a share (Wilson 1927), within 0 to 1; 95 % by default.
 
     ``total`` is at least 1 and ``right`` from 0 to ``total``.
     """

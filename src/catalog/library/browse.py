@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from catalog.core.dates import date_text
+from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
 from catalog.core.params import DEFAULT_LIMIT
@@ -59,8 +59,8 @@ class DocumentCatalog:
 
         ``query``: words, of which a document needs one in its title, name, headings, summary or
         text metadata (stop words count only if there are no others); how it is scored, see
-        ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.narrowing``.
-        ``tags``: all of them. ``filters``: see ``core.filters.parse_filters``; conditions on
+        ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.filter_forms``.
+        ``tags``: all of them. ``filters``: see ``core.filter_forms.parse_filters``; conditions on
         passages must hold of one of the document's. ``after`` (inclusive) and ``before``
         (exclusive): ISO 8601 dates or times, or a year or month, UTC unless they say otherwise;
         on the document's own ``modified``, else its own ``created``, else when its file was
@@ -159,7 +159,7 @@ def _entry(about: ListedDocument, dataset: str, score: float | None) -> CatalogE
         tags=tuple(about.tags),
         created=about.dates.get("created"),
         modified=about.dates.get("modified"),
-        date=None if about.dated is None else date_text(about.dated),
+        date=None if about.dated is None else format_timestamp(about.dated),
         characters=about.characters,
         bytes=about.size,
         chunks=about.chunks,

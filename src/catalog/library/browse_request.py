@@ -9,8 +9,8 @@ from typing import Required, TypedDict
 
 from catalog.core.dates import parse_date
 from catalog.core.errors import InputError
-from catalog.core.filters import And, Filter, Op, condition, parse_filters
-from catalog.core.narrowing import file_type_filter, name_filter
+from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
+from catalog.core.filters import And, Filter, Op, condition
 from catalog.core.params import DEFAULT_LIMIT, MAX_DOCUMENTS, MAX_OFFSET, SORTS, Sort
 from catalog.core.text import storable
 

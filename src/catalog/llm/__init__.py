@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError, MissingExtraError
 from catalog.core.settings import LLMSettings, get_settings
-from catalog.core.text import without_userinfo
+from catalog.core.text import strip_userinfo
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -61,7 +61,7 @@ def _openai_like(settings: LLMSettings) -> LLM:
 def _plugged(spec: str) -> LLM:
     from llama_index.core.llms import LLM
 
-    from catalog.core.dotted import named_object
+    from catalog.core.dotted import load_object
 
     if ":" not in spec:
         raise ConfigError(
@@ -69,7 +69,7 @@ def _plugged(spec: str) -> LLM:
             "providers: none, openai, llama_cpp, module:function"
         )
     try:
-        found = named_object(spec, "")
+        found = load_object(spec, "")
         if not isinstance(found, LLM) and not inspect.iscoroutinefunction(found):
             found = found()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything
@@ -98,5 +98,5 @@ def llm_identity(llm: LLM) -> tuple[str, str, str]:
     return (
         type(llm).__name__,
         weights if isinstance(weights, str) else llm_name(llm),
-        without_userinfo(server) if isinstance(server, str) else "",
+        strip_userinfo(server) if isinstance(server, str) else "",
     )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from catalog.core.errors import InputError, QueryError, UnknownModeError
 from catalog.core.params import MODES, Mode
-from catalog.core.results import FoundPassage, FoundPassages
+from catalog.core.results import PassageResult, ResultList
 
 MAX_TOP_K = 1000
 
@@ -62,7 +62,7 @@ class SearchCriteria(BaseModel):
         return rerank
 
 
-class BaselineResult(FoundPassage):
+class BaselineResult(PassageResult):
     """One passage.
 
     ``chunk_id`` is ``{content_hash}:{seq}``. ``score`` is minus FTS5's ``bm25()`` for
@@ -71,5 +71,5 @@ class BaselineResult(FoundPassage):
     """
 
 
-class BaselineResults(FoundPassages[BaselineResult]):
+class BaselineResults(ResultList[BaselineResult]):
     """v1's answer, best first."""

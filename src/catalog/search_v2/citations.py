@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
-from catalog.core.results import TIMED, ResultLocator, SearchResult
-from catalog.core.text import without_userinfo
+from catalog.core.results import TIMED_MODALITIES, ResultLocator, SearchResult
+from catalog.core.text import strip_userinfo
 
 _BRACKETS = str.maketrans("[]", "()")
 _JOINERS = "\u200c\u200d"  # of emoji, and of scripts that need them
@@ -46,7 +46,7 @@ def format_header(result: SearchResult) -> str:
     too, ``@@ book.pdf page 3 @@`` or ``@@ book.pdf pages 3-4 @@``, or the path.
     """
     path, where = _one_line(result.path), _snippets(result)
-    is_told_by_lines = result.snippet_lines is not None and result.modality not in TIMED
+    is_told_by_lines = result.snippet_lines is not None and result.modality not in TIMED_MODALITIES
     if where.time_start is not None and not is_told_by_lines and _times_first(result):
         end = where.time_start if where.time_end is None else where.time_end
         return f"@@ {path} {_range(format_clock(where.time_start), format_clock(end))} @@"
@@ -120,7 +120,7 @@ def _pages(where: ResultLocator | Locator) -> str:
 
 
 def _times_first(passage: SearchResult | Chunk) -> bool:
-    return passage.locator.page is None or passage.modality in TIMED
+    return passage.locator.page is None or passage.modality in TIMED_MODALITIES
 
 
 def _range(first: str, last: str) -> str:
@@ -189,7 +189,7 @@ def _whole(seconds: float) -> int:
 
 def _address_at(address: str, second: int) -> str | None:
     try:
-        url = urlsplit(without_userinfo(address.strip()))
+        url = urlsplit(strip_userinfo(address.strip()))
         host = (url.hostname or "").lower()
     except ValueError:
         return None

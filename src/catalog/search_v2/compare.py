@@ -48,7 +48,7 @@ class Baseline:
             search = self._search = self._search or UserSearch(self.name)
         for _ in range(1 if self.is_warm(dataset) else 2):
             started = time.perf_counter()
-            answer = search.ask(
+            answer = search.search(
                 query,
                 dataset=dataset,
                 top_k=top_k,
@@ -61,7 +61,7 @@ class Baseline:
         self._warm.add(dataset)
         narrowed = {"filters": filters, "doc_ids": doc_ids}
         asked = [name for name, value in narrowed.items() if value is not None]
-        ignored = " and ".join(search.not_taken(asked))
+        ignored = " and ".join(search.unsupported(asked))
         return answer, ms, f"asked without {ignored}, which it does not take" if ignored else ""
 
 

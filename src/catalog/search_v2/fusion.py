@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.core.query import Origin
+from catalog.core.query import SubQueryOrigin
 
 Leg = Literal["lexical", "vector"]
 
@@ -29,7 +29,7 @@ class RankedList:
     leg: Leg
     engine: str
     query: str
-    origin: Origin
+    origin: SubQueryOrigin
     weight: float
     hits: tuple[tuple[str, float], ...]
 

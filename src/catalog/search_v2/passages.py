@@ -8,7 +8,7 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNode
 from pydantic import PrivateAttr
 
 from catalog.core.documents import Chunk
-from catalog.core.query import Kind
+from catalog.core.query import SubQueryKind
 from catalog.core.results import Evidence, Reranked
 from catalog.search_v2.fusion import FusedHit
 
@@ -68,13 +68,16 @@ class ScoredPassage(NodeWithScore):
     _fused: FusedHit = PrivateAttr()
     _reranked: Reranked | None = PrivateAttr(default=None)
     _relevance: float | None = PrivateAttr(default=None)
-    _kinds_answered: frozenset[Kind] = PrivateAttr(default=frozenset())
+    _kinds_answered: frozenset[SubQueryKind] = PrivateAttr(default=frozenset())
     _restriction: Restriction | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 
     @classmethod
     def of(
-        cls, node: PassageNode, fused: FusedHit, kinds_answered: frozenset[Kind] = frozenset()
+        cls,
+        node: PassageNode,
+        fused: FusedHit,
+        kinds_answered: frozenset[SubQueryKind] = frozenset(),
     ) -> ScoredPassage:
         """Pair a node with its fusion record and the kinds of original parts that answered."""
         scored = cls(node=node, score=fused.score)
@@ -121,7 +124,7 @@ class ScoredPassage(NodeWithScore):
         return self._fused
 
     @property
-    def kinds_answered(self) -> frozenset[Kind]:
+    def kinds_answered(self) -> frozenset[SubQueryKind]:
         """The kinds of the user's own sub-queries that were answered, by hits or by none."""
         return self._kinds_answered
 

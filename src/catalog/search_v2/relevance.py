@@ -26,7 +26,7 @@ from pydantic import PrivateAttr
 
 from catalog.core.ids import sha256_hex
 from catalog.core.params import Mode
-from catalog.core.query import Kind
+from catalog.core.query import SubQueryKind
 from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 _LIMIT = 40.0  # exp of more says nothing new
 _PACKAGED = "calibrations.json"
-_MODES: dict[frozenset[Kind], Mode] = {  # a hypothetical passage's cosines are of another kind
+_MODES: dict[
+    frozenset[SubQueryKind], Mode
+] = {  # a hypothetical passage's cosines are of another kind
     frozenset({"lex", "vec"}): "hybrid",
     frozenset({"lex"}): "lexical",
     frozenset({"vec"}): "vector",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Required, TypedDict, Unpack
 
 from catalog.core.errors import InputError, UnknownModeError
-from catalog.core.filters import check_fields, fields_of, parse_filters
+from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import check_fields, filter_fields
 from catalog.core.params import MODES, Mode
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
@@ -101,7 +102,7 @@ def _restriction(
                 scope = Scope.of(live_documents(connection, scope.ids))
                 notes.append(f"{len(scope.ids or ())} documents in scope")
             if tree is not None:
-                unknown = [f for f in fields_of(tree) if not has_field(connection, dataset, f)]
+                unknown = [f for f in filter_fields(tree) if not has_field(connection, dataset, f)]
                 if unknown:
                     check_fields(tree, list_fields(connection, dataset))
                 notes.append("filtered")

@@ -54,7 +54,7 @@ class SearchServiceV2:
 
         ``query``: words, ``"phrases"``, ``-exclusions``, or typed parts (``lex: … / vec: …``).
         ``doc_ids`` (ids or paths): ``None`` is every document, ``[]`` is none. ``filters``: see
-        ``core.filters.parse_filters``. ``rerank`` and ``expand`` default to the settings. A
+        ``core.filter_forms.parse_filters``. ``rerank`` and ``expand`` default to the settings. A
         stage that fails is reported in ``stages`` and the rest answers, unless ``strict``.
         ``compare_with_v1`` asks the baseline too and tells the differences in ``comparison``.
         Raises :class:`InputError` kinds for a bad call, :class:`ConfigError` kinds for a stage
@@ -202,9 +202,9 @@ class SearchServiceV2:
             stages.failed("compare", (time.perf_counter() - started) * 1000, error)
             failure = f"{type(error).__name__}: {error}"
             return not_compared(name, paths, v2_ms=v2_ms, error=failure)
-        found = f"{name}: {len(answer.passages)} passages"
+        found = f"{name}: {len(answer.hits)} passages"
         stages.ran("compare", v1_ms, "; ".join(filter(None, (found, note))))
-        v1_paths = [passage.path for passage in answer.passages]
+        v1_paths = [passage.path for passage in answer.hits]
         return compared(name, v1_paths, paths, v1_ms=v1_ms, v2_ms=v2_ms, note=note)
 
     def close(self) -> None:

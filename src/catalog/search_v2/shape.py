@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from catalog.core.documents import Chunk, Locator
 from catalog.core.results import (
-    TIMED,
+    TIMED_MODALITIES,
     Contribution,
     Evidence,
     Explanation,
@@ -85,7 +85,7 @@ def _link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None
     seconds = where.time_start
     if evidence is not None and seconds is not None:
         return move_link(evidence.link, seconds)
-    if chunk.modality in TIMED and seconds is not None:
+    if chunk.modality in TIMED_MODALITIES and seconds is not None:
         file = chunk.metadata.get("media_file")
         path = file if isinstance(file, str) and file else chunk.path
         return recording_link(chunk.metadata.get("source_url"), path, seconds)

@@ -21,7 +21,7 @@ from pydantic import Field, PrivateAttr
 
 from catalog.core.documents import Chunk
 from catalog.core.errors import CatalogError
-from catalog.core.results import TIMED, Evidence
+from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.search_v2.citations import recording_link
 from catalog.search_v2.evidence import (
     TimeWindow,
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 def is_timed(chunk: Chunk) -> bool:
     """Whether the passage belongs to a moment of a recording."""
     start = chunk.locator.time_start
-    return chunk.modality in TIMED and start is not None and math.isfinite(start)
+    return chunk.modality in TIMED_MODALITIES and start is not None and math.isfinite(start)
 
 
 def seconds_around(

@@ -11,7 +11,7 @@ from typing import Any
 
 from catalog.core.dates import to_timestamp
 from catalog.core.documents import MetadataScalar, MetadataValue
-from catalog.core.filters import kind_of, number
+from catalog.core.filters import comparable_number, value_kind
 
 DATES = ("modified", "created")  # the fields that tell a document's date, the first one first
 
@@ -50,13 +50,13 @@ def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float 
 
 def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
     """Without repetitions; 1 and True are two values."""
-    return {(kind_of(value), value): value for value in values}.values()
+    return {(value_kind(value), value): value for value in values}.values()
 
 
 def _field_row(field: str, value: MetadataScalar) -> dict[str, Any]:
-    kind = kind_of(value)
+    kind = value_kind(value)
     text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
-    numeric = number(value) if kind == "n" and not isinstance(value, str) else None
+    numeric = comparable_number(value) if kind == "n" and not isinstance(value, str) else None
     return {
         "field": field,
         "kind": kind,

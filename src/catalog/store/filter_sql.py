@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, false, func, literal, not_, null, or_, select, true, union_all
 
 from catalog.core.documents import MetadataScalar
-from catalog.core.filters import And, Condition, Filter, Not, Op, Or, kind_of, number
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, comparable_number, value_kind
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _some(field: str, values: Sequence[MetadataScalar]) -> Clause:
     """Some value of the field equals one of these."""
     by_kind: dict[str, list[Any]] = {}
     for value in values:
-        by_kind.setdefault(kind_of(value), []).append(_stored(value))
+        by_kind.setdefault(value_kind(value), []).append(_stored(value))
     tests = (_Test(kind, _equals(listed)) for kind, listed in by_kind.items())
     return or_(false(), *(_exists(field, test) for test in tests))
 
@@ -160,7 +160,7 @@ def _comparison(asked: Condition) -> _Test:
     stored = _stored(value)
     if folds := asked.op is Op.TEXT_MATCH_INSENSITIVE:
         stored = str(stored).casefold()
-    return _Test(kind_of(value), lambda column: _compare(column, asked.op, stored), folds)
+    return _Test(value_kind(value), lambda column: _compare(column, asked.op, stored), folds)
 
 
 def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
@@ -206,4 +206,4 @@ def _values_query(dataset: str, field: str, test: _Test) -> Select[tuple[Any, An
 def _stored(value: MetadataScalar) -> str | float:
     if isinstance(value, str):
         return value
-    return str(value).lower() if isinstance(value, bool) else number(value)
+    return str(value).lower() if isinstance(value, bool) else comparable_number(value)

@@ -20,8 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.visitors import replacement_traverse
 
-from catalog.core.dates import day_at, seconds
-from catalog.core.filters import CHUNK_FIELDS, fields_of
+from catalog.core.dates import seconds_since_epoch, timestamp_to_date
+from catalog.core.filters import CHUNK_FIELDS, filter_fields
 from catalog.core.params import Sort
 from catalog.store.cards import CARD_VERSION
 from catalog.store.engine_types import Restriction
@@ -62,7 +62,7 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     """
     parts: list[ColumnElement[bool]] = [documents.c.dataset == restriction.dataset]
     tree = restriction.filter
-    of_chunks = tree is not None and not CHUNK_FIELDS.isdisjoint(fields_of(tree))
+    of_chunks = tree is not None and not CHUNK_FIELDS.isdisjoint(filter_fields(tree))
     if of_chunks or restriction.containing or restriction.without:
         allowed = select(chunks.c.document_id).where(restriction.clause())
         return and_(*parts, documents.c.id.in_(allowed))
@@ -128,9 +128,9 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
     dated = documents.c.dated
     parts: list[ColumnElement[bool]] = [dated.is_not(None)]
     if after is not None:
-        parts.append(dated >= seconds(after))
+        parts.append(dated >= seconds_since_epoch(after))
     if before is not None:
-        parts.append(dated < seconds(before))
+        parts.append(dated < seconds_since_epoch(before))
     return and_(*parts)
 
 
@@ -215,7 +215,7 @@ def date_range(connection: Connection, allowed: ColumnElement[bool]) -> tuple[da
     """The first and the last day (UTC) of what is allowed; ``None`` where nothing has a date."""
     query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
     first, last = connection.execute(query).one()
-    return None if first is None else (day_at(first), day_at(last))
+    return None if first is None else (timestamp_to_date(first), timestamp_to_date(last))
 
 
 def _told_fields(ids: Sequence[int]) -> Any:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from sqlalchemy import Connection, Select, and_, bindparam, case, func, select
 
 from catalog.core.documents import Chunk
-from catalog.core.results import TIMED
+from catalog.core.results import TIMED_MODALITIES
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
@@ -113,7 +113,7 @@ def _statements(of_several: bool) -> _Statements:
         its = select(documents.c.id).join(document_fields, fields.document_id == documents.c.id)
         its = its.where(documents.c.dataset == bindparam("dataset"), fields.field == "media")
         its = its.where(fields.kind == "s", fields.text_value == bindparam("media"))
-    is_of = and_(chunks.c.document_id.in_(its), chunks.c.modality.in_(TIMED))
+    is_of = and_(chunks.c.document_id.in_(its), chunks.c.modality.in_(TIMED_MODALITIES))
     start, end = chunks.c.time_start, func.coalesce(chunks.c.time_end, chunks.c.time_start)
     latest = func.max(start, end)
     is_in = and_(start <= bindparam("last"), latest >= bindparam("first"))

@@ -98,7 +98,7 @@ document_fields = Table(
     metadata,
     Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("field", String, nullable=False),
-    Column("kind", String(1), nullable=False),  # s, n or b: see core.filters.kind_of
+    Column("kind", String(1), nullable=False),  # s, n or b: see core.filters.value_kind
     Column("text_value", Text, nullable=True),
     Column("number_value", Float, nullable=True),
     Column("folded", Text),  # text_value in folded case; NULL where that is text_value itself

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from catalog.core.settings.loading import (
     LoadedSettings,
-    field_of,
+    find_field,
+    find_presets,
+    flatten,
     get_settings,
-    leaves,
     load_settings,
     needs_rebuild,
-    presets,
     with_rag,
 )
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
@@ -28,11 +28,11 @@ __all__ = [
     "RAGv2Settings",
     "ServeSettings",
     "Settings",
-    "field_of",
+    "find_field",
+    "find_presets",
+    "flatten",
     "get_settings",
-    "leaves",
     "load_settings",
     "needs_rebuild",
-    "presets",
     "with_rag",
 ]

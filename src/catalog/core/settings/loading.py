@@ -50,7 +50,7 @@ def load_settings(
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
         _merge(merged, layer)
-        origins.update({name: origin for name, _ in leaves(layer)})
+        origins.update({name: origin for name, _ in flatten(layer)})
     return LoadedSettings(_validated(merged), origins)
 
 
@@ -61,7 +61,7 @@ def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return _validated(merged)
 
 
-def presets() -> dict[str, Path]:
+def find_presets() -> dict[str, Path]:
     """Presets by name: the files of ``configs/``, as installed or in a checkout."""
     package = Path(__file__).parents[2] / "configs"
     folder = package if package.is_dir() else Path(__file__).parents[4] / "configs"
@@ -71,21 +71,21 @@ def presets() -> dict[str, Path]:
 def needs_rebuild(name: str) -> bool:
     """Whether the setting of that dotted name shapes what is indexed; unknown names do not."""
     try:
-        return bool((field_of(name).json_schema_extra or {}).get("rebuild"))
+        return bool((find_field(name).json_schema_extra or {}).get("rebuild"))
     except KeyError:
         return False
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every dotted name and value of nested settings."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def field_of(name: str) -> Any:
+def find_field(name: str) -> Any:
     """The pydantic field behind a dotted name, for documentation."""
     model: Any = Settings
     *parents, last = name.split(".")
@@ -118,7 +118,7 @@ def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
 def _preset_layer(name: str | None) -> list[tuple[str, dict[str, Any]]]:
     if name is None:
         return []
-    found = presets()
+    found = find_presets()
     if name not in found:
         raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(found) or 'none'}")
     return [(f"preset {name}", _read_toml(found[name]))]

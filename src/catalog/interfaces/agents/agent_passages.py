@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.core.results import TIMED, EvidenceLine, Explanation, ResultLocator, SearchResult
+from catalog.core.results import (
+    TIMED_MODALITIES,
+    EvidenceLine,
+    Explanation,
+    ResultLocator,
+    SearchResult,
+)
 from catalog.interfaces.agents.quoting import clean, one_line
 from catalog.search_v2.evidence import format_line, format_timecode
 
@@ -167,7 +173,7 @@ def _reference(result: SearchResult) -> str:
 
 def is_timed(passage: AgentPassage) -> bool:
     """Whether it belongs to a moment of a recording."""
-    return passage.modality in TIMED and passage.locator.times is not None
+    return passage.modality in TIMED_MODALITIES and passage.locator.times is not None
 
 
 _INDENT = "    "

@@ -65,7 +65,7 @@ def compare(
     from catalog.core.errors import InputError
     from catalog.evaluation.comparison import compare_runs
     from catalog.evaluation.gates import parse_gate
-    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.report import write_report
     from catalog.evaluation.summary import comparison_dict, comparison_lines
 
@@ -145,8 +145,7 @@ def questions(
     dataset: str | None,
 ) -> tuple[GoldenSet, str]:
     """The labelled queries of a file or a collection, and the dataset they are asked of."""
-    from catalog.evaluation.beir import read_beir
-    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.golden_files import read_beir, read_golden
 
     if (golden is None) == (beir is None):
         raise typer.BadParameter("give either --golden or --beir")
@@ -220,7 +219,7 @@ def _measured(
     """A record of each, in order; those that may be reused are not asked again."""
     from catalog.evaluation.backends import Backends
     from catalog.evaluation.metrics import score_run
-    from catalog.evaluation.run_records import recorded
+    from catalog.evaluation.run_records import find_recorded_run
 
     found: dict[str, EvalRun] = {}
     if reuse:
@@ -229,7 +228,7 @@ def _measured(
                 identity = backends.load(spec).identity
                 if "pipeline" not in identity:  # another's search may change unseen
                     continue
-                earlier = recorded(library.database, identity, queries, dataset, top_k)
+                earlier = find_recorded_run(library.database, identity, queries, dataset, top_k)
                 if earlier is not None:
                     complain(f"{spec}: reusing run {earlier.id}")
                     found[spec] = earlier
@@ -249,8 +248,8 @@ def _keep(
     folder: Path | None,
 ) -> EvalRun:
     """Record a run, and write its TREC file if there is a folder for it."""
+    from catalog.evaluation.recorded_backend import write_run
     from catalog.evaluation.run_records import record_run
-    from catalog.evaluation.trec_files import write_run
 
     record = record_run(library.database, run, scores, queries, now=time.time())
     if folder is not None:
@@ -262,14 +261,14 @@ def allowed_by_filters(library: Library, dataset: str) -> Allowed:
     """Which documents a query's filters allow."""
     from functools import partial
 
-    from catalog.evaluation import checking
+    from catalog.evaluation.golden import find_allowed_documents
 
-    return partial(checking.allowed_by_filters, library.database, dataset)
+    return partial(find_allowed_documents, library.database, dataset)
 
 
 def _index(library: Library, folder: Path, dataset: str) -> None:
     from catalog.core.errors import InputError
-    from catalog.evaluation.beir import CORPUS
+    from catalog.evaluation.golden_files import CORPUS
     from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
     from catalog.store.chunks import list_datasets
@@ -303,21 +302,21 @@ def ablate(
 ) -> None:
     """Measure what each stage is worth: hybrid search with one stage more or other at a time."""
     from catalog.evaluation.ablation import (
-        ablation,
         ablation_dict,
         ablation_lines,
-        possible,
-        variants,
+        available_variants,
+        build_variants,
+        score_variants,
     )
 
     with open_library(context, home, preset) as library:
         queries, name = questions(library, golden, beir, split, dataset)
-        chosen, left_out = possible(library, variants(library.settings))
+        chosen, left_out = available_variants(library, build_variants(library.settings))
         for variant, why in left_out.items():
             complain(f"{variant} is left out: {why}")
         specs = [one.spec for one in chosen]
         runs = ask_backends(library, queries, name, specs, top_k, repeats)
-        rows = ablation(chosen, runs, queries, allowed_by_filters(library, name))
+        rows = score_variants(chosen, runs, queries, allowed_by_filters(library, name))
     if json:
         print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
         return

@@ -34,16 +34,16 @@ def check(
     preset: PresetOption = None,
 ) -> None:
     """Check a set: its form, and with --dataset whether its labels and filters fit."""
-    from catalog.evaluation.checking import dataset_problems, doubled_queries
-    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.golden import find_dataset_problems, find_duplicate_queries
+    from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.summary import golden_lines
 
     golden = read_golden(file)
-    problems = [f"asked twice: {text!r}" for text in doubled_queries(golden)]
+    problems = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
     if dataset is not None:
         with open_library(context, home, preset) as library:
             library.require_dataset(dataset)
-            problems += dataset_problems(golden, library.database, dataset)
+            problems += find_dataset_problems(golden, library.database, dataset)
     for line in golden_lines(golden):
         say(line)
     for problem in problems:
@@ -73,26 +73,27 @@ def label(
 ) -> None:
     """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query."""
     from catalog.evaluation.golden import DIFFICULTIES, KINDS
-    from catalog.evaluation.labelling import ask_grades, load_or_new, pooled, save, with_grades
+    from catalog.evaluation.golden_files import load_golden, save_golden
+    from catalog.evaluation.labelling import add_grades, ask_grades, pool_hits
 
     asked_kind = _one_of("--kind", kind, [name for name in KINDS if name not in UNASKED])
     asked_difficulty = _one_of("--difficulty", difficulty, DIFFICULTIES)
-    queries = load_or_new(golden)
+    queries = load_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         for text in _texts(query):
             at, asked = _found_or_new(queries, text, asked_difficulty)
             judged = [one.path for one in asked.expected]
-            pool = pooled(_answers(library, asked, name), judged)
+            pool = pool_hits(_answers(library, asked, name), judged)
             say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
             grades = ask_grades(pool, _ask_grade)
             if pool and not grades:
                 say("Nothing graded, nothing kept")
                 continue
-            labelled = with_grades(asked, grades, asked_kind)
+            labelled = add_grades(asked, grades, asked_kind)
             queries[at:] = [labelled, *queries[at + 1 :]]
-            save(golden, queries)
+            save_golden(golden, queries)
             say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
 
 
@@ -113,8 +114,8 @@ def calibrate(
 ) -> None:
     """Fit relevance to labelled queries: what thresholds and low confidence go by."""
     from catalog.core.params import MODES
-    from catalog.evaluation.calibration import cross_validated, fit, observe
-    from catalog.evaluation.golden import read_golden
+    from catalog.evaluation.calibration import collect_candidates, cross_validate, fit_calibration
+    from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
     from catalog.search_v2.relevance import Signals, save_calibration
     from catalog.search_v2.service import SearchServiceV2
@@ -127,13 +128,13 @@ def calibrate(
         library.require_dataset(name)
         service = SearchServiceV2(library)
         with TerminalProgress() as progress:
-            seen = observe(
+            seen = collect_candidates(
                 service, queries, name, mode=asked_mode, rerank=rerank, progress=progress
             )
         group = [list(query) for query in seen.values() if query]
         about = f"{queries.name} on {name}, {len(group)} queries"
-        made = fit([group], mode=asked_mode, reranked=rerank, about=about)
-        quality = cross_validated(group, mode=asked_mode, reranked=rerank)
+        made = fit_calibration([group], mode=asked_mode, reranked=rerank, about=about)
+        quality = cross_validate(group, mode=asked_mode, reranked=rerank)
         if not dry_run:
             signals = Signals.of(library, asked_mode, reranked=rerank)
             save_calibration(library, signals, made)
@@ -196,7 +197,7 @@ def _answers(library: Library, query: GoldenQuery, dataset: str) -> list[Ranking
 
 
 def _ask_grade(passage: RankedHit, number: int, of: int) -> str:
-    say(f"\n[{number}/{of}] {passage.path}  {passage.place}")
+    say(f"\n[{number}/{of}] {passage.path}  {passage.location}")
     for line in passage.text[:EXCERPT].splitlines():
         say(f"    | {line}")
     return _prompted("Grade")

@@ -47,14 +47,14 @@ def show(
 ) -> None:
     """One run: its scores, and exactly what was run."""
     from catalog.evaluation.run_records import require_run
-    from catalog.evaluation.summary import run_dict, shown_run_lines
+    from catalog.evaluation.summary import run_detail_lines, run_dict
 
     with open_library(context, home, preset) as library:
         found = require_run(library.database, run)
     if json:
         print_json(run_dict(found) | {"identity": found.identity, "scores": found.scores})
     else:
-        for line in shown_run_lines(found):
+        for line in run_detail_lines(found):
             say(line)
 
 

@@ -26,14 +26,14 @@ def config(
     preset: PresetOption = None,
 ) -> None:
     """Show every setting, its value, and where the value came from."""
-    from catalog.core.settings import field_of, leaves, needs_rebuild
-    from catalog.core.text import without_userinfo
+    from catalog.core.settings import find_field, flatten, needs_rebuild
+    from catalog.core.text import strip_userinfo
 
     loaded = settings_for(context, home, preset)
     rows = []
-    for name, value in leaves(loaded.settings.model_dump(mode="json")):
-        field = field_of(name)
-        shown = without_userinfo(value) if isinstance(value, str) else value
+    for name, value in flatten(loaded.settings.model_dump(mode="json")):
+        field = find_field(name)
+        shown = strip_userinfo(value) if isinstance(value, str) else value
         hidden = value is not None and not field.repr
         rows.append(
             {

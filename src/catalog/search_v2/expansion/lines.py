@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
-from catalog.core.query import Kind
+from catalog.core.query import SubQueryKind
 from catalog.store.lexical.analysis import Analyzer
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[SubQueryKind, ...] = get_args(SubQueryKind)
 # Two letters of a script that puts no spaces between words count as a word.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
@@ -24,7 +24,7 @@ _UNSPACED = re.compile(
 class ExpansionLine:
     """One thing to ask beside the query: words, a question, or a passage that might answer it."""
 
-    kind: Kind
+    kind: SubQueryKind
     text: str
 
 
@@ -70,7 +70,7 @@ def _from_line(raw: str) -> Iterator[ExpansionLine]:
         return
     text = _bare(match[2])
     if text and text[0] not in "[{":  # what is left of JSON cut short
-        yield ExpansionLine(cast(Kind, match[1].lower()), text)
+        yield ExpansionLine(cast(SubQueryKind, match[1].lower()), text)
 
 
 def _bare(text: str) -> str:
@@ -127,9 +127,13 @@ def _from_object(value: Mapping[str, Any]) -> Iterator[ExpansionLine]:
 
 __all__ = ["LONGEST", "ExpansionLine", "filter_lines", "parse_lines"]
 
-LONGEST: Mapping[Kind, tuple[int, int]] = {"lex": (12, 120), "vec": (40, 300), "hyde": (200, 1500)}
+LONGEST: Mapping[SubQueryKind, tuple[int, int]] = {
+    "lex": (12, 120),
+    "vec": (40, 300),
+    "hyde": (200, 1500),
+}
 """Words and characters that a line of each kind may have."""
-_SHORTEST: Mapping[Kind, int] = {"lex": 1, "vec": 2, "hyde": 4}
+_SHORTEST: Mapping[SubQueryKind, int] = {"lex": 1, "vec": 2, "hyde": 4}
 _LABEL = re.compile(r"\b(?:lex|vec|hyde)\s*:", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"<[^\W\d_][\w -]{0,40}>")
 _ABOUT_ITSELF = re.compile(
@@ -220,7 +224,7 @@ class _Query:
     def _tokens(self, line: ExpansionLine) -> frozenset[str]:
         return frozenset(self.analyzer.tokens(line.text))
 
-    def _shortest(self, kind: Kind) -> int:
+    def _shortest(self, kind: SubQueryKind) -> int:
         least = _SHORTEST[kind]
         return min(least, max(1, word_count(self.text))) if kind == "vec" else least
 

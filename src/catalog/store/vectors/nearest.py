@@ -19,7 +19,17 @@ from sqlalchemy import Connection, select
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.errors import InputError
-from catalog.core.filters import And, Condition, Filter, Not, Op, Or, kind_of, matches, number
+from catalog.core.filters import (
+    And,
+    Condition,
+    Filter,
+    Not,
+    Op,
+    Or,
+    comparable_number,
+    matches,
+    value_kind,
+)
 from catalog.core.ids import point_id, source_doc_id
 from catalog.core.scope import Scope
 from catalog.store.database import Database
@@ -115,7 +125,7 @@ class FilterCompiler(Generic[C]):
         if field == "path":
             return self._documents([source_doc_id(self._dataset, text) for text in texts])
         if field == "page":
-            numbers = [value for value in values if kind_of(value) == "n"]
+            numbers = [value for value in values if value_kind(value) == "n"]
             return self._some([self._page(Op.EQ, value) for value in numbers])
         return self._any_of(TOKENS, [value_token(field, value) for value in values])
 
@@ -130,11 +140,11 @@ class FilterCompiler(Generic[C]):
         if asked.field == "dataset":
             return matches(asked, lambda _field: (self._dataset,))
         if asked.field == "page":
-            return self._page(asked.op, bound) if kind_of(bound) == "n" else False
+            return self._page(asked.op, bound) if value_kind(bound) == "n" else False
         return self._equals(asked.field, list(self._values(asked)))
 
     def _page(self, op: Op, bound: MetadataScalar) -> C:
-        finite = max(-_LARGEST, min(_LARGEST, number(float(bound))))
+        finite = max(-_LARGEST, min(_LARGEST, comparable_number(float(bound))))
         return self._dialect.within(PAGE, op, finite)
 
     def _documents(self, ids: Sequence[str]) -> C | bool:

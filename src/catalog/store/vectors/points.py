@@ -21,7 +21,7 @@ from sqlalchemy import Connection, func, select
 
 from catalog.core.documents import MetadataScalar, last_page
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
-from catalog.core.filters import kind_of, number
+from catalog.core.filters import comparable_number, value_kind
 from catalog.core.ids import point_id, sha1_hex
 from catalog.store.embedding_cache import decode
 from catalog.store.filter_sql import among, decoded_value
@@ -52,12 +52,12 @@ _SEPARATOR = "\x1f"
 
 def value_token(field: str, value: MetadataScalar) -> str:
     """The token of one value of a field; equal values, and only they, have equal tokens."""
-    kind = kind_of(value)
+    kind = value_kind(value)
     if isinstance(value, str):
         text = value if len(value) <= _LONGEST else sha1_hex(value)
         kind = "s" if len(value) <= _LONGEST else "h"
     else:
-        text = str(value).lower() if isinstance(value, bool) else repr(number(value))
+        text = str(value).lower() if isinstance(value, bool) else repr(comparable_number(value))
     return f"{_name(field)}{_SEPARATOR}{kind}:{text}"
 
 
