@@ -1,8 +1,13 @@
 """Arguments as models write them: what is meant beyond doubt is taken, anything else refused."""
 
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
 import pytest
 
+from catalog.core.params import Param, edge_fields
 from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.agents.arguments import Argument, arguments_of
 
 
 class Asked:
@@ -166,3 +171,40 @@ def test_what_no_document_can_hold_is_not_asked_for(asked):
     call(asked, "search", query="a\x00b", docs=["\ud800.md"])
     assert asked.asked[0][1]["query"] == "a\ufffdb"
     assert asked.asked[0][1]["docs"] == ["\ufffd.md"]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Made up."""
+
+    words: Annotated[str, Param("Words.")]
+    _: KW_ONLY
+    count: Annotated[int, Param("How many.", least=2, most=900)] = 5
+    names: Annotated[list[str] | None, Param("Names.")] = None
+    again: Annotated[bool | None, Param("Do it again.")] = None
+    secret: Annotated[int, Param("Only in Python.", python_only=True)] = 0
+
+
+def test_a_tool_takes_every_parameter_of_its_verb_unless_told_otherwise():
+    (properties, required) = (arguments_of(Verb).model_json_schema()[key]
+                              for key in ("properties", "required"))  # fmt: skip
+    assert list(properties) == [field.name for field in edge_fields(Verb)]
+    assert required == ["words"]
+    assert properties["count"]["description"] == "How many."
+
+
+def test_a_tool_may_rename_bound_leave_out_and_move_parameters():
+    model = arguments_of(
+        Verb,
+        without=("again",),
+        last=("words",),
+        names=Argument(name="who", help="Whose."),
+        count=Argument(bounds=(1, 3), default=2),
+    )
+    assert list(model.model_fields) == ["count", "who", "words"]
+    assert model.model_fields["count"].description == "How many, 1 to 3."
+    assert model.model_fields["who"].description == "Whose."
+    arguments, notes = model.read({"words": "a", "count": 9.0, "who": "x, y"})
+    assert arguments.params() == {"words": "a", "count": 3, "names": "x, y"}
+    assert notes == ("count 9 is out of range: 3 was taken",)
+    assert model.read({"words": "a"})[0].params() == {"words": "a", "count": 2}

@@ -1,13 +1,14 @@
 """The tools as functions: plain, of LlamaIndex, and of the store that the settings name."""
 
 import asyncio
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 from catalog.interfaces import agents as agent_tools
-from catalog.interfaces.agents import AGENT_TOOLS, functions
+from catalog.interfaces.agents import AGENT_TOOLS, AgentTools, functions
 from catalog.interfaces.engine import LocalEngine
 
 
@@ -16,6 +17,19 @@ def test_plain_functions_answer_in_words(tools):
     listed = tools.query_catalog(name="PAPER", tags=[], sort="name")
     assert listed.startswith("1 document matches")
     assert tools.search_chunks(" ").startswith("error: the argument query is blank")
+
+
+@pytest.mark.parametrize("name", ["search_chunks", "query_catalog"])
+def test_a_plain_function_takes_what_its_tool_takes(name):
+    fields = AGENT_TOOLS[name].arguments.model_fields.values()
+    defaults = [inspect.Parameter.empty if one.is_required() else one.default for one in fields]
+    expected = dict(zip(AGENT_TOOLS[name].arguments.model_fields, defaults, strict=True))
+    method = dict(inspect.signature(getattr(AgentTools, name)).parameters)
+    assert method.pop("self")
+    function = inspect.signature(getattr(agent_tools, name)).parameters
+    for parameters in (method, function):
+        assert {key: one.default for key, one in parameters.items()} == expected
+        assert list(parameters) == list(expected)
 
 
 def test_a_tool_that_there_is_not_is_an_answer(tools):

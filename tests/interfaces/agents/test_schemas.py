@@ -1,4 +1,4 @@
-"""Schemas made quick to check allow and forbid what they did before."""
+"""Schemas made simple to check allow and forbid what they did before."""
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -53,19 +53,19 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
-def test_a_quick_schema_decides_as_the_one_it_is_made_of(value):
-    quick = Draft202012Validator(simplify_schema(SCHEMA))
-    assert quick.is_valid(value) == Draft202012Validator(SCHEMA).is_valid(value)
+def test_a_simple_schema_decides_as_the_one_it_is_made_of(value):
+    simple = Draft202012Validator(simplify_schema(SCHEMA))
+    assert simple.is_valid(value) == Draft202012Validator(SCHEMA).is_valid(value)
 
 
 def test_a_field_may_be_called_title_and_nothing_is_referred_to():
-    quick = simplify_schema(SCHEMA)
-    assert "$defs" not in quick
-    assert "$ref" not in str(quick)
-    assert quick["properties"]["name"] == {"type": ["string", "null"]}
-    assert set(quick["properties"]["places"]["items"]["properties"]) == {"title", "lines"}
+    simple = simplify_schema(SCHEMA)
+    assert "$defs" not in simple
+    assert "$ref" not in str(simple)
+    assert simple["properties"]["name"] == {"type": ["string", "null"]}
+    assert set(simple["properties"]["places"]["items"]["properties"]) == {"title", "lines"}
 
 
 @pytest.mark.parametrize("name", AGENT_TOOLS)
-def test_the_published_schemas_are_quick_ones(name):
+def test_the_published_schemas_are_simple_ones(name):
     assert "$ref" not in str(AGENT_TOOLS[name].output_schema())

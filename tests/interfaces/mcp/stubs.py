@@ -6,7 +6,8 @@ import sys
 import threading
 from typing import ClassVar
 
-from catalog.interfaces.agents.tool import AgentTool, ToolArguments, ToolData, ToolResult
+from catalog.interfaces.agents.arguments import ToolArguments
+from catalog.interfaces.agents.tool import AgentTool, ToolData, ToolResult
 
 
 class Said(ToolArguments):

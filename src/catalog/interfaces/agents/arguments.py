@@ -1,133 +1,185 @@
-"""The tools' arguments. The descriptions are read by language models."""
+"""Arguments of tools: generated from the verbs' parameters, read as language models write them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Union, get_args, get_origin
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from catalog.core.params import DEFAULT_LIMIT, Sort
-from catalog.interfaces.agents.tool import ToolArguments
+from catalog.core.errors import DocumentNotFoundError, InputError
+from catalog.core.params import Params, edge_fields, validation_message
+from catalog.core.text import storable
 
-_MOST = 10_000_000
-TOP_K = (1, 50)
-LIMIT = (1, 100)
-MAX_BYTES = (1_000, 1_000_000)
+if TYPE_CHECKING:
+    from catalog.interfaces.engine import Engine
 
-Texts = str | list[str] | None
-Dataset = Annotated[
-    str | None, Field(description="Name of the dataset; needed only when there are several.")
-]
-FileType = Annotated[
-    str | None, Field(description="Only documents of this type: pdf, markdown, video, audio, …")
-]
-Name = Annotated[
-    str | None, Field(description="Only documents whose path, title or recording holds this text.")
-]
-TopK = Annotated[int, Field(description="How many passages, 1 to 50.")]
+_MOST = 10_000_000  # of a number that the verb does not bound
+_SHOWN = 2**63 - 1  # a larger number is not repeated in a note
 
 
-class SearchChunksArguments(ToolArguments):
-    """A question about what documents say."""
+class ToolArguments(BaseModel):
+    """Arguments as a model writes them: unknown names and wrong types are refused.
 
-    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {"top_k": TOP_K}
+    ``CLAMPED`` has the least and most of every whole number: beyond them the nearest is taken, and
+    a note says so. ``RENAMED`` has the parameter for every argument of another name.
+    """
 
-    query: str = Field(description="What to find, as a question or in words.")
-    top_k: TopK = 10
-    file_type_filter: FileType = None
-    doc_name_filter: Name = None
-    dataset: Dataset = None
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {}
+    RENAMED: ClassVar[Mapping[str, str]] = {}
 
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> tuple[Self, tuple[str, ...]]:
+        """Return the arguments, and the notes on what was clamped.
 
-class SearchToolArguments(ToolArguments):
-    """A search for passages."""
+        Null, a blank text and a list of blank texts count as not given for an optional argument. A
+        number with nothing after the point is a whole one, and a character that no document can
+        hold becomes U+FFFD. Raises :class:`InputError` that names every argument that is wrong.
+        """
+        values: dict[str, Any] = {}
+        notes: list[str] = []
+        for name, value in arguments.items():
+            field = cls.model_fields.get(name)
+            if field is not None:
+                if field.is_required():
+                    _check_not_blank(name, value)
+                elif _is_empty(value):
+                    continue
+                if isinstance(value, list):
+                    value = [_storable(item) for item in value if not _is_blank(item)]
+                value = _storable(value)
+                if name in cls.CLAMPED:
+                    value = _clamp(name, value, cls.CLAMPED[name], notes)
+            values[name] = value
+        try:
+            return cls.model_validate(values), tuple(notes)
+        except ValidationError as error:
+            raise InputError(validation_message(error, cls)) from error
 
-    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {"top_k": TOP_K}
-
-    query: str = Field(description='Words, "quoted phrases" and -exclusions.')
-    dataset: Dataset = None
-    top_k: TopK = 10
-    docs: Texts = Field(None, description="Only these documents: paths, globs or #docids.")
-    file_type: FileType = None
-    name: Name = None
-    filters: Texts = Field(
-        None, description='Conditions that must all hold: ["tag=ops", "page>=3"].'
-    )
-    explain: bool = Field(False, description="Tell how each score came about.")
-
-
-class QueryArguments(SearchToolArguments):
-    """A search that takes more time for a better order."""
-
-    rerank: bool = Field(True, description="Let a second model read the best passages.")
-    expand: bool | None = Field(
-        None, description="Let a language model reword the query; null is as configured."
-    )
-
-
-class CatalogArguments(ToolArguments):
-    """A look at which documents there are."""
-
-    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {"limit": LIMIT, "offset": (0, _MOST)}
-
-    query: str | None = Field(
-        None, description="Words of titles, names, summaries and tags; nothing lists all."
-    )
-    file_type: FileType = None
-    name: Name = None
-    tags: Texts = Field(None, description="Only documents that carry all these tags.")
-    after: str | None = Field(None, description="Only documents whose date is YYYY-MM-DD or later.")
-    before: str | None = Field(None, description="Only documents whose date is before YYYY-MM-DD.")
-    sort: Sort = Field(
-        "best", description="best: by the query; modified: newest date first; size: largest first."
-    )
-    limit: int = Field(DEFAULT_LIMIT, description="How many documents, 1 to 100.")
-    offset: int = Field(0, description="How many to pass over first.")
-    dataset: Dataset = None
+    def params(self) -> dict[str, Any]:
+        """Return the parameters for the verb, without those that are ``None``."""
+        values = {self.RENAMED.get(name, name): value for name, value in self}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-class GetArguments(ToolArguments):
-    """One document."""
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Say in what an argument differs from the verb's parameter; what is left out is the same.
 
-    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {
-        "line_start": (1, _MOST),
-        "line_end": (1, _MOST),
-        "max_bytes": MAX_BYTES,
-    }
+    ``bounds`` are the least and the most that the tool takes.
+    """
 
-    reference: str = Field(
-        description="A reference from a search, a path, dataset:path or #docid; :12-20 picks "
-        "lines, unless line_start and line_end pick others."
-    )
-    line_start: int | None = Field(None, description="First line, counted from 1.")
-    line_end: int | None = Field(None, description="Last line, itself included.")
-    dataset: Dataset = None
-    max_bytes: int = Field(65_536, description="More text than this is cut after a line.")
+    name: str = ""
+    help: str = ""
+    default: Any = None
+    bounds: tuple[int, int] | None = None
 
 
-class MultiGetArguments(ToolArguments):
-    """Several documents."""
+def arguments_of(
+    kind: type[Params],
+    *,
+    without: Collection[str] = (),
+    last: Collection[str] = (),
+    **changes: Argument,
+) -> type[ToolArguments]:
+    """Return the arguments of a tool: the parameters of a verb, less some, with some changed.
 
-    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {"limit": LIMIT, "max_bytes": MAX_BYTES}
+    ``changes`` are named after parameters, as are those that come ``last``. A parameter that is a
+    list of texts may also be given as one text.
+    """
+    definitions: dict[str, Any] = {}
+    clamped: dict[str, tuple[int, int]] = {}
+    renamed: dict[str, str] = {}
+    taken = [field for field in edge_fields(kind) if field.name not in without]
+    for field in sorted(taken, key=lambda field: field.name in last):
+        change = changes.get(field.name, Argument())
+        name = change.name or field.name
+        types = _types(field.type)
+        default = field.default if change.default is None else change.default
+        if list[str] in types:
+            types = [str, list[str]]
+            default = default or None
+        if int in types:
+            clamped[name] = change.bounds or (field.param.least or 0, field.param.most or _MOST)
+        if name != field.name:
+            renamed[name] = field.name
+        description = change.help or field.param.help
+        if change.bounds and not change.help:
+            least, most = change.bounds
+            description = f"{description.removesuffix('.')}, {least} to {most}."
+        definitions[name] = (
+            reduce(or_, types if default is not None else [*types, NoneType]),
+            Field(... if default is MISSING else default, description=description),
+        )
+    title = kind.__name__.replace("Params", "Arguments")
+    about = (kind.__doc__ or "").partition("\n")[0]
+    model = create_model(title, __base__=ToolArguments, __doc__=about, **definitions)
+    model.CLAMPED, model.RENAMED = clamped, renamed
+    return model
 
-    pattern: str | list[str] = Field(
-        description='A glob ("guides/**/*.md"), or paths and #docids: a list or with commas.'
-    )
-    limit: int = Field(20, description="How many documents at most, 1 to 100.")
-    max_bytes: int = Field(
-        65_536, description="Documents beyond this much text, all together, are only named."
-    )
-    dataset: Dataset = None
+
+def _types(annotation: Any) -> list[Any]:
+    """Return the alternatives of a type, ``None`` aside."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    types = get_args(annotation) if is_union else (annotation,)
+    return [one for one in types if one is not NoneType]
 
 
-class StatusArguments(ToolArguments):
-    """Nothing to say."""
+def possible_lists(value: str | list[str] | None) -> list[list[str] | None]:
+    """Return what an argument may mean: a text with commas is one name or, likelier, several."""
+    if value is None or isinstance(value, list):
+        return [value]
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    return [[value], parts] if "," in value else [parts]
 
 
-def readings(given: str | list[str] | None) -> list[list[str] | None]:
-    """What an argument may mean, the likeliest last: a text with commas is one name, or several."""
-    if given is None or isinstance(given, list):
-        return [given]
-    parts = [part.strip() for part in given.split(",") if part.strip()]
-    return [[given], parts] if "," in given else [parts]
+def ask_by_names(
+    engine: Engine, verb: str, params: Mapping[str, Any], names: str
+) -> dict[str, Any]:
+    """Ask the engine, where the parameter ``names`` may be a text that names documents.
+
+    A text with commas is one name if there is such a document, else several.
+    """
+    *unlikely, likeliest = possible_lists(params.get(names))
+    for documents in unlikely:
+        with suppress(DocumentNotFoundError):
+            return engine.ask(verb, {**params, names: documents})
+    return engine.ask(verb, params if likeliest is None else {**params, names: likeliest})
+
+
+def _check_not_blank(name: str, value: Any) -> None:
+    if _is_blank(value) or (isinstance(value, list) and all(map(_is_blank, value))):
+        raise InputError(f"the argument {name} is blank: say what to look for")
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_blank, value))
+    return value is None or _is_blank(value)
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
+def _storable(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value
+
+
+def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> Any:
+    """Return the whole number within the bounds, anything else as it is; note what was clamped."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    nearest = min(max(value, bounds[0]), bounds[1])
+    if nearest != value:
+        shown = value if abs(value) <= _SHOWN else "of that size"
+        notes.append(f"{name} {shown} is out of range: {nearest} was taken")
+    return nearest

@@ -6,37 +6,42 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from catalog.core.dates import display_date
-from catalog.interfaces.agents.arguments import CatalogArguments, readings
-from catalog.interfaces.agents.quoting import one_line
+from catalog.core.params import BrowseParams
+from catalog.interfaces.agents.arguments import (
+    Argument,
+    ToolArguments,
+    arguments_of,
+    possible_lists,
+)
+from catalog.interfaces.agents.quoting import document_reference, one_line
 from catalog.interfaces.agents.tool import (
+    AgentTool,
     ToolData,
+    ToolPart,
     ToolResult,
-    echoed,
-    noted,
+    clean_notes,
+    format_types,
+    note_lines,
+    quote_argument,
     tool_result,
-    types_text,
-    without_nones,
 )
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
-
 _INDENT = "    "
-_SUMMARY = 600
+_MAX_SUMMARY = 600
 _NARROWING = ("query", "file_type", "name", "tags", "after", "before")
 
 
-class Listed(BaseModel):
+class CatalogDocument(ToolPart):
     """One document. ``reference`` is what ``get`` takes; dates are ISO 8601.
 
     ``date`` is the one that ``after``, ``before`` and ``sort`` go by.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
     reference: str
@@ -57,7 +62,7 @@ class Listed(BaseModel):
 class CatalogData(ToolData):
     """Some of the documents that match; ``total`` and ``types`` count all that do."""
 
-    documents: tuple[Listed, ...] = ()
+    documents: tuple[CatalogDocument, ...] = ()
     total: int = 0
     offset: int = 0
     next_offset: int | None = None
@@ -66,112 +71,132 @@ class CatalogData(ToolData):
 
 
 def run_query_catalog(
-    engine: Engine, asked: CatalogArguments, notes: tuple[str, ...]
+    engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]
 ) -> ToolResult:
-    """The documents that match, with what is known of each."""
-    for tags in readings(asked.tags):
-        arguments = without_nones(asked.model_dump() | {"tags": tags})
-        page = engine.ask("browse", arguments)
+    """List the documents that match, with what is known of each."""
+    params = arguments.params()
+    for tags in possible_lists(params.get("tags")):
+        if tags is not None:
+            params["tags"] = tags
+        page = engine.ask("browse", params)
         if page["total"] > 0:
             break
-    first = asked.offset + 1
-    documents = tuple(_listed(one, first + at) for at, one in enumerate(page["entries"]))
-    after = asked.offset + len(documents)
-    told = noted(page["notes"])
+    offset = params["offset"]
+    documents = tuple(
+        _catalog_document(entry, number)
+        for number, entry in enumerate(page["entries"], start=offset + 1)
+    )
+    end = offset + len(documents)
+    quoted_notes = clean_notes(page["notes"])
     data = CatalogData(
         status="ok" if documents else "no_results",
-        message=None if documents else _nothing(page, arguments, asked.offset),
-        notes=(*notes, *told),
+        message=None if documents else _no_results(page, params),
+        notes=(*notes, *quoted_notes),
         documents=documents,
         total=page["total"],
-        offset=asked.offset,
-        next_offset=after if documents and after < page["total"] else None,
+        offset=offset,
+        next_offset=end if documents and end < page["total"] else None,
         types={one_line(name, 40): count for name, count in page["types"].items()},
         dataset=page["dataset"],
     )
-    ours = [*_counted(data), *(f"note: {note}" for note in notes)]
-    quoted = "\n\n".join("\n".join(_lines(one)) for one in documents)
-    return tool_result(data, ours=ours, quoted=quoted, notes=told)
+    lines = [*_count_lines(data), *note_lines(notes)]
+    quoted = "\n\n".join("\n".join(_document_lines(document)) for document in documents)
+    return tool_result(data, lines=lines, quoted=quoted, quoted_notes=quoted_notes)
 
 
-def _listed(entry: Mapping[str, Any], number: int) -> Listed:
-    named = entry["source_doc_id"]
-    return Listed(
+def _catalog_document(entry: Mapping[str, Any], number: int) -> CatalogDocument:
+    dates = {
+        name: None if entry[name] is None else one_line(entry[name], 40)
+        for name in ("created", "modified", "date")
+    }
+    return CatalogDocument(
         number=number,
-        reference=named if one_line(named) == named else f"#{entry['docid']}",
+        reference=document_reference(entry),
         path=one_line(entry["path"]),
         title=one_line(entry["title"]),
         file_type=one_line(entry["file_type"], 40),
         docid=entry["docid"],
-        summary=one_line(entry["summary"], _SUMMARY),
+        summary=one_line(entry["summary"], _MAX_SUMMARY),
         tags=tuple(one_line(tag, 100) for tag in entry["tags"]),
-        created=_date(entry["created"]),
-        modified=_date(entry["modified"]),
-        date=_date(entry["date"]),
+        **dates,
         characters=entry["characters"],
         bytes=entry["bytes"],
         passages=entry["chunks"],
     )
 
 
-def _date(told: str | None) -> str | None:
-    return None if told is None else one_line(told, 40)
-
-
-def _counted(data: CatalogData) -> Iterator[str]:
+def _count_lines(data: CatalogData) -> Iterator[str]:
     if not data.documents:
         return
-    last = data.offset + len(data.documents)
+    count = len(data.documents)
     matching = "1 document matches" if data.total == 1 else f"{data.total} documents match"
-    is_all = len(data.documents) == data.total
-    shown = "" if is_all else f"; shown are [{data.offset + 1}] to [{last}]"
-    types = types_text(data.types)
+    first, last = data.offset + 1, data.offset + count
+    shown = "" if count == data.total else f"; shown are [{first}] to [{last}]"
+    types = format_types(data.types)
     yield f"{matching}{shown}" + (f"; file types: {types}" if types else "")
     if data.next_offset is not None:
         yield f"for more, ask again with offset {data.next_offset}"
 
 
-def _lines(one: Listed) -> Iterator[str]:
-    head = f"[{one.number}] {one.path}"
-    told_by_path = one.title in ("", PurePosixPath(one.path).name, PurePosixPath(one.path).stem)
-    yield head if told_by_path else f"{head} — {one.title}"
-    count = "1 passage" if one.passages == 1 else f"{one.passages} passages"
-    facts = [one.file_type, _size(one), count]
-    facts += _dates(one)
+def _document_lines(document: CatalogDocument) -> Iterator[str]:
+    head = f"[{document.number}] {document.path}"
+    path = PurePosixPath(document.path)
+    yield head if document.title in ("", path.name, path.stem) else f"{head} — {document.title}"
+    count = "1 passage" if document.passages == 1 else f"{document.passages} passages"
+    facts = [document.file_type, _format_size(document), count, *_dates(document)]
     yield _INDENT + ", ".join(filter(None, facts))
-    if one.tags:
-        yield f"{_INDENT}tags: {', '.join(one.tags)}"
-    if one.summary:
-        yield f'{_INDENT}summary: "{one.summary}"'
-    yield f"{_INDENT}reference: {one.reference} (#{one.docid})"
+    if document.tags:
+        yield f"{_INDENT}tags: {', '.join(document.tags)}"
+    if document.summary:
+        yield f'{_INDENT}summary: "{document.summary}"'
+    yield f"{_INDENT}reference: {document.reference} (#{document.docid})"
 
 
-def _dates(one: Listed) -> Iterator[str]:
-    """The date that bounds and sorting go by, and the others where they are of another day."""
-    counts = None if one.date is None else display_date(one.date)
-    if counts is not None:
-        yield f"dated {counts}"
-    for name, date in (("modified", one.modified), ("created", one.created)):
-        if date is not None and display_date(date) != counts:
+def _dates(document: CatalogDocument) -> Iterator[str]:
+    """Yield the date that bounds and sorting go by, and the others if they are of another day."""
+    day = None if document.date is None else display_date(document.date)
+    if day is not None:
+        yield f"dated {day}"
+    for name, date in (("modified", document.modified), ("created", document.created)):
+        if date is not None and display_date(date) != day:
             yield f"{name} {display_date(date)}"
 
 
-def _size(one: Listed) -> str:
-    if one.bytes is None:
-        return f"{one.characters} characters"
-    if one.bytes < 1000:
-        return f"{one.bytes} bytes"
-    if one.bytes < 1_000_000:
-        return f"{one.bytes / 1000:.1f} kB"
-    return f"{one.bytes / 1_000_000:.1f} MB"
+def _format_size(document: CatalogDocument) -> str:
+    size = document.bytes
+    if size is None:
+        return f"{document.characters} characters"
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-def _nothing(page: Mapping[str, Any], arguments: Mapping[str, Any], offset: int) -> str:
-    """What was looked for, and what to try instead."""
+def _no_results(page: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Say what was looked for, and what to try instead."""
     if page["total"]:
-        return f"no results: {page['total']} documents match, none beyond offset {offset}."
-    told = [f"{name} {echoed(str(arguments[name]))}" for name in _NARROWING if name in arguments]
-    if not told:
-        return f"no results: dataset {echoed(page['dataset'])} holds no documents."
-    message = f"no results: no document of dataset {echoed(page['dataset'])} fits"
-    return f"{message} {' and '.join(told)}. Leave some of it out, or try search_chunks."
+        total, offset = page["total"], params["offset"]
+        return f"no results: {total} documents match, none beyond offset {offset}."
+    dataset = quote_argument(page["dataset"])
+    parts = [f"{name} {quote_argument(params[name])}" for name in _NARROWING if name in params]
+    if not parts:
+        return f"no results: dataset {dataset} holds no documents."
+    message = f"no results: no document of dataset {dataset} fits {' and '.join(parts)}"
+    return f"{message}. Leave some of it out, or try search_chunks."
+
+
+QUERY_CATALOG = AgentTool(
+    "query_catalog",
+    "List the documents there are",
+    "Discover which files exist: list, count or filter documents by type, name, tag or date, "
+    "sort them by date or size. Returns titles, summaries, sizes and dates, not what the "
+    "documents say.",
+    arguments_of(
+        BrowseParams,
+        without=("filters",),
+        last=("dataset",),
+        query=Argument(help="Words of titles, names, summaries and tags; nothing lists all."),
+        limit=Argument(bounds=(1, 100)),
+    ),
+    CatalogData,
+    run_query_catalog,
+)

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
-
-from catalog.core.errors import DocumentNotFoundError, InputError
+from catalog.core.errors import InputError
+from catalog.core.params import GetParams, MultiGetParams, StatusParams
 from catalog.interfaces.agents.arguments import (
-    GetArguments,
-    MultiGetArguments,
-    StatusArguments,
-    readings,
+    Argument,
+    ToolArguments,
+    arguments_of,
+    ask_by_names,
+    possible_lists,
 )
-from catalog.interfaces.agents.quoting import clean, one_line
+from catalog.interfaces.agents.quoting import clean, document_reference, one_line
 from catalog.interfaces.agents.tool import (
+    AgentTool,
     ToolData,
+    ToolPart,
     ToolResult,
-    echoed,
-    noted,
+    clean_notes,
+    note_lines,
+    quote_argument,
     tool_result,
-    without_nones,
 )
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
-
 _INDENT = "    "
+_TEXT_BYTES = (1_000, 1_000_000)
 
 
-class Document(BaseModel):
+class Document(ToolPart):
     """Lines ``line_start`` to ``line_end`` (both included) of ``lines_total``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     reference: str
     path: str
@@ -49,10 +48,8 @@ class Document(BaseModel):
     text: str
 
 
-class Unread(BaseModel):
+class SkippedDocument(ToolPart):
     """A document that is named but not given."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     reference: str
     path: str
@@ -69,104 +66,91 @@ class MultiGetData(ToolData):
     """The documents, and those left out."""
 
     documents: tuple[Document, ...] = ()
-    skipped: tuple[Unread, ...] = ()
+    skipped: tuple[SkippedDocument, ...] = ()
 
 
-def run_get(engine: Engine, asked: GetArguments, notes: tuple[str, ...]) -> ToolResult:
-    """The document, or those of its lines that were asked for and fit."""
-    found = engine.ask("get", without_nones(asked.model_dump()))
-    notes = (*notes, *noted(found["notes"]))
-    document = _document(found)
+def run_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
+    """Give the document, or those of its lines that were asked for and fit."""
+    answer = engine.ask("get", arguments.params())
+    notes = (*notes, *clean_notes(answer["notes"]))
+    document = _document(answer)
     data = GetData(status="ok", notes=notes, document=document)
-    return tool_result(data, ours=[f"note: {note}" for note in notes], quoted=_text(document))
+    return tool_result(data, lines=note_lines(notes), quoted=_format_document(document))
 
 
-def run_multi_get(engine: Engine, asked: MultiGetArguments, notes: tuple[str, ...]) -> ToolResult:
-    """The documents, in the order of the patterns, as long as all together fit."""
-    found = _asked(engine, asked)
-    documents, beyond = _fitting([_document(one) for one in found["documents"]], asked.max_bytes)
-    skipped = [*map(_unread, found["skipped"]), *beyond]
-    notes = (*notes, *noted(found["notes"]))
-    empty = f"no results: no document of {echoed(str(asked.pattern))} could be given."
+def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
+    """Give the documents, in the order of the patterns, as long as all together fit."""
+    params = arguments.params()
+    if not possible_lists(params["patterns"])[-1]:
+        raise InputError("the argument pattern names no document")
+    answer = ask_by_names(engine, "multi_get", params, "patterns")
+    documents, left_out = _take_fitting(map(_document, answer["documents"]), params["max_bytes"])
+    skipped = [*map(_skipped_document, answer["skipped"]), *left_out]
+    notes = (*notes, *clean_notes(answer["notes"]))
+    pattern = quote_argument(params["patterns"])
     data = MultiGetData(
         status="ok" if documents else "no_results",
-        message=None if documents else empty,
+        message=None if documents else f"no results: no document of {pattern} could be given.",
         notes=notes,
         documents=tuple(documents),
         skipped=tuple(skipped),
     )
-    left_out = "\n".join(f"not given: {one.path}: {one.reason}" for one in skipped)
-    quoted = "\n\n".join(filter(None, (*map(_set_in, documents), left_out)))
-    return tool_result(data, ours=[f"note: {note}" for note in notes], quoted=quoted)
+    not_given = "\n".join(f"not given: {one.path}: {one.reason}" for one in skipped)
+    # Lines are set in, so that none looks like the head of another document.
+    texts = [_format_document(one, indent(one.text.strip("\n"), _INDENT)) for one in documents]
+    quoted = "\n\n".join(filter(None, (*texts, not_given)))
+    return tool_result(data, lines=note_lines(notes), quoted=quoted)
 
 
-def _asked(engine: Engine, asked: MultiGetArguments) -> dict[str, Any]:
-    """What the patterns name; a text with commas is one name if there is a document of it."""
-    limits = {"dataset": asked.dataset, "limit": asked.limit, "max_bytes": asked.max_bytes}
-    *others, patterns = readings(asked.pattern)
-    if not patterns:
-        raise InputError("the argument pattern names no document")
-    for other in others:
-        with suppress(DocumentNotFoundError):
-            return engine.ask("multi_get", without_nones({"patterns": other, **limits}))
-    return engine.ask("multi_get", without_nones({"patterns": patterns, **limits}))
-
-
-def _document(found: Mapping[str, Any]) -> Document:
+def _document(answer: Mapping[str, Any]) -> Document:
     return Document(
-        reference=_reference(found),
-        path=one_line(found["path"]),
-        title=one_line(found["title"]),
-        docid=found["docid"],
-        line_start=found["line_start"],
-        line_end=found["line_end"],
-        lines_total=found["lines_total"],
-        text=clean(found["text"]),
+        reference=document_reference(answer),
+        path=one_line(answer["path"]),
+        title=one_line(answer["title"]),
+        docid=answer["docid"],
+        line_start=answer["line_start"],
+        line_end=answer["line_end"],
+        lines_total=answer["lines_total"],
+        text=clean(answer["text"]),
     )
 
 
-def _reference(found: Mapping[str, Any]) -> str:
-    named: str = found["source_doc_id"]
-    return named if one_line(named) == named else f"#{found['docid']}"
-
-
-def _unread(found: Mapping[str, Any]) -> Unread:
-    return Unread(
-        reference=one_line(found["source_doc_id"]),
-        path=one_line(found["path"]),
-        reason=one_line(found["reason"]),
+def _skipped_document(answer: Mapping[str, Any]) -> SkippedDocument:
+    return SkippedDocument(
+        reference=one_line(answer["source_doc_id"]),
+        path=one_line(answer["path"]),
+        reason=one_line(answer["reason"]),
     )
 
 
-def _fitting(documents: Sequence[Document], max_bytes: int) -> tuple[list[Document], list[Unread]]:
-    """The documents that fit together, and the others."""
-    kept, others, left = [], [], max_bytes
+def _take_fitting(
+    documents: Iterable[Document], max_bytes: int
+) -> tuple[list[Document], list[SkippedDocument]]:
+    """Return the documents that fit together, and the others."""
+    fitting, others, left = [], [], max_bytes
     for one in documents:
         size = len(one.text.encode())
         if size > left:
             reason = f"{size} bytes, {left} are left of max_bytes {max_bytes}: get it by itself"
-            others.append(Unread(reference=one.reference, path=one.path, reason=reason))
+            others.append(SkippedDocument(reference=one.reference, path=one.path, reason=reason))
         else:
-            kept.append(one)
+            fitting.append(one)
             left -= size
-    return kept, others
+    return fitting, others
 
 
-def _set_in(one: Document) -> str:
-    """The document with its lines set in, so that none looks like the head of another."""
-    return _text(one.model_copy(update={"text": indent(one.text.strip("\n"), _INDENT)}))
+def _format_document(document: Document, text: str | None = None) -> str:
+    title = f" — {document.title}" if document.title else ""
+    lines = f"lines {document.line_start}–{document.line_end} of {document.lines_total}"
+    return (
+        f"{document.path}{title} ({lines})\n"
+        f"reference: {document.reference} (#{document.docid})\n\n"
+        f"{document.text if text is None else text}"
+    )
 
 
-def _text(one: Document) -> str:
-    title = f" — {one.title}" if one.title else ""
-    lines = f"lines {one.line_start}–{one.line_end} of {one.lines_total}"
-    return f"{one.path}{title} ({lines})\nreference: {one.reference} (#{one.docid})\n\n{one.text}"
-
-
-class DatasetStatus(BaseModel):
+class DatasetStatus(ToolPart):
     """Counts of one dataset. ``embedded`` below 1: some text cannot be found by meaning yet."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     documents: int
@@ -185,41 +169,90 @@ class StatusData(ToolData):
     vector_engine: str | None = None
 
 
-def run_status(engine: Engine, asked: StatusArguments, notes: tuple[str, ...]) -> ToolResult:
-    """The counts of now."""
-    del asked
-    found = engine.ask("status", {})
-    datasets = tuple(_dataset(one) for one in found["datasets"])
+def run_status(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
+    """Count what the store holds now."""
+    answer = engine.ask("status", arguments.params())
+    datasets = tuple(map(_dataset_status, answer["datasets"]))
     data = StatusData(
         status="ok" if datasets else "no_results",
         message=None if datasets else "no results: nothing has been indexed yet",
         notes=notes,
         datasets=datasets,
-        model=found["model"],
-        lexical_engine=found["lexical_engine"],
-        vector_engine=found["vector_engine"],
+        model=answer["model"],
+        lexical_engine=answer["lexical_engine"],
+        vector_engine=answer["vector_engine"],
     )
-    return tool_result(data, ours=_lines(data))
+    engines = f"model: {data.model}; engines: {data.lexical_engine}, {data.vector_engine}"
+    return tool_result(data, lines=[*map(_dataset_line, datasets), engines])
 
 
-def _dataset(found: Mapping[str, Any]) -> DatasetStatus:
-    windows = found["windows"]
-    updated = datetime.fromtimestamp(found["updated_at"], UTC)
+def _dataset_status(answer: Mapping[str, Any]) -> DatasetStatus:
+    windows = answer["windows"]
+    updated = datetime.fromtimestamp(answer["updated_at"], UTC)
     return DatasetStatus(
-        name=one_line(found["dataset"]),
-        documents=found["documents"],
-        passages=found["chunks"],
-        modalities=found["modalities"],
-        embedded=found["vectors"] / windows if windows else 1.0,
+        name=one_line(answer["dataset"]),
+        documents=answer["documents"],
+        passages=answer["chunks"],
+        modalities=answer["modalities"],
+        embedded=answer["vectors"] / windows if windows else 1.0,
         updated=updated.isoformat(timespec="seconds"),
     )
 
 
-def _lines(data: StatusData) -> Iterator[str]:
-    for one in data.datasets:
-        kinds = ", ".join(f"{name} {count}" for name, count in one.modalities.items())
-        yield (
-            f"dataset {one.name}: {one.documents} documents, {one.passages} passages ({kinds}), "
-            f"{one.embedded:.0%} embedded, updated {one.updated}"
-        )
-    yield f"model: {data.model}; engines: {data.lexical_engine}, {data.vector_engine}"
+def _dataset_line(dataset: DatasetStatus) -> str:
+    modalities = ", ".join(f"{name} {count}" for name, count in dataset.modalities.items())
+    return (
+        f"dataset {dataset.name}: {dataset.documents} documents, {dataset.passages} passages "
+        f"({modalities}), {dataset.embedded:.0%} embedded, updated {dataset.updated}"
+    )
+
+
+GET = AgentTool(
+    "get",
+    "Read a document",
+    "Read a document or some of its lines, by a reference that a search gave, a path or a "
+    "#docid. To read around a passage that was found give its reference with line_start and "
+    "line_end of your own.",
+    arguments_of(
+        GetParams,
+        last=("dataset", "max_bytes"),
+        reference=Argument(
+            help="A reference from a search, a path, dataset:path or #docid; :12-20 picks lines, "
+            "unless line_start and line_end pick others."
+        ),
+        max_bytes=Argument(
+            help="More text than this is cut after a line.", default=65_536, bounds=_TEXT_BYTES
+        ),
+    ),
+    GetData,
+    run_get,
+)
+MULTI_GET = AgentTool(
+    "multi_get",
+    "Read several documents",
+    "Read several documents at once, by a glob or a list of paths and #docids. Those that do "
+    "not fit are named, not given.",
+    arguments_of(
+        MultiGetParams,
+        last=("dataset",),
+        patterns=Argument(
+            name="pattern",
+            help='A glob ("guides/**/*.md"), or paths and #docids: a list or with commas.',
+        ),
+        limit=Argument(bounds=(1, 100)),
+        max_bytes=Argument(
+            help="Documents beyond this much text, all together, are only named.",
+            bounds=_TEXT_BYTES,
+        ),
+    ),
+    MultiGetData,
+    run_multi_get,
+)
+STATUS = AgentTool(
+    "status",
+    "What the store holds",
+    "Tell which datasets there are, and how many documents and passages each holds.",
+    arguments_of(StatusParams),
+    StatusData,
+    run_status,
+)

@@ -44,7 +44,7 @@ low confidence: say that the documents may not tell, rather than guess.
 
 
 def agent_guidance(datasets: Sequence[str] = ()) -> str:
-    """The text, at most :data:`MAX_GUIDANCE` characters whatever the datasets are called.
+    """Return the guidance: :data:`MAX_GUIDANCE` characters at most, however long the names.
 
     With several datasets it names them, since every call must then say which.
     """

@@ -9,38 +9,44 @@ from typing import Any
 
 MAX_ECHO = 60
 """Characters of an argument that a message repeats at most."""
-_LOOKED_AT = 20_000  # characters of an argument; a message is far shorter
+_MAX_COMPARED = 20_000  # characters of an argument; a message is far shorter
 _ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _BREAK = re.compile(r"\r\n?")
 _SPACE = re.compile("[\x0b\x0c\x85\u2028\u2029]")
 # Control characters, directions, what has no width, and the tags and variation selectors in which
 # text is hidden; joiners stay, which emoji and some scripts need.
-_GONE = re.compile(
+_HIDDEN = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 
 
 def clean(text: str) -> str:
-    """The text line for line, without what steers a terminal or hides from a reader."""
+    """Return the text, line for line, without what steers a terminal or hides from a reader."""
     if not text.isprintable():
         text = _SPACE.sub(" ", _BREAK.sub("\n", _ESCAPE.sub("", text)))
-        text = _GONE.sub("", text)
+        text = _HIDDEN.sub("", text)
     return text
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """The same with a blank for each run of white space, cut at ``limit`` characters."""
+    """Return the clean text on one line, cut at ``limit`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
+def document_reference(document: Mapping[str, Any]) -> str:
+    """Return what ``get`` takes: ``dataset:path``, or the docid if that does not fit on a line."""
+    name: str = document["source_doc_id"]
+    return name if one_line(name) == name else f"#{document['docid']}"
+
+
 def without_long_echoes(message: str, arguments: Mapping[str, Any]) -> str:
-    """The message with every stretch of an argument beyond :data:`MAX_ECHO` characters cut."""
+    """Return the message with every stretch of an argument cut at :data:`MAX_ECHO` characters."""
     for text in _texts(arguments):
         for form in (text, repr(text)[1:-1]):
             if len(form) > MAX_ECHO:
-                message = _shortened(message, form[:_LOOKED_AT])
+                message = _cut_echoes(message, form[:_MAX_COMPARED])
     return message
 
 
@@ -56,37 +62,34 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _shortened(message: str, echoed: str) -> str:
-    kept, at = [], 0
+def _cut_echoes(message: str, echoed: str) -> str:
+    pieces, at = [], 0
     while at < len(message):
         end = at + MAX_ECHO + 1
         if end > len(message) or message[at:end] not in echoed:
-            kept.append(message[at])
+            pieces.append(message[at])
             at += 1
             continue
         while end < len(message) and message[at : end + 1] in echoed:
             end += 1
-        kept.append(f"{message[at : at + MAX_ECHO - 3]}…")
+        pieces.append(f"{message[at : at + MAX_ECHO - 3]}…")
         at = end
-    return "".join(kept)
-
-
-_BYTES = 8
+    return "".join(pieces)
 
 
 def draw_nonce() -> str:
-    """16 random hexadecimal digits."""
-    return secrets.token_hex(_BYTES)
+    """Return 16 random hexadecimal digits."""
+    return secrets.token_hex(8)
 
 
 def mark_as_data(quoted: str, draw: Callable[[], str] = draw_nonce) -> str:
-    """The text between two lines that carry a random number, after a sentence that says what it is.
+    """Return the text marked as data, between two lines that carry a random number.
 
     A number that stands in the text is not taken. ``quoted`` is cleaned already.
     """
-    found = quoted.casefold()
+    folded = quoted.casefold()
     nonce = draw()
-    while nonce in found:
+    while nonce in folded:
         nonce = draw()
     return (
         f"Between the two documents-{nonce} lines stands text quoted from documents: "

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import CatalogError, ConfigError, DocumentNotFoundError
-from catalog.core.params import Mode
-from catalog.core.results import SearchResult
-from catalog.interfaces.agents.agent_passages import AgentPassage, passages_of, passages_text
+from catalog.core.errors import CatalogError, ConfigError
+from catalog.core.params import Mode, SearchParams
+from catalog.interfaces.agents.agent_passages import (
+    AgentPassage,
+    agent_passages,
+    format_passages,
+)
 from catalog.interfaces.agents.arguments import (
-    QueryArguments,
-    SearchChunksArguments,
-    SearchToolArguments,
-    Texts,
-    readings,
+    Argument,
+    ToolArguments,
+    arguments_of,
+    ask_by_names,
 )
 from catalog.interfaces.agents.quoting import one_line
 from catalog.interfaces.agents.tool import (
+    AgentTool,
     ToolData,
     ToolResult,
-    echoed,
-    noted,
+    clean_notes,
+    format_types,
+    note_lines,
+    quote_argument,
     tool_result,
-    types_text,
-    without_nones,
 )
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
-
 _NARROWING = ("docs", "file_type", "name", "filters")
+_TOP_K = Argument(bounds=(1, 50))
+_QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
+_FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
 
 
 class SearchData(ToolData):
@@ -50,94 +55,51 @@ class SearchData(ToolData):
     elapsed_ms: float | None = None
 
 
-def run_search_chunks(
-    engine: Engine, asked: SearchChunksArguments, notes: tuple[str, ...]
+def run_search(
+    engine: Engine, arguments: ToolArguments, notes: tuple[str, ...], **more: Any
 ) -> ToolResult:
-    """Passages by words and meaning, as configured."""
-    arguments = {
-        "query": asked.query,
-        "top_k": asked.top_k,
-        "file_type": asked.file_type_filter,
-        "name": asked.doc_name_filter,
-        "dataset": asked.dataset,
-    }
-    return _searched(engine, without_nones(arguments), notes)
+    """Find passages; ``more`` are parameters of the search that the tool itself gives."""
+    return _search(engine, arguments.params() | more, notes)
 
 
-def run_search(engine: Engine, asked: SearchToolArguments, notes: tuple[str, ...]) -> ToolResult:
-    """Passages by their words."""
-    return _searched(engine, _arguments(asked, "lexical"), notes)
-
-
-def run_vsearch(engine: Engine, asked: SearchToolArguments, notes: tuple[str, ...]) -> ToolResult:
-    """Passages by their meaning."""
-    return _searched(engine, _arguments(asked, "vector"), notes)
-
-
-def run_query(engine: Engine, asked: QueryArguments, notes: tuple[str, ...]) -> ToolResult:
-    """Passages by both, reranked; without that if nobody asked for it and there is no model."""
-    arguments = _arguments(asked, "hybrid") | without_nones({"expand": asked.expand})
+def run_query(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
+    """Find passages and rerank them; not the latter if nobody asked for it and no model is set."""
+    params = arguments.params() | {"mode": "hybrid"}
     try:
-        return _searched(engine, arguments | {"rerank": asked.rerank}, notes)
+        return _search(engine, params, notes)
     except ConfigError as error:
-        if not asked.rerank or "rerank" in asked.model_fields_set:
+        if not params["rerank"] or "rerank" in arguments.model_fields_set:
             raise
         note = f"not reranked: {one_line(str(error))}"
-        return _searched(engine, arguments | {"rerank": False}, (*notes, note))
+        return _search(engine, params | {"rerank": False}, (*notes, note))
 
 
-def _arguments(asked: SearchToolArguments, mode: Mode) -> dict[str, Any]:
-    arguments = {
-        "query": asked.query,
-        "dataset": asked.dataset,
-        "top_k": asked.top_k,
-        "mode": mode,
-        "docs": asked.docs,
-        "file_type": asked.file_type,
-        "name": asked.name,
-        "filters": _conditions(asked.filters),
-        "explain": asked.explain,
-    }
-    return without_nones(arguments)
-
-
-def _conditions(given: Texts) -> list[str] | None:
-    return [given] if isinstance(given, str) else given
-
-
-def _searched(engine: Engine, arguments: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
-    found = _found(engine, arguments)
-    told = noted((*found.get("notes", ()), *_trouble(found["stages"])))
-    results = [SearchResult.model_validate(one) for one in found["results"]]
-    passages, whole = passages_of(results)
-    ours = (*notes, whole) if whole else notes
+def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
+    if isinstance(params.get("filters"), str):
+        params["filters"] = [params["filters"]]
+    answer = ask_by_names(engine, "search", params, "docs")
+    quoted_notes = clean_notes((*answer.get("notes", ()), *_stage_notes(answer["stages"])))
+    passages, partial_note = agent_passages(answer["results"])
+    own_notes = (*notes, partial_note) if partial_note else notes
     data = SearchData(
         status="ok" if passages else "no_results",
-        message=None if passages else _nothing(engine, arguments, found["dataset"]),
-        notes=(*ours, *told),
+        message=None if passages else _no_results(engine, params, answer["dataset"]),
+        notes=(*own_notes, *quoted_notes),
         results=passages,
-        confidence=found["confidence"],
-        low_confidence=found["low_confidence"],
-        dataset=found["dataset"],
-        query=one_line(found["query"], 2000),
-        mode=found["mode"],
-        elapsed_ms=found["elapsed_ms"],
+        confidence=answer["confidence"],
+        low_confidence=answer["low_confidence"],
+        dataset=answer["dataset"],
+        query=one_line(answer["query"], 2000),
+        mode=answer["mode"],
+        elapsed_ms=answer["elapsed_ms"],
     )
-    lines = [*_doubt(data), *(f"note: {note}" for note in ours)]
-    return tool_result(data, ours=lines, quoted=passages_text(passages), notes=told)
+    lines = [*_confidence_lines(data), *note_lines(own_notes)]
+    quoted = format_passages(passages)
+    return tool_result(data, lines=lines, quoted=quoted, quoted_notes=quoted_notes)
 
 
-def _found(engine: Engine, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The answer; a text with commas in ``docs`` is one name if there is a document of it."""
-    *others, docs = readings(arguments.get("docs"))
-    for other in others:
-        with suppress(DocumentNotFoundError):
-            return engine.ask("search", arguments | {"docs": other})
-    return engine.ask("search", without_nones(arguments | {"docs": docs}))
-
-
-def _trouble(stages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the steps of the search say that an agent should know: failures, a cut query."""
+def _stage_notes(stages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what an agent should know of the search's stages: failures, and a query cut short."""
     return [
         f"{stage['name']}: {stage['note']}"
         for stage in stages
@@ -145,51 +107,112 @@ def _trouble(stages: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _doubt(data: SearchData) -> list[str]:
+def _confidence_lines(data: SearchData) -> list[str]:
     if not data.low_confidence or not data.results:
         return []
-    known = "" if data.confidence is None else f", estimated at {data.confidence:.2f} of 1"
-    return [f"low confidence: perhaps none of these passages answers{known}"]
+    estimate = "" if data.confidence is None else f", estimated at {data.confidence:.2f} of 1"
+    return [f"low confidence: perhaps none of these passages answers{estimate}"]
 
 
-def _nothing(engine: Engine, arguments: Mapping[str, Any], dataset: str) -> str:
-    """What was searched, and what to try instead."""
-    narrowed = [name for name in _NARROWING if name in arguments]
-    where, types = _there(engine, arguments, dataset)
-    message = f"no results: no passage {_of(arguments)} for {echoed(arguments['query'])} {where}."
-    if arguments.get("docs") == []:
+def _no_results(engine: Engine, params: Mapping[str, Any], dataset: str) -> str:
+    """Say what was searched, and what to try instead."""
+    where, types = _describe_searched(engine, params, dataset)
+    query = quote_argument(params["query"])
+    message = f"no results: no passage {_describe_narrowing(params)} for {query} {where}."
+    if params.get("docs") == []:
         message += " docs is an empty list, which is no document: leave it out to search all."
-    elif narrowed:
+    elif any(name in params for name in _NARROWING):
         message += " Leave out what narrows the search."
     message += " Try other words; query_catalog tells which documents there are."
     return f"{message} File types there are: {types}." if types else message
 
 
-def _of(arguments: Mapping[str, Any]) -> str:
-    """What the search was narrowed to."""
-    told = []
-    if "file_type" in arguments:
-        told.append(f"of file type {echoed(arguments['file_type'])}")
-    if "name" in arguments:
-        told.append(f"of a document named like {echoed(arguments['name'])}")
-    if "docs" in arguments:
-        told.append("of the docs named")
-    if "filters" in arguments:
-        told.append("that fits the filters")
-    return " ".join([*told, "was found"])
+def _describe_narrowing(params: Mapping[str, Any]) -> str:
+    parts = []
+    if "file_type" in params:
+        parts.append(f"of file type {quote_argument(params['file_type'])}")
+    if "name" in params:
+        parts.append(f"of a document named like {quote_argument(params['name'])}")
+    if "docs" in params:
+        parts.append("of the docs named")
+    if "filters" in params:
+        parts.append("that fits the filters")
+    return " ".join([*parts, "was found"])
 
 
-def _there(engine: Engine, arguments: Mapping[str, Any], dataset: str) -> tuple[str, str]:
-    """Which documents there are under the filters, and their types; of ``docs`` nothing more."""
-    nowhere = f"in dataset {echoed(dataset)}", ""
-    if "docs" in arguments:
-        return nowhere
-    asked = {"dataset": dataset, "limit": 1, "filters": arguments.get("filters")}
+def _describe_searched(engine: Engine, params: Mapping[str, Any], dataset: str) -> tuple[str, str]:
+    """Return how many documents the filters let in, and their types; of ``docs`` neither."""
+    unknown = f"in dataset {quote_argument(dataset)}", ""
+    if "docs" in params:
+        return unknown
+    filters = {"filters": params["filters"]} if "filters" in params else {}
     try:
-        page = engine.ask("browse", without_nones(asked))
+        page = engine.ask("browse", {"dataset": dataset, "limit": 1, **filters})
     except CatalogError:  # the search has answered; this is only to say more
-        return nowhere
+        return unknown
     documents = "document" if page["total"] == 1 else "documents"
-    let_in = " that the filters let in" if "filters" in arguments else ""
-    where = f"in the {page['total']} {documents} of dataset {echoed(dataset)}{let_in}"
-    return where, types_text(page["types"])
+    let_in = " that the filters let in" if filters else ""
+    where = f"in the {page['total']} {documents} of dataset {quote_argument(dataset)}{let_in}"
+    return where, format_types(page["types"])
+
+
+SEARCH_CHUNKS = AgentTool(
+    "search_chunks",
+    "Search the content of documents",
+    "Find passages that answer a question about what documents say (what, how, why, when). "
+    "Returns numbered passages, each with its document, its lines, page or times, and a "
+    "reference for get.",
+    arguments_of(
+        SearchParams,
+        without=("mode", "docs", "filters", "rerank", "expand", "explain", "strict"),
+        last=("dataset",),
+        query=Argument(help="What to find, as a question or in words."),
+        top_k=_TOP_K,
+        file_type=Argument(name="file_type_filter"),
+        name=Argument(name="doc_name_filter"),
+    ),
+    SearchData,
+    run_search,
+)
+_SEARCH_ARGUMENTS = arguments_of(
+    SearchParams,
+    without=("mode", "rerank", "expand", "strict"),
+    query=_QUERY,
+    top_k=_TOP_K,
+    filters=_FILTERS,
+)
+SEARCH = AgentTool(
+    "search",
+    "Search by words",
+    "Find passages that hold these very words (BM25): names, codes, error messages, quotes. "
+    "Returns numbered, cited passages.",
+    _SEARCH_ARGUMENTS,
+    SearchData,
+    partial(run_search, mode="lexical"),
+)
+VSEARCH = AgentTool(
+    "vsearch",
+    "Search by meaning",
+    "Find passages that mean the same in other words (embeddings). Returns numbered, cited "
+    "passages; some are always found, so read whether they answer.",
+    _SEARCH_ARGUMENTS,
+    SearchData,
+    partial(run_search, mode="vector"),
+)
+QUERY = AgentTool(
+    "query",
+    "Search thoroughly",
+    "Find passages by words and meaning together, the best ones reread by a second model: the "
+    "best order, and the slowest. Returns numbered, cited passages.",
+    arguments_of(
+        SearchParams,
+        without=("mode", "strict"),
+        last=("rerank", "expand"),
+        query=_QUERY,
+        top_k=_TOP_K,
+        filters=_FILTERS,
+        rerank=Argument(default=True),
+    ),
+    SearchData,
+    run_query,
+)

@@ -5,94 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from catalog.core.errors import CatalogError
-from catalog.interfaces.agents.coerce import coerce_arguments
-from catalog.interfaces.agents.quoting import MAX_ECHO, mark_as_data, one_line, without_long_echoes
+from catalog.interfaces.agents.arguments import ToolArguments
+from catalog.interfaces.agents.quoting import (
+    MAX_ECHO,
+    mark_as_data,
+    one_line,
+    without_long_echoes,
+)
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
-
-_TOLD_OF_A_TYPE = frozenset(["type", "title", "description"])
-
-
-def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema without references, titles, and alternatives of bare types.
-
-    ``anyOf`` of a type or null becomes ``"type": ["string", "null"]``: one look instead of two
-    branches. Definitions are put where they are referred to, so none may hold itself.
-    """
-    found = _plain(schema, schema.get("$defs", {}))
-    assert isinstance(found, dict)
-    return found
-
-
-def _plain(node: Any, definitions: Mapping[str, Any]) -> Any:
-    if isinstance(node, list):
-        return [_plain(one, definitions) for one in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        named = definitions[node["$ref"].rpartition("/")[2]]
-        return _plain({**named, **{k: v for k, v in node.items() if k != "$ref"}}, definitions)
-    kept = {name: value for name, value in node.items() if name != "$defs"}
-    if isinstance(kept.get("title"), str):
-        del kept["title"]
-    for name in ("properties", "patternProperties"):
-        if name in kept:
-            inner = kept[name].items()
-            kept[name] = {key: _plain(value, definitions) for key, value in inner}
-    kept |= {
-        name: _plain(value, definitions)
-        for name, value in kept.items()
-        if name in ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties")
-    }
-    return _one_type(kept)
-
-
-def _one_type(node: dict[str, Any]) -> dict[str, Any]:
-    """Alternatives of types as a list of types, with what else binds the one that is not null."""
-    branches = node.get("anyOf")
-    if not branches or any(not isinstance(one.get("type"), str) for one in branches):
-        return node
-    bound = [one for one in branches if not _TOLD_OF_A_TYPE.issuperset(one)]
-    if len(bound) > 1 or (bound and len(branches) != 2) or "type" in node:
-        return node
-    if bound and not any(one["type"] == "null" for one in branches):
-        return node
-    others = {name: value for name, value in node.items() if name != "anyOf"}
-    rules = {name: value for one in bound for name, value in one.items() if name != "type"}
-    if "enum" in rules or "const" in rules:
-        return node
-    return {**rules, **others, "type": [one["type"] for one in branches]}
-
-
-Status = Literal["ok", "no_results", "error"]
 MAX_MESSAGE = 1000
 """Characters of an error's message at most."""
+_MAX_NOTE = 300
+_PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
+_MAX_TYPES = 12
+_FREE_KEYS = frozenset(["type", "title", "description"])
+_SUBSCHEMAS = ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties")
 
 
-class ToolArguments(BaseModel):
-    """Arguments as a model writes them: unknown names and wrong types are refused.
-
-    ``CLAMPED`` names whole numbers with their least and most: beyond them the nearest is taken,
-    and a note says so.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {}
-
-
-class ToolData(BaseModel):
-    """What every tool's data has: ``message`` says why there are no results, or what is wrong."""
+class ToolPart(BaseModel):
+    """Base of the models that a tool's data consists of."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    status: Status
+
+class ToolData(ToolPart):
+    """What every tool's data has: ``message`` says why there are no results, or what is wrong."""
+
+    status: Literal["ok", "no_results", "error"]
     message: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -110,91 +57,123 @@ class ToolResult:
         return bool(self.data["status"] == "error")
 
 
-ArgumentsT = TypeVar("ArgumentsT", bound=ToolArguments)
-
-
 @dataclass(frozen=True, slots=True)
-class AgentTool(Generic[ArgumentsT]):
-    """One tool. ``run`` gets checked arguments and the notes of what was clamped."""
+class AgentTool:
+    """One tool. ``run`` gets checked arguments and the notes on what was clamped."""
 
     name: str
     title: str
     description: str
-    arguments: type[ArgumentsT]
+    arguments: type[ToolArguments]
     data: type[ToolData]
-    run: Callable[[Engine, ArgumentsT, tuple[str, ...]], ToolResult]
+    run: Callable[[Engine, Any, tuple[str, ...]], ToolResult]
 
     def input_schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments."""
+        """Return the JSON Schema of the arguments."""
         return self.arguments.model_json_schema()
 
     def output_schema(self) -> dict[str, Any]:
-        """JSON Schema of the data, of errors as well."""
+        """Return the JSON Schema of the data, of errors as well."""
         return simplify_schema(self.data.model_json_schema(mode="serialization"))
 
     def call(self, engine: Engine, arguments: Mapping[str, Any]) -> ToolResult:
-        """The answer; what our own errors say comes as an answer whose status is ``error``.
-
-        An optional argument that is null or blank counts as not given, and ``5.0`` as the whole
-        number 5.
-        """
+        """Answer the call; an error of this package becomes a result whose status is ``error``."""
         try:
-            given, notes = coerce_arguments(self.arguments, self.arguments.CLAMPED, arguments)
-            checked = self.arguments.model_validate(given)
-        except ValidationError as error:
-            from catalog.core.params import validation_message
-
-            return self.failed(validation_message(error, self.arguments), arguments)
-        except CatalogError as error:
-            return self.failed(str(error), arguments)
-        try:
+            checked, notes = self.arguments.read(arguments)
             return self.run(engine, checked, notes)
         except CatalogError as error:
             return self.failed(str(error), arguments)
 
     def failed(self, message: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """The answer that says what is wrong: one line, without more than a bit of an argument."""
+        """Return an error's result: one line that repeats no argument at length."""
         short = without_long_echoes(message[: 4 * MAX_MESSAGE], arguments or {})
-        said = one_line(short, MAX_MESSAGE) or "the call failed"
-        return ToolResult(f"error: {said}", {"status": "error", "message": said})
-
-
-MAX_NOTE = 300
-_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
-_TYPES = 12
+        line = one_line(short, MAX_MESSAGE) or "the call failed"
+        return ToolResult(f"error: {line}", {"status": "error", "message": line})
 
 
 def tool_result(
-    data: ToolData, *, ours: Iterable[str] = (), quoted: str = "", notes: Iterable[str] = ()
+    data: ToolData,
+    *,
+    lines: Iterable[str] = (),
+    quoted: str = "",
+    quoted_notes: Iterable[str] = (),
 ) -> ToolResult:
-    """``ours`` are lines and notes of this package; ``quoted`` and ``notes`` may quote documents.
+    """Return the result whose text has our ``lines``, then what quotes documents, marked as such.
 
     Every string of the data is cleaned already.
     """
-    lines = [data.message] if data.message is not None else []
-    text = "\n".join([*lines, *ours])
-    inside = "\n\n".join(filter(None, (quoted, "\n".join(f"note: {note}" for note in notes))))
-    if inside:
-        text = f"{text}\n{mark_as_data(inside)}" if text else mark_as_data(inside)
+    own = "\n".join([*([data.message] if data.message is not None else []), *lines])
+    inside = "\n\n".join(filter(None, (quoted, "\n".join(note_lines(quoted_notes)))))
+    text = "\n".join(filter(None, (own, mark_as_data(inside)))) if inside else own
     return ToolResult(text, data.model_dump(mode="json"))
 
 
-def noted(notes: Iterable[object]) -> tuple[str, ...]:
-    """Notes of the engine, each on one line."""
-    return tuple(one_line(str(note), MAX_NOTE) for note in notes)
+def note_lines(notes: Iterable[str]) -> list[str]:
+    """Return the notes as lines of an answer's text."""
+    return [f"note: {note}" for note in notes]
 
 
-def echoed(value: str) -> str:
-    """An argument as a message repeats it."""
-    return repr(one_line(value, MAX_ECHO - 2))
+def clean_notes(notes: Iterable[object]) -> tuple[str, ...]:
+    """Return the engine's notes, each on one line and without what hides or steers."""
+    return tuple(one_line(str(note), _MAX_NOTE) for note in notes)
 
 
-def types_text(types: Mapping[str, int]) -> str:
-    """``pdf 8, md 4``; an extension that is no plain word is left out, as a file may bear any."""
-    told = [f"{name} {count}" for name, count in types.items() if _TYPE.fullmatch(name)]
-    return ", ".join(told[:_TYPES])
+def quote_argument(value: object) -> str:
+    """Return an argument as a message repeats it."""
+    return repr(one_line(str(value), MAX_ECHO - 2))
 
 
-def without_nones(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that say something."""
-    return {name: value for name, value in arguments.items() if value is not None}
+def format_types(types: Mapping[str, int]) -> str:
+    """Return ``pdf 8, md 4``, without extensions that are no plain words: a file may bear any."""
+    counts = [f"{name} {count}" for name, count in types.items() if _PLAIN_TYPE.fullmatch(name)]
+    return ", ".join(counts[:_MAX_TYPES])
+
+
+def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same schema without references, titles, and alternatives of bare types.
+
+    ``anyOf`` of a type or null becomes ``"type": ["string", "null"]``: one look instead of two
+    branches. Definitions are put where they are referred to, so none may hold itself.
+    """
+    simple = _simplify(schema, schema.get("$defs", {}))
+    assert isinstance(simple, dict)
+    return simple
+
+
+def _simplify(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_simplify(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        definition = definitions[node["$ref"].rpartition("/")[2]]
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        return _simplify({**definition, **rest}, definitions)
+    simple = {key: value for key, value in node.items() if key != "$defs"}
+    if isinstance(simple.get("title"), str):
+        del simple["title"]
+    for key in ("properties", "patternProperties"):
+        if key in simple:
+            fields = simple[key].items()
+            simple[key] = {name: _simplify(value, definitions) for name, value in fields}
+    for key in _SUBSCHEMAS:
+        if key in simple:
+            simple[key] = _simplify(simple[key], definitions)
+    return _merge_types(simple)
+
+
+def _merge_types(node: dict[str, Any]) -> dict[str, Any]:
+    """Return alternatives of types as a list of types, with the rules of the one that has some."""
+    branches = node.get("anyOf")
+    if not branches or any(not isinstance(branch.get("type"), str) for branch in branches):
+        return node
+    with_rules = [branch for branch in branches if not _FREE_KEYS.issuperset(branch)]
+    if len(with_rules) > 1 or (with_rules and len(branches) != 2) or "type" in node:
+        return node
+    if with_rules and not any(branch["type"] == "null" for branch in branches):
+        return node
+    others = {key: value for key, value in node.items() if key != "anyOf"}
+    rules = {key: value for one in with_rules for key, value in one.items() if key != "type"}
+    if "enum" in rules or "const" in rules:
+        return node
+    return {**rules, **others, "type": [branch["type"] for branch in branches]}

@@ -43,7 +43,7 @@ ResultT = TypeVar("ResultT")
 def build_server(
     engine: Engine,
     *,
-    tools: Mapping[str, AgentTool[Any]],
+    tools: Mapping[str, AgentTool],
     instructions: str,
     workers: Workers,
 ) -> Server[Workers]:
@@ -115,7 +115,7 @@ def build_server(
     )
 
 
-def _told(tool: AgentTool[Any]) -> types.Tool:
+def _told(tool: AgentTool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
