@@ -6,7 +6,7 @@ import pytest
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError
-from catalog.ingest.changes import Fingerprints, FolderChanges, StoredFiles
+from catalog.ingest.changes import FolderChanges, StoredFiles
 from catalog.ingest.discovery import Listing, SkippedFile, SourceFile
 from catalog.ingest.readers import ReadLimits
 from catalog.store.manifest import ManifestEntry
@@ -14,7 +14,7 @@ from catalog.store.revisions import content_hash
 
 ROOT = Path("/notes")
 READ_AT = 1_000_000.0  # seconds
-FINGERPRINTS = Fingerprints("cut-1", ReadLimits())
+LIMITS = ReadLimits()
 
 
 def listed(path, *, size=5, age=3.0):
@@ -32,15 +32,15 @@ def parsed(path, text="A walrus."):
 def stored(*entries, documents=(), incomplete=None):
     """``documents`` are pairs of a parsed document and the file it is of."""
     known = {
-        one.path: {"content_hash": content_hash(one), "pipeline": "cut-1", "file": file}
-        for one, file in documents
+        document.path: {"content_hash": content_hash(document), "pipeline": "cut-1", "file": file}
+        for document, file in documents
     }
-    return StoredFiles("notes", {one.file: one for one in entries}, known, incomplete or {}, {})
+    return StoredFiles("notes", {entry.file: entry for entry in entries}, known, incomplete or {})
 
 
-def compare(before, *files, skipped=(), reread=False, fingerprints=FINGERPRINTS):
+def compare(before, *files, skipped=(), reread=False, pipeline="cut-1", limits=LIMITS):
     listing = Listing(ROOT, files, tuple(SkippedFile(path, "too large") for path in skipped))
-    return FolderChanges(listing, before, fingerprints, reread=reread)
+    return FolderChanges(listing, before, pipeline=pipeline, limits=limits, reread=reread)
 
 
 def vanishing(gone, left):
@@ -88,40 +88,40 @@ def test_a_file_read_two_seconds_after_its_change_may_have_changed_since():
 
 
 def test_other_limits_are_another_reading_only_of_a_file_that_failed():
-    file, other = listed("a.md"), Fingerprints("cut-1", ReadLimits(pages=1))
-    why = "too many pages"
-    failed = stored(entry(file, reason=why, pipeline=FINGERPRINTS.of_file(why)))
+    file, other = listed("a.md"), ReadLimits(pages=1)
+    reason = "too many pages"
+    fingerprint = compare(stored()).fingerprint(reason)
+    failed = stored(entry(file, reason=reason, pipeline=fingerprint))
     assert compare(failed, file).is_unchanged(file)
-    assert not compare(failed, file, fingerprints=other).is_unchanged(file)
-    assert compare(stored(entry(file)), file, fingerprints=other).is_unchanged(file)
+    assert not compare(failed, file, limits=other).is_unchanged(file)
+    assert compare(stored(entry(file)), file, limits=other).is_unchanged(file)
 
 
 def test_a_document_is_published_if_it_is_new_or_another_or_to_be_done_anew():
     file, document = listed("a.md"), parsed("a.md")
     before = stored(documents=[(document, "a.md")])
-    assert compare(stored(), file).change(document, file).is_new
-    assert compare(before, file).change(document, file) is None
-    assert not compare(before, file).change(parsed("a.md", "An otter."), file).is_new
-    assert not compare(before, file, reread=True).change(document, file).is_new
-    recut = Fingerprints("cut-2", ReadLimits())
-    assert not compare(before, file, fingerprints=recut).change(document, file).is_new
+    assert compare(stored(), file).change_of(document, file).is_new
+    assert compare(before, file).change_of(document, file) is None
+    assert not compare(before, file).change_of(parsed("a.md", "An otter."), file).is_new
+    assert not compare(before, file, reread=True).change_of(document, file).is_new
+    assert not compare(before, file, pipeline="cut-2").change_of(document, file).is_new
 
 
 def test_only_a_document_that_is_the_same_is_done_again_for_its_lacking_chunks():
     file, document = listed("a.md"), parsed("a.md")
     before = stored(documents=[(document, "a.md")], incomplete={"a.md": {"chunk-1"}})
-    assert compare(before, file).change(document, file).lacking == {"chunk-1"}
-    assert compare(before, file).change(parsed("a.md", "An otter."), file).lacking == set()
+    assert compare(before, file).change_of(document, file).lacking == {"chunk-1"}
+    assert compare(before, file).change_of(parsed("a.md", "An otter."), file).lacking == set()
 
 
 def test_a_path_is_taken_only_while_the_file_that_has_it_is_listed():
     one, two = listed("one.jsonl"), listed("two.jsonl")
     before = stored(documents=[(parsed("7"), "one.jsonl")])
-    assert compare(before, one, two).taken_by("7", "two.jsonl") == "one.jsonl"
-    assert compare(before, one, two).taken_by("7", "one.jsonl") is None
-    assert compare(before, one, two).taken_by("8", "two.jsonl") is None
-    assert compare(before, two).taken_by("7", "two.jsonl") is None
-    assert not compare(before, two).change(parsed("7"), two).is_new
+    assert compare(before, one, two).other_owner("7", "two.jsonl") == "one.jsonl"
+    assert compare(before, one, two).other_owner("7", "one.jsonl") is None
+    assert compare(before, one, two).other_owner("8", "two.jsonl") is None
+    assert compare(before, two).other_owner("7", "two.jsonl") is None
+    assert not compare(before, two).change_of(parsed("7"), two).is_new
 
 
 def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():
@@ -130,5 +130,5 @@ def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():
         path="7", text="A walrus.", title="7", file_type="jsonl", source_type="record"
     )
     comparison = compare(stored(), file)
-    assert comparison.change(parsed("a.md"), file).source.modified == "1970-01-02T00:00:00Z"
-    assert comparison.change(record, file).source.modified is None
+    assert comparison.change_of(parsed("a.md"), file).source.modified == "1970-01-02T00:00:00Z"
+    assert comparison.change_of(record, file).source.modified is None

@@ -1,5 +1,6 @@
 """A build killed with SIGKILL at any step ends, when run again, as if nothing had happened."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from fakes import open_library
 SCRIPT = Path(__file__).with_name("killed_build.py")
 STEPS = {
     "while reading the third file": ("catalog.ingest.sync:read_file", 3, "before"),
-    "after cutting": ("catalog.ingest.publishing:Publisher._cut", 2, "after"),
+    "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),
     "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
     "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),
     "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),
@@ -41,8 +42,8 @@ QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11
 
 def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment: str = "") -> int:
     command = [sys.executable, str(SCRIPT), str(folder), str(home), where, str(count), moment]
-    tests = str(SCRIPT.parents[1])
-    done = subprocess.run(command, env={"PYTHONPATH": tests, "PATH": ""}, capture_output=True)
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""}  # the same sources
+    done = subprocess.run(command, env=environment, capture_output=True)
     if where == "nowhere":
         assert done.returncode == 0, done.stderr.decode()
     return done.returncode

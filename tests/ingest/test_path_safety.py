@@ -100,7 +100,7 @@ def watched_build(folder, home, outside):
     script = Path(__file__).with_name("watched_build.py")
     done = subprocess.run(
         [sys.executable, str(script), str(folder), str(home), str(outside)],
-        env={**os.environ, "PYTHONPATH": str(script.parents[1])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=True,

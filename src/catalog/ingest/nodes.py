@@ -1,4 +1,4 @@
-"""Documents and chunks in LlamaIndex's clothes: what passes between the steps of a pipeline."""
+"""Documents and chunks as LlamaIndex nodes: what passes between the steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
-from pydantic import PrivateAttr
+from pydantic import Field, InstanceOf
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, ParsedDocument
@@ -30,7 +30,7 @@ class Source:
 
     @cached_property
     def content_hash(self) -> str:
-        """See :func:`catalog.store.revisions.content_hash`."""
+        """The hash of the document's content; see :mod:`catalog.store.revisions`."""
         return content_hash(self.parsed)
 
     @cached_property
@@ -45,21 +45,14 @@ class Source:
 
 
 class SourceDocument(Document):
-    """A LlamaIndex ``Document`` that remembers what its reader found out (headings, tables …)."""
+    """A LlamaIndex ``Document`` that remembers what its reader found (headings, tables …)."""
 
-    _source: Source = PrivateAttr()
+    source: InstanceOf[Source] = Field(exclude=True, repr=False)
 
     @classmethod
     def of(cls, source: Source) -> SourceDocument:
         """Wrap a parsed document."""
-        document = cls(id_=source.source_doc_id, text=source.parsed.text)
-        document._source = source
-        return document
-
-    @property
-    def source(self) -> Source:
-        """The parsed document within its dataset."""
-        return self._source
+        return cls(id_=source.source_doc_id, text=source.parsed.text, source=source)
 
 
 class ChunkNode(TextNode):
@@ -69,59 +62,41 @@ class ChunkNode(TextNode):
     vectors; neither is part of the node's text or metadata, so no prefix can leak from here.
     """
 
-    _source: Source = PrivateAttr()
-    _span: ChunkSpan = PrivateAttr()
-    _windows: tuple[str, ...] = PrivateAttr(default=())
-    _embed_keys: tuple[str, ...] = PrivateAttr(default=())
+    source: InstanceOf[Source] = Field(exclude=True, repr=False)
+    span: InstanceOf[ChunkSpan] = Field(exclude=True, repr=False)
+    windows: tuple[str, ...] = Field((), exclude=True, repr=False)
+    embed_keys: tuple[str, ...] = Field((), exclude=True, repr=False)
 
     @classmethod
     def of(cls, source: Source, span: ChunkSpan) -> ChunkNode:
-        """The node of one span of a document."""
+        """Make the node of one span of a document."""
         parsed = source.parsed
-        node = cls(
+        metadata = {
+            "source_doc_id": source.source_doc_id,
+            "dataset": source.dataset,
+            "path": parsed.path,
+            "title": parsed.title,
+            "heading_path": list(span.heading_path),
+            "modality": span.modality,
+            "line_start": span.locator.line_start,
+            "line_end": span.locator.line_end,
+        }
+        return cls(
             id_=ids.chunk_id(source.revision_id, span.modality, span.start),
             text=parsed.text[span.start : span.end],
             start_char_idx=span.start,
             end_char_idx=span.end,
-            metadata=_metadata(source, span),
+            metadata=metadata,
+            excluded_embed_metadata_keys=list(metadata),
+            excluded_llm_metadata_keys=list(metadata),
             relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=source.source_doc_id)},
+            source=source,
+            span=span,
         )
-        node.excluded_embed_metadata_keys = list(node.metadata)
-        node.excluded_llm_metadata_keys = list(node.metadata)
-        node._source, node._span = source, span
-        return node
-
-    @property
-    def source(self) -> Source:
-        """The document it was cut from."""
-        return self._source
-
-    @property
-    def span(self) -> ChunkSpan:
-        """Where it stands in the document."""
-        return self._span
-
-    @property
-    def windows(self) -> tuple[str, ...]:
-        """The texts the model shall see, in order."""
-        return self._windows
-
-    @windows.setter
-    def windows(self, texts: tuple[str, ...]) -> None:
-        self._windows = texts
-
-    @property
-    def embed_keys(self) -> tuple[str, ...]:
-        """Cache keys of the windows' vectors, in order."""
-        return self._embed_keys
-
-    @embed_keys.setter
-    def embed_keys(self, keys: tuple[str, ...]) -> None:
-        self._embed_keys = keys
 
 
 def get_source(document: Any, dataset: str) -> Source:
-    """The source behind a node; a plain LlamaIndex ``Document`` is taken as plain text."""
+    """Return the source behind a node; a plain LlamaIndex ``Document`` is taken as plain text."""
     if isinstance(document, SourceDocument):
         return document.source
     path = str(document.metadata.get("file_path") or document.metadata.get("path") or document.id_)
@@ -138,16 +113,3 @@ def get_source(document: Any, dataset: str) -> Source:
         },
     )
     return Source(dataset, path, parsed)
-
-
-def _metadata(source: Source, span: ChunkSpan) -> dict[str, Any]:
-    return {
-        "source_doc_id": source.source_doc_id,
-        "dataset": source.dataset,
-        "path": source.parsed.path,
-        "title": source.parsed.title,
-        "heading_path": list(span.heading_path),
-        "modality": span.modality,
-        "line_start": span.locator.line_start,
-        "line_end": span.locator.line_end,
-    }

@@ -38,23 +38,21 @@ class PipelineSteps:
 
     @classmethod
     def of(cls, pipeline: IngestionPipeline) -> PipelineSteps:
-        """Take apart a pipeline that has one :class:`CachedEmbedding` and, after it, one
-        :class:`ChunkPersistenceTransform`.
-        """
+        """Take apart a pipeline with one :class:`CachedEmbedding`, one persistence after it."""
         steps = tuple(pipeline.transformations)
         at, embedding = next(
             (at, step) for at, step in enumerate(steps) if isinstance(step, CachedEmbedding)
         )
         after = steps[at + 1 :]
-        staged = next(step for step in after if isinstance(step, ChunkPersistenceTransform))
-        return cls(steps[:at], embedding, after, staged.pipeline)
+        staging = next(step for step in after if isinstance(step, ChunkPersistenceTransform))
+        return cls(steps[:at], embedding, after, staging.pipeline)
 
     def cut(self, source: Source) -> list[BaseNode]:
-        """The chunks of a document; none if it holds no text."""
+        """Return the chunks of a document; none if it holds no text."""
         return list(run_transformations([SourceDocument.of(source)], self.before))
 
     def embed(self, nodes: Sequence[BaseNode]) -> None:
-        """Give the chunks their vectors; raises ``EmbeddingError`` when the model is down."""
+        """Give the chunks their vectors; raise ``EmbeddingError`` when the model is down."""
         if nodes:
             self.embedding(nodes)
 
@@ -63,13 +61,13 @@ class PipelineSteps:
         run_transformations(nodes, self.after)
 
     def notes(self) -> tuple[str, ...]:
-        """What the user should know of how documents were cut."""
+        """Say of how many documents the sizes were not counted in the model's tokens."""
         splitters = [step for step in self.before if isinstance(step, ChunkSplitter)]
-        fallbacks = {k: v for splitter in splitters for k, v in splitter.fallbacks.items()}
-        if not fallbacks:
+        reasons = {k: v for splitter in splitters for k, v in splitter.fallbacks.items()}
+        if not reasons:
             return ()
-        first = next(iter(fallbacks.values()))
-        return (f"{len(fallbacks)} documents measured as 4 characters a token: {first}",)
+        first = next(iter(reasons.values()))
+        return (f"{len(reasons)} documents measured as 4 characters a token: {first}",)
 
 
 TEXTS_VERSION = 3  # +1 when the same file gives other chunks, or other text to embed
@@ -94,7 +92,10 @@ class IngestionPipelineBuilderV2:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
     ) -> IngestionPipeline:
-        """The pipeline for one dataset; sizes are the settings' unless given, in model tokens."""
+        """Build the pipeline of one dataset.
+
+        Sizes are in the model's tokens; ``None`` means that of the settings.
+        """
         settings = self._settings
         chunker = DocumentChunker(
             embed_model.encoder.counter,
@@ -103,7 +104,7 @@ class IngestionPipelineBuilderV2:
             min_size=settings.chunk_min_size,
             window_seconds=settings.transcript_window_seconds,
         )
-        staged = ChunkPersistenceTransform(pipeline=pipeline_fingerprint(settings, embed_model))
+        staging = ChunkPersistenceTransform(pipeline=pipeline_fingerprint(settings, embed_model))
         return IngestionPipeline(
             transformations=[
                 ChunkSplitter(chunker, dataset=dataset_name),
@@ -113,15 +114,15 @@ class IngestionPipelineBuilderV2:
                     part_seconds=settings.transcript_part_seconds,
                 ),
                 CachedEmbedding(embed_model, self._database),
-                staged,
-                PersistenceTransform(self._database, staged, dataset=dataset_name),
+                staging,
+                PersistenceTransform(self._database, staging, dataset=dataset_name),
             ],
             disable_cache=True,
         )
 
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbedding) -> str:
-    """Names how documents are read, cut and embedded; another value means: do it again."""
+    """Name how documents are read, cut and embedded; another name means: do it again."""
     parts = (
         TEXTS_VERSION,
         settings.chunk_size,

@@ -13,40 +13,35 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import BaseNode
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import EmptyDocumentError, InputError, ReadError, TransientReadError
-from catalog.ingest.changes import DEFECTS, FileOutcome, Fingerprints, FolderChanges, StoredFiles
-from catalog.ingest.discovery import discover
+from catalog.core.errors import (
+    EmbeddingError,
+    EmptyDocumentError,
+    InputError,
+    ReadError,
+    TransientReadError,
+)
+from catalog.core.settings import IngestSettings
+from catalog.ingest.changes import Change, FolderChanges, StoredFiles
+from catalog.ingest.discovery import SourceFile, discover
 from catalog.ingest.pipeline import PipelineSteps
-from catalog.ingest.publishing import Publisher, Recorder
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.readers.base import DEFAULT_LIMITS
-from catalog.ingest.sync_report import Progress, Silent, SyncReport
-from catalog.store import Database, manifest
+from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
+from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.locks import hold_lock
-from catalog.store.revisions import ensure_dataset, set_source
+from catalog.store.manifest import ManifestEntry, State
+from catalog.store.revisions import ensure_dataset, remove_documents, set_source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class SyncOptions:
-    """How a run behaves; see :class:`~catalog.core.settings.IngestSettings` for the numbers."""
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    limits: ReadLimits = DEFAULT_LIMITS
-    group_chars: int = 64_000
-    max_missing_fraction: float = 0.5
-    allow_deletions: bool = False
-    reread: bool = False
-    lock_seconds: float = 30.0
+# What a defect in a reader or chunker may raise on one odd document: the rest must go on.
+_DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
 
 
 def check_dataset_name(name: str) -> None:
@@ -65,122 +60,289 @@ def sync(
     pipeline: IngestionPipeline,
     *,
     lock: Path,
-    options: SyncOptions = SyncOptions(),
+    settings: IngestSettings,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    allow_deletions: bool = False,
+    reread: bool = False,
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SyncReport:
     """Index what changed under ``root`` (a folder or one file) and forget what vanished.
 
-    Raises :class:`SourceError` for a root that is not there, :class:`MassDeletionError` when
-    most files vanished, :class:`StoreBusyError` when another run on the dataset does not end,
-    :class:`StoreError` for a lock that cannot be opened; nothing has changed then. A failing file
-    or document is named in the report instead.
+    ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` does every document
+    anew. Raises :class:`SourceError` for a root that is not there, :class:`MassDeletionError`
+    when most files vanished (unless ``allow_deletions``), :class:`StoreBusyError` when another
+    run on the dataset does not end, :class:`StoreError` for a lock that cannot be opened; nothing
+    has changed then. A failing file or document is named in the report instead.
     """
     check_dataset_name(dataset)
+    progress = progress or Silent()
     busy = f"another process is indexing {dataset!r}; try again later"
-    with hold_lock(lock, seconds=options.lock_seconds, busy=busy):
-        return _sync(database, root, dataset, pipeline, options, progress or Silent(), clock)
-
-
-def _sync(
-    database: Database,
-    root: Path,
-    dataset: str,
-    pipeline: IngestionPipeline,
-    options: SyncOptions,
-    progress: Progress,
-    clock: Callable[[], float],
-) -> SyncReport:
-    stages, started = PipelineSteps.of(pipeline), time.monotonic()
-    include, exclude, limits = options.include, options.exclude, options.limits
-    listing = discover(root, include=include, exclude=exclude, limits=limits)
-    stored = StoredFiles.load(database, dataset)
-    fingerprints = Fingerprints(stages.fingerprint, limits)
-    comparison = FolderChanges(listing, stored, fingerprints, reread=options.reread)
-    if not options.allow_deletions:
-        comparison.check_deletions(root, options.max_missing_fraction)
-    with database.write() as connection:
-        ensure_dataset(connection, dataset, clock())
-        set_source(connection, dataset, str(root.resolve()), include, exclude)
-    recorder = Recorder(database, stored, fingerprints, clock)
-    recorder.skip(listing.skipped)
-    publisher = Publisher(stages, recorder, group_chars=options.group_chars)
-    progress.start(sum(file.size for file in listing.files))
-    for file in listing.files:
-        if comparison.is_unchanged(file):
-            recorder.keep(file.path)
-        else:
-            progress.advance(0, file.path)
-            outcome = FileOutcome(file)
-            for parsed in _read(outcome, listing.top, limits):
-                _compare(parsed, outcome, comparison, publisher)
-            recorder.wait(outcome)
-        progress.advance(file.size, file.path)
-    publisher.flush()
-    recorder.forget(comparison.vanished, was_updated=publisher.updated > 0)
-    return _report(database, dataset, stages, publisher, recorder, time.monotonic() - started)
-
-
-def _read(file: FileOutcome, top: Path, limits: ReadLimits) -> Iterator[ParsedDocument]:
-    """The documents of a file; what cannot be read is noted on the file."""
-    source = file.source
-    try:
-        for item in read_file(source.absolute, source.path, root=top, limits=limits):
-            if isinstance(item, ReadFailure):
-                file.fail(item.path, item.reason)
+    with hold_lock(lock, seconds=settings.lock_seconds, busy=busy):
+        steps, started = PipelineSteps.of(pipeline), time.monotonic()
+        limits = _read_limits(settings)
+        listing = discover(root, include=include, exclude=exclude, limits=limits)
+        stored = StoredFiles.load(database, dataset)
+        changes = FolderChanges(
+            listing, stored, pipeline=steps.fingerprint, limits=limits, reread=reread
+        )
+        if not allow_deletions:
+            changes.check_deletions(root, settings.max_missing_fraction)
+        with database.write() as connection:
+            ensure_dataset(connection, dataset, clock())
+            set_source(connection, dataset, str(root.resolve()), include, exclude)
+        run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
+        run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
+        progress.start(sum(file.size for file in listing.files))
+        for file in listing.files:
+            if changes.is_unchanged(file):
+                run.keep(file)
             else:
-                yield item
-    except EmptyDocumentError as error:
-        file.fail(source.path, str(error))
-    except ReadError as error:
-        file.fail(source.path, str(error), retry=isinstance(error, TransientReadError))
-        file.whole = False
-    except DEFECTS as error:
-        why = f"the reader failed: {type(error).__name__}: {error}"
-        file.fail(source.path, why, retry=True)
-        file.whole = False
+                progress.advance(0, file.path)
+                run.read(file, listing.top, limits)
+            progress.advance(file.size, file.path)
+        run.publish_group()
+        run.remove_vanished()
+        return run.report(time.monotonic() - started)
 
 
-def _compare(
-    parsed: ParsedDocument, file: FileOutcome, comparison: FolderChanges, publisher: Publisher
-) -> None:
-    """Have a document published if it changed."""
-    owner = comparison.taken_by(parsed.path, file.source.path)
-    if owner is not None:
-        file.fail(parsed.path, f"the path is taken by a document of {owner}")
-        return
-    file.paths.add(parsed.path)
-    change = comparison.change(parsed, file.source)
-    if change is None:
-        file.unchanged += 1
-    else:
-        publisher.add(change, file)
-
-
-def _report(
-    database: Database,
-    dataset: str,
-    stages: PipelineSteps,
-    publisher: Publisher,
-    recorder: Recorder,
-    seconds: float,
-) -> SyncReport:
-    with database.read() as connection:
-        totals = manifest.totals(connection, dataset)
-        incomplete = manifest.incomplete_documents(connection, dataset)
-    embedded = stages.embedding.computed
-    return SyncReport(
-        documents=totals.documents,
-        chunks=totals.chunks,
-        embedded=embedded,
-        reused=max(0, totals.vectors - embedded),
-        failed=tuple(recorder.failed),
-        seconds=seconds,
-        added=publisher.added,
-        updated=publisher.updated,
-        unchanged=recorder.unchanged,
-        removed=recorder.removed,
-        incomplete=len(incomplete),
-        unfinished=publisher.unfinished,
-        notes=stages.notes(),
+def _read_limits(settings: IngestSettings) -> ReadLimits:
+    return ReadLimits(
+        text_bytes=settings.max_file_bytes,
+        document_bytes=settings.max_document_bytes,
+        unpacked_bytes=settings.max_unpacked_bytes,
+        pages=settings.max_pages,
+        seconds=settings.read_seconds,
+        memory_bytes=settings.read_memory_bytes,
     )
+
+
+@dataclass(slots=True)
+class FileOutcome:
+    """How a file fares in this run.
+
+    ``paths`` are those of its documents, ``unchanged`` counts the ones to be left as they are.
+    ``retry`` says that the next run may fare better though the file is the same; without
+    ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
+    """
+
+    file: SourceFile
+    paths: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+    unchanged: int = 0
+    retry: bool = False
+    is_whole: bool = True
+
+    def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
+        """Note why the file, or the document at ``path``, is not wholly indexed."""
+        self.failures.append(Failure(path, reason))
+        self.retry = self.retry or retry
+
+    def read(self, top: Path, limits: ReadLimits) -> Iterator[ParsedDocument]:
+        """Yield the documents of the file; note what cannot be read."""
+        file = self.file
+        try:
+            for item in read_file(file.absolute, file.path, root=top, limits=limits):
+                if isinstance(item, ReadFailure):
+                    self.fail(item.path, item.reason)
+                else:
+                    yield item
+        except EmptyDocumentError as error:
+            self.fail(file.path, str(error))
+        except ReadError as error:
+            self.fail(file.path, str(error), retry=isinstance(error, TransientReadError))
+            self.is_whole = False
+        except _DEFECTS as error:
+            reason = f"the reader failed: {type(error).__name__}: {error}"
+            self.fail(file.path, reason, retry=True)
+            self.is_whole = False
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of the first failure, ``None`` without any."""
+        return self.failures[0].reason if self.failures else None
+
+    @property
+    def state(self) -> State:
+        """The state for the manifest; a failure that would only repeat itself is done with."""
+        if not self.retry:
+            return "done"
+        return "partial" if self.paths else "failed"
+
+
+class SyncRun:
+    """One run over a dataset, which publishes changed documents in groups.
+
+    A group is published when its texts have ``group_chars`` characters. A file is noted in the
+    manifest as begun before a document of it is published, and as read, with how that went,
+    after all of them are: a run that ends in between leaves nothing the next one does not find.
+    What fails is noted on the file it came from, and the rest of the group goes on.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        stored: StoredFiles,
+        changes: FolderChanges,
+        steps: PipelineSteps,
+        group_chars: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._database, self._dataset, self._clock = database, stored.dataset, clock
+        self._stored, self._changes, self._steps = stored, changes, steps
+        self._group_chars = group_chars
+        self._group: list[tuple[Change, FileOutcome]] = []
+        self._collected_chars = 0
+        self._files_read: list[FileOutcome] = []
+        self._files_begun = set(stored.entries)
+        self.failed: list[Failure] = []
+        self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
+
+    def keep(self, file: SourceFile) -> None:
+        """Leave an unchanged file as it is, and name again what failed before."""
+        self._unchanged += len(self._stored.paths_of(file.path))
+        reason = self._stored.entries[file.path].reason
+        if reason is not None:
+            self.failed.append(Failure(file.path, reason))
+
+    def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
+        """Read a file, and publish its changed documents as soon as their group is full."""
+        outcome = FileOutcome(file)
+        for parsed in outcome.read(top, limits):
+            owner = self._changes.other_owner(parsed.path, file.path)
+            if owner is not None:
+                outcome.fail(parsed.path, f"the path is taken by a document of {owner}")
+                continue
+            outcome.paths.add(parsed.path)
+            change = self._changes.change_of(parsed, file)
+            if change is None:
+                outcome.unchanged += 1
+                continue
+            self._group.append((change, outcome))
+            self._collected_chars += len(parsed.text)
+            if self._collected_chars >= self._group_chars:
+                self.publish_group()
+        self._files_read.append(outcome)
+
+    def publish_group(self) -> None:
+        """Publish what is collected, and note the files that are wholly published."""
+        group, self._group, self._collected_chars = self._group, [], 0
+        cut = [(change, file, self._cut(change, file)) for change, file in group]
+        documents = [(change, file, nodes) for change, file, nodes in cut if nodes is not None]
+        model_error = self._embed([node for _, _, nodes in documents for node in nodes])
+        self._note_begun(file.file for _, file, _ in documents)
+        for change, file, nodes in documents:
+            path = change.source.parsed.path
+            if model_error is not None:
+                file.fail(path, model_error, retry=True)
+                self._unfinished += 1
+            elif not nodes:
+                file.fail(path, "it holds no text to search")
+            else:
+                self._publish(change, file, nodes)
+        self._note_read()
+
+    def remove_vanished(self) -> None:
+        """Remove files that are gone with their documents, and what only those needed.
+
+        The caches lose what no document has any more if one was removed or updated.
+        """
+        vanished = self._changes.vanished
+        paths = sorted(path for file in vanished for path in self._stored.paths_of(file))
+        with self._database.write() as connection:
+            self._removed += remove_documents(connection, self._dataset, paths, self._clock())
+            manifest.forget(connection, self._dataset, vanished)
+            if self._removed or self._updated:
+                embedding_cache.purge_unused(connection)
+                llm_cache.purge(connection, before=0.0)  # of any age: only searches know a lifetime
+
+    def report(self, seconds: float) -> SyncReport:
+        """Return what the run did, and what the dataset holds now."""
+        with self._database.read() as connection:
+            totals = manifest.totals(connection, self._dataset)
+            incomplete = manifest.incomplete_documents(connection, self._dataset)
+        embedded = self._steps.embedding.computed
+        return SyncReport(
+            documents=totals.documents,
+            chunks=totals.chunks,
+            embedded=embedded,
+            reused=max(0, totals.vectors - embedded),
+            failed=tuple(self.failed),
+            seconds=seconds,
+            added=self._added,
+            updated=self._updated,
+            unchanged=self._unchanged,
+            removed=self._removed,
+            incomplete=len(incomplete),
+            unfinished=self._unfinished,
+            notes=self._steps.notes(),
+        )
+
+    def _cut(self, change: Change, file: FileOutcome) -> list[BaseNode] | None:
+        try:
+            return self._steps.cut(change.source)
+        except _DEFECTS as error:
+            reason = f"it cannot be cut: {type(error).__name__}: {error}"
+            file.fail(change.source.parsed.path, reason, retry=True)
+            return None
+
+    def _embed(self, nodes: list[BaseNode]) -> str | None:
+        """Give the nodes their vectors; return why the model gave none, ``None`` if it did."""
+        try:
+            self._steps.embed(nodes)
+        except EmbeddingError as error:
+            return str(error)
+        return None
+
+    def _publish(self, change: Change, file: FileOutcome, nodes: list[BaseNode]) -> None:
+        reasons = self._steps.embedding.failures
+        failed = [node.node_id for node in nodes if node.node_id in reasons]
+        if failed:
+            reason = f"{len(failed)} of {len(nodes)} chunks not embedded: {reasons[failed[0]]}"
+            file.fail(change.source.parsed.path, reason, retry=True)
+        if change.lacking and set(failed) == change.lacking:
+            return  # what is published is already all there is
+        self._steps.publish(nodes)
+        if change.is_new:
+            self._added += 1
+        else:
+            self._updated += 1
+
+    def _note_begun(self, files: Iterable[SourceFile]) -> None:
+        """Note new files as begun before a document of theirs is published.
+
+        A run that ends before they are done would else leave documents of files nobody remembers:
+        were the files deleted then, the documents would stay.
+        """
+        new = {file.path: file for file in files if file.path not in self._files_begun}
+        if not new:
+            return
+        with self._database.write() as connection:
+            for file in new.values():
+                manifest.record(connection, self._dataset, self._entry(file, "partial", None))
+        self._files_begun.update(new)
+
+    def _note_read(self) -> None:
+        """Note the files whose documents are all published by now, one transaction a file."""
+        outcomes, self._files_read = self._files_read, []
+        for outcome in outcomes:
+            self.failed += outcome.failures
+            self._unchanged += outcome.unchanged
+            known = self._stored.paths_of(outcome.file.path)
+            gone = sorted(known - outcome.paths) if outcome.is_whole else []
+            entry = self._entry(outcome.file, outcome.state, outcome.reason)
+            with self._database.write() as connection:
+                self._removed += remove_documents(connection, self._dataset, gone, self._clock())
+                manifest.record(connection, self._dataset, entry)
+
+    def _entry(self, file: SourceFile, state: State, reason: str | None) -> ManifestEntry:
+        return ManifestEntry(
+            file=file.path,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            pipeline=self._changes.fingerprint(reason),
+            state=state,
+            reason=reason,
+            seen_at=self._clock(),
+        )

@@ -1,4 +1,4 @@
-"""What an indexing run did, and how it tells of its progress."""
+"""What an indexing run did, and how a long run reports its progress."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class SyncReport:
 
 
 class Progress(Protocol):
-    """Told how far a run is, in a unit of its own: bytes of listed files, queries asked."""
+    """Shows how far a run is, in a unit of its own: bytes of listed files, queries searched."""
 
     def start(self, total: int) -> None:
-        """The run, or its next part, will cover this much."""
+        """Announce how much the run, or its next part, will cover."""
         ...
 
     def advance(self, amount: int, label: str) -> None:
-        """So much more is done; ``label`` names the file or the part."""
+        """Add what is done; ``label`` names the file or the part."""
         ...
 
 
 class Silent:
-    """Progress that nobody watches."""
+    """A progress that shows nothing."""
 
     def start(self, total: int) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def advance(self, amount: int, label: str) -> None:
-        """Ignore it."""
+        """Do nothing."""

@@ -1,7 +1,7 @@
 """The LlamaIndex steps that any ingestion pipeline of ours is made of.
 
-    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ CachedEmbedding ─ ChunkPersistenceTransform
-                   ─ PersistenceTransform ─> stored
+    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ EmbeddingPrefixTransform ─ CachedEmbedding
+                   ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
 Each works on its own list of nodes; what one step finds out travels on the nodes.
 """
@@ -18,7 +18,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from pydantic import Field, PrivateAttr
 
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.chunking.chunker import Chunker
+from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.nodes import ChunkNode, Source, get_source
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
@@ -31,178 +31,23 @@ class ChunkSplitter(TransformComponent):
     """
 
     dataset: str
-    _chunker: Chunker = PrivateAttr()
-    _fallbacks: dict[str, str] = PrivateAttr(default_factory=dict)
+    fallbacks: dict[str, str] = Field(default_factory=dict, exclude=True)
+    _chunker: DocumentChunker = PrivateAttr()
 
-    def __init__(self, chunker: Chunker, *, dataset: str) -> None:
+    def __init__(self, chunker: DocumentChunker, *, dataset: str) -> None:
         super().__init__(dataset=dataset)
         self._chunker = chunker
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Documents in, :class:`ChunkNode` out, in document order."""
+        """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
         sources = [get_source(node, self.dataset) for node in nodes]
         return [node for source in sources for node in self._cut(source)]
-
-    @property
-    def fallbacks(self) -> dict[str, str]:
-        """Reasons by document id, of all calls so far."""
-        return self._fallbacks
 
     def _cut(self, source: Source) -> list[ChunkNode]:
         cut = self._chunker.cut(source.parsed)
         if cut.fallback is not None:
-            self._fallbacks[source.source_doc_id] = cut.fallback
+            self.fallbacks[source.source_doc_id] = cut.fallback
         return [ChunkNode.of(source, span) for span in cut.spans]
-
-
-class CachedEmbedding(TransformComponent):
-    """Gives each chunk the vectors of its windows, asking the model only for what is new.
-
-    A window the model fails on stays without a vector and is noted in ``failures`` by chunk
-    id; the rest of its document goes on. Raises ``EmbeddingError`` when the model is down.
-    """
-
-    _model: ResilientEmbedding = PrivateAttr()
-    _database: Database = PrivateAttr()
-    _failures: dict[str, str] = PrivateAttr(default_factory=dict)
-    _computed: int = PrivateAttr(default=0)
-
-    def __init__(self, model: ResilientEmbedding, database: Database) -> None:
-        super().__init__()
-        self._model = model
-        self._database = database
-
-    @property
-    def failures(self) -> dict[str, str]:
-        """Reasons by chunk id, of all calls so far."""
-        return self._failures
-
-    @property
-    def computed(self) -> int:
-        """Windows the model was asked for and answered, in all calls so far."""
-        return self._computed
-
-    def __call__(
-        self,
-        nodes: Sequence[BaseNode],
-        on_batch: Callable[[int], None] | None = None,
-        **_: Any,
-    ) -> list[BaseNode]:
-        """Set ``embed_keys`` and ``embedding`` (the first window's) of every chunk."""
-        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
-        texts = {self._key(window): window for chunk in chunks for window in chunk.windows}
-        reasons = self._embed_missing(texts, on_batch)
-        with self._database.read() as connection:
-            vectors = embedding_cache.load(connection, texts)
-        for chunk in chunks:
-            chunk.embed_keys = tuple(self._key(window) for window in chunk.windows)
-            failed = next((reasons[key] for key in chunk.embed_keys if key in reasons), None)
-            if failed is not None:
-                self._failures[chunk.node_id] = failed
-            if chunk.embed_keys and chunk.embed_keys[0] in vectors:
-                chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
-        return list(nodes)
-
-    def _key(self, window: str) -> str:
-        return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)
-
-    def _embed_missing(
-        self, texts: dict[str, str], on_batch: Callable[[int], None] | None
-    ) -> dict[str, str]:
-        with self._database.read() as connection:
-            new = embedding_cache.find_missing(connection, texts)
-        keys = [key for key in texts if key in new]
-        if not keys:
-            return {}
-        done = self._model.embed([texts[key] for key in keys], on_batch)
-        vectors = {
-            key: vector
-            for key, vector in zip(keys, done.vectors, strict=True)
-            if vector is not None
-        }
-        with self._database.write() as connection:
-            embedding_cache.save(
-                connection,
-                vectors,
-                fingerprint=self._model.encoder.fingerprint,
-                side="document",
-                now=time.time(),
-            )
-        self._computed += len(vectors)
-        return {keys[index]: reason for index, reason in done.failures.items()}
-
-
-class ChunkPersistenceTransform(TransformComponent):
-    """Turns chunk nodes into the rows that :class:`PersistenceTransform` will publish.
-
-    ``pipeline`` names how they were cut and embedded, so that a change of that is noticed.
-    """
-
-    pipeline: str = ""
-    _rows: dict[str, NewRevision] = PrivateAttr(default_factory=dict)
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Stage one revision for each document among the nodes."""
-        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
-        for _id, group in groupby(chunks, key=lambda chunk: chunk.source.source_doc_id):
-            listed = list(group)
-            self._rows[_id] = _revision(listed[0].source, listed, self.pipeline)
-        return list(nodes)
-
-    def take(self) -> list[NewRevision]:
-        """The staged revisions, which are then no longer staged."""
-        staged, self._rows = list(self._rows.values()), {}
-        return staged
-
-
-class PersistenceTransform(TransformComponent):
-    """Publishes what was staged: each document with its chunks in one transaction."""
-
-    dataset: str
-    _database: Database = PrivateAttr()
-    _staged: ChunkPersistenceTransform = PrivateAttr()
-    _clock: Callable[[], float] = PrivateAttr()
-    _has_dataset: bool = PrivateAttr(default=False)
-
-    def __init__(
-        self,
-        database: Database,
-        staged: ChunkPersistenceTransform,
-        *,
-        dataset: str,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(dataset=dataset)
-        self._database = database
-        self._staged = staged
-        self._clock = clock
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Commit every staged document; a search sees all of a document or nothing of it."""
-        for revision in self._staged.take():
-            now = self._clock()
-            with self._database.write() as connection:
-                if not self._has_dataset:
-                    ensure_dataset(connection, self.dataset, now)
-                publish(connection, revision, now)
-            self._has_dataset = True
-        return list(nodes)
-
-
-def _revision(source: Source, chunks: list[ChunkNode], pipeline: str) -> NewRevision:
-    return NewRevision(
-        dataset=source.dataset,
-        file=source.file,
-        document=source.parsed,
-        content_hash=source.content_hash,
-        chunks=tuple(NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in chunks),
-        pipeline=pipeline,
-        modified=source.modified,
-    )
-
-
-_SUFFIX = re.compile(r"\.\w{1,8}$")
-_WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 class EmbeddingPrefixTransform(TransformComponent):
@@ -239,22 +84,22 @@ class EmbeddingPrefixTransform(TransformComponent):
 
 
 def split_by_time(node: ChunkNode, part_seconds: float) -> list[str]:
-    """A passage with cues in consecutive parts of about so many seconds, cut between cues.
+    """Split a passage with cues into parts of about so many seconds, between cues.
 
-    None where that would be a single part, or where ``part_seconds`` is 0.
+    Return no parts where there would be a single one, or where ``part_seconds`` is 0.
     """
     cues = node.span.cues
     if part_seconds <= 0 or len(cues) < 2:
         return []
     begin = cues[0].time_start
-    whole = max(cue.time_end for cue in cues) - begin
-    count = min(round(whole / part_seconds), len(cues))
+    duration = max(cue.time_end for cue in cues) - begin
+    count = min(round(duration / part_seconds), len(cues))
     if count < 2:
         return []
     ends: dict[int, int] = {}
     for cue in cues:
         middle = (cue.time_start + cue.time_end) / 2 - begin
-        part = max(max(ends, default=0), min(count - 1, int(middle * count / whole)))
+        part = max(max(ends, default=0), min(count - 1, int(middle * count / duration)))
         ends[part] = cue.end
     if len(ends) < 2:
         return []
@@ -262,14 +107,154 @@ def split_by_time(node: ChunkNode, part_seconds: float) -> list[str]:
     return [node.text[start:end].strip() for start, end in zip(starts, ends.values(), strict=True)]
 
 
+_SUFFIX = re.compile(r"\.\w{1,8}$")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
 def format_place(node: ChunkNode) -> str:
-    """``path > Title > Heading`` and a line break, leaving out what the text shows already.
+    """Return ``path > Title > Heading`` and a line break, without what the text shows already.
 
     A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
     """
     parsed = node.source.parsed
     path = _SUFFIX.sub("", parsed.path)
-    told = path if len(_WORD.findall(path)) > 1 else ""
-    names = dict.fromkeys((told, parsed.title, *node.span.heading_path))
+    is_telling = len(_WORD.findall(path)) > 1
+    names = dict.fromkeys((path if is_telling else "", parsed.title, *node.span.heading_path))
     unseen = [name for name in names if name and name not in node.text]
     return " > ".join(unseen) + "\n" if unseen else ""
+
+
+class CachedEmbedding(TransformComponent):
+    """Gives each chunk the vectors of its windows, asking the model only for what is new.
+
+    A window the model fails on stays without a vector and is noted in ``failures`` by chunk
+    id; the rest of its document goes on. ``computed`` counts the windows the model answered, in
+    all calls so far. Raises ``EmbeddingError`` when the model is down.
+    """
+
+    failures: dict[str, str] = Field(default_factory=dict, exclude=True)
+    computed: int = Field(0, exclude=True)
+    _model: ResilientEmbedding = PrivateAttr()
+    _database: Database = PrivateAttr()
+
+    def __init__(self, model: ResilientEmbedding, database: Database) -> None:
+        super().__init__()
+        self._model = model
+        self._database = database
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Set ``embed_keys`` and ``embedding`` (the first window's) of every chunk."""
+        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
+        for chunk in chunks:
+            chunk.embed_keys = tuple(self._key(window) for window in chunk.windows)
+        texts = {
+            key: window
+            for chunk in chunks
+            for key, window in zip(chunk.embed_keys, chunk.windows, strict=True)
+        }
+        reasons = self._embed_missing(texts)
+        with self._database.read() as connection:
+            vectors = embedding_cache.load(connection, texts)
+        for chunk in chunks:
+            reason = next((reasons[key] for key in chunk.embed_keys if key in reasons), None)
+            if reason is not None:
+                self.failures[chunk.node_id] = reason
+            if chunk.embed_keys and chunk.embed_keys[0] in vectors:
+                chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
+        return list(nodes)
+
+    def _key(self, window: str) -> str:
+        return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)
+
+    def _embed_missing(self, texts: dict[str, str]) -> dict[str, str]:
+        """Fill the cache; return why a text could not be embedded, by key."""
+        with self._database.read() as connection:
+            missing = embedding_cache.find_missing(connection, texts)
+        keys = [key for key in texts if key in missing]
+        if not keys:
+            return {}
+        result = self._model.embed([texts[key] for key in keys])
+        vectors = {
+            key: vector
+            for key, vector in zip(keys, result.vectors, strict=True)
+            if vector is not None
+        }
+        with self._database.write() as connection:
+            embedding_cache.save(
+                connection,
+                vectors,
+                fingerprint=self._model.encoder.fingerprint,
+                side="document",
+                now=time.time(),
+            )
+        self.computed += len(vectors)
+        return {keys[index]: reason for index, reason in result.failures.items()}
+
+
+class ChunkPersistenceTransform(TransformComponent):
+    """Turns chunk nodes into the rows that :class:`PersistenceTransform` will publish.
+
+    ``pipeline`` names how they were cut and embedded, so that a change of that is noticed.
+    """
+
+    pipeline: str = ""
+    _staged: dict[str, NewRevision] = PrivateAttr(default_factory=dict)
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Stage one revision for each document among the nodes."""
+        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
+        for doc_id, group in groupby(chunks, key=lambda chunk: chunk.source.source_doc_id):
+            self._staged[doc_id] = _revision(list(group), self.pipeline)
+        return list(nodes)
+
+    def take(self) -> list[NewRevision]:
+        """Return the staged revisions, which are then no longer staged."""
+        staged, self._staged = list(self._staged.values()), {}
+        return staged
+
+
+def _revision(chunks: list[ChunkNode], pipeline: str) -> NewRevision:
+    source = chunks[0].source
+    return NewRevision(
+        dataset=source.dataset,
+        file=source.file,
+        document=source.parsed,
+        content_hash=source.content_hash,
+        chunks=tuple(NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in chunks),
+        pipeline=pipeline,
+        modified=source.modified,
+    )
+
+
+class PersistenceTransform(TransformComponent):
+    """Publishes what was staged: each document with its chunks in one transaction."""
+
+    dataset: str
+    _database: Database = PrivateAttr()
+    _staging: ChunkPersistenceTransform = PrivateAttr()
+    _clock: Callable[[], float] = PrivateAttr()
+    _has_dataset: bool = PrivateAttr(default=False)
+
+    def __init__(
+        self,
+        database: Database,
+        staging: ChunkPersistenceTransform,
+        *,
+        dataset: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(dataset=dataset)
+        self._database = database
+        self._staging = staging
+        self._clock = clock
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Commit every staged document; a search sees all of a document or nothing of it."""
+        for revision in self._staging.take():
+            now = self._clock()
+            with self._database.write() as connection:
+                if not self._has_dataset:
+                    ensure_dataset(connection, self.dataset, now)
+                publish(connection, revision, now)
+            self._has_dataset = True
+        return list(nodes)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
 from catalog.ingest.pipeline import IngestionPipelineBuilderV2
-from catalog.ingest.readers import ReadLimits
-from catalog.ingest.sync import SyncOptions, check_dataset_name, sync
+from catalog.ingest.sync import check_dataset_name, sync
 from catalog.ingest.sync_report import Progress, SyncReport
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
@@ -44,23 +43,6 @@ class Indexer:
         require_model(library.database, library.wanted_model)
         builder = IngestionPipelineBuilderV2(library.database, library.settings.rag_v2)
         pipeline = builder.build_pipeline(dataset, library.model)
-        options = SyncOptions(
-            include=include,
-            exclude=exclude,
-            limits=ReadLimits(
-                text_bytes=ingest.max_file_bytes,
-                document_bytes=ingest.max_document_bytes,
-                unpacked_bytes=ingest.max_unpacked_bytes,
-                pages=ingest.max_pages,
-                seconds=ingest.read_seconds,
-                memory_bytes=ingest.read_memory_bytes,
-            ),
-            group_chars=ingest.group_chars,
-            max_missing_fraction=ingest.max_missing_fraction,
-            allow_deletions=allow_deletions,
-            reread=reread,
-            lock_seconds=ingest.lock_seconds,
-        )
         lock = library.settings.home / "locks" / f"{dataset}.lock"
         report = sync(
             library.database,
@@ -68,7 +50,11 @@ class Indexer:
             dataset,
             pipeline,
             lock=lock,
-            options=options,
+            settings=ingest,
+            include=include,
+            exclude=exclude,
+            allow_deletions=allow_deletions,
+            reread=reread,
             progress=progress,
         )
         return replace(report, notes=report.notes + self._refresh(dataset))
