@@ -23,7 +23,7 @@ from catalog.store.filter_sql import matching_values
 from catalog.store.schema import chunks
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.edge_index import EdgeDialect
-from catalog.store.vectors.nearest import FilterCompiler
+from catalog.store.vectors.point_filters import FilterCompiler
 from catalog.store.vectors.server import ServerEngine
 from catalog.store.vectors.server_index import ServerDialect
 from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector

@@ -192,7 +192,7 @@ def test_phrases_to_leave_out_and_to_contain_are_obeyed(desk: Bench):
 def test_exclusions_hold_where_too_many_chunks_remain_to_name_them(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("catalog.store.vectors.nearest.FEW", 0)
+    monkeypatch.setattr("catalog.store.vectors.point_filters.FEW", 0)
     for index in range(60):
         desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
     desk.put("green.md", vector(0, 1), texts=["a green apple"])

@@ -142,7 +142,7 @@ def test_a_damaged_folder_mends_itself(desk: Bench, damage):
 def test_an_index_that_lost_points_is_rebuilt(desk: Bench, builds: list[str]):
     engine = engine_of(desk)
     engine.refresh()
-    index = engine._opened()
+    index = engine._open()
     index.delete([point_id(found.chunk_id) for found in index.nearest(vector(1), 2, None)])
     engine.close()
     assert answers(desk, engine_of(desk)) == ALL
@@ -268,7 +268,7 @@ def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
     desk.put("p.md", vector(1), texts=["secret words"], **about)
     engine = engine_of(desk)
     engine.refresh()
-    shard = engine._opened()._shard
+    shard = engine._open()._shard
     import qdrant_edge
 
     request = qdrant_edge.ScrollRequest(limit=100, with_payload=True)
@@ -288,13 +288,13 @@ def test_a_large_index_gets_a_graph_and_a_small_one_does_not(desk: Bench):
     small.refresh()
     desk.put("last.md", vector(0, 0, 1))
     small.refresh()
-    assert small._opened()._shard.info().indexed_vectors_count == 0
+    assert small._open()._shard.info().indexed_vectors_count == 0
     expected = small.search(vector(1, 2, 3), 10, everything())
     small.close()
     large.refresh()
     desk.put("last.md", vector(0, 0, 1), texts=["again"])
     large.refresh()
-    assert large._opened()._shard.info().indexed_vectors_count >= 600
+    assert large._open()._shard.info().indexed_vectors_count >= 600
     found = large.search(vector(1, 2, 3), 10, everything())
     assert len(set(found) & set(expected)) >= 9
 
@@ -303,10 +303,10 @@ def test_every_window_of_a_deleted_chunk_leaves_the_index(desk: Bench):
     desk.put("long.md", [vector(1), vector(0, 1), vector(0, 0, 1)])
     engine = engine_of(desk)
     engine.refresh()
-    assert engine._opened().count == 15
+    assert engine._open().count == 15
     drop(desk.database, DATASET, "long.md")
     assert engine.refresh() == 3
-    assert engine._opened().count == 12
+    assert engine._open().count == 12
 
 
 def test_deleted_points_are_cleared_out_by_refreshes(desk: Bench):
@@ -315,7 +315,7 @@ def test_deleted_points_are_cleared_out_by_refreshes(desk: Bench):
         passages = [vector(1, index, round_) for index in range(600)]
         desk.put("big.md", *passages, texts=[f"{round_}-{index}" for index in range(600)])
         engine.refresh()
-    assert engine._opened().count == 612
+    assert engine._open().count == 612
     assert len(engine.search(vector(1), 700, everything())) == 612
 
 

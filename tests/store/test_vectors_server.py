@@ -190,7 +190,7 @@ def test_a_search_does_not_wait_for_another_process_that_is_writing(
     engine = engine_of(desk)
     engine.refresh()
     desk.put("new.md", vector(1))
-    with FileLock(engine._turn.lock_file):
+    with FileLock(engine._lock.lock_file):
         assert answers(desk, engine) == ALL
     assert answers(desk, engine) == ["0.md", "new.md", *ALL[1:]]
 

@@ -29,7 +29,7 @@ def get_vector_engine(
     collection_prefix: str = "catalog_",
     timeout: float = 30.0,
 ) -> VectorEngine:
-    """The vector engine of that name over one dataset.
+    """Return the vector engine of that name over one dataset.
 
     ``qdrant`` runs in this process, in ``folder``, or on the server at ``url``; ``exact`` needs
     neither. ``dim`` and ``fingerprint`` are the embedding model's; ``timeout`` is in seconds.

@@ -16,13 +16,13 @@ class VectorEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """The engine's name in settings, stages and explanations."""
+        """Return the engine's name in settings, stages and explanations."""
         ...
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """The ``k`` chunks whose best window is nearest, best first, ties by row number.
+        """Return the ``k`` chunks whose best window is nearest, best first, ties by row number.
 
         ``vector`` has shape ``(dim,)`` and any length; a score is the cosine, in [-1, 1], to six
         decimals. Only live chunks that the restriction allows are returned; an empty index,
@@ -33,11 +33,11 @@ class VectorEngine(Protocol):
         ...
 
     def refresh(self) -> int:
-        """Apply the outbox, in order and idempotently; the number of points changed."""
+        """Apply the outbox, in order and idempotently; return the number of points changed."""
         ...
 
     def rebuild(self) -> int:
-        """Drop the index and fill it from the truth, with no model call; the number of points."""
+        """Fill the index anew from the truth, with no model call; return the number of points."""
         ...
 
     def close(self) -> None:

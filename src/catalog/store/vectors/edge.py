@@ -8,8 +8,7 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,8 @@ from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedErr
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.vectors.edge_index import EdgeDialect, EdgeIndex
-from catalog.store.vectors.nearest import PointHit, check_dataset, nearest_chunks, point_condition
 from catalog.store.vectors.outbox import Outbox, is_pending
+from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import count_points, query_vector
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ class EdgeEngine:
         self._database = database
         self._dataset = dataset
         self._folder = folder
+        self._shard_folder = folder / "shard"
+        self._state_file = folder / "state.json"
         self._dim = dim
         self._fingerprint = fingerprint
         self._hnsw_from = hnsw_from
@@ -73,39 +74,47 @@ class EdgeEngine:
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """See :class:`VectorEngine`; what the outbox holds is applied first."""
+        """Search as :class:`VectorEngine` says, with the outbox applied first."""
         check_dataset(restriction, self._dataset)
-        asked = query_vector(vector, self._dim)
+        query = query_vector(vector, self._dim)
         if k <= 0 or restriction.scope.is_nothing:
             return []
         while True:
             index = self._current()
-            with self._unless_replaced(index):
-                return _search(self._database, index, asked, k, restriction)
+            fetch = partial(index.nearest, query)
+            try:
+                return nearest_chunks(self._database, restriction, k, EdgeDialect(), fetch)
+            except EngineError:
+                if index is self._index:  # one that was closed meanwhile is no failure
+                    raise
 
     def refresh(self) -> int:
-        """See :class:`VectorEngine`; clears out deleted points, and builds the search graph once
-        the index is large, while searches go on.
+        """Apply the outbox and return the number of points changed.
+
+        Deleted points are cleared out, and the search graph is built once the index is large,
+        while searches go on.
         """
         with self._guard:
-            index = self._opened()
-            changed = self._applied(index, wait=True)
+            index = self._open()
+            changed = self._apply(index, wait=True)
         if changed > 0:
-            with self._unless_replaced(index):
+            try:
                 index.optimize()
+            except EngineError:
+                if index is self._index:
+                    raise
         return changed
 
     def rebuild(self) -> int:
-        """See :class:`VectorEngine`."""
+        """Fill a new shard from the truth and return its number of points."""
         with self._guard:
             self.close()
-            self._hold(self._locked(), rebuild=True)
-            index = self._opened()
-            self._applied(index, wait=True)
+            index = self._open(rebuild=True)
+            self._apply(index, wait=True)
             return index.count
 
     def close(self) -> None:
-        """See :class:`VectorEngine`; twice is fine."""
+        """Flush, and release the shard and its lock; closing twice is fine."""
         with self._guard:
             self._index = None
             if self._release is not None:
@@ -113,41 +122,39 @@ class EdgeEngine:
                 self._release = None
 
     def _current(self) -> EdgeIndex:
-        """The open index with everything applied that was in the outbox on entry."""
+        """Return the open index with everything applied that was in the outbox on entry."""
         index = self._index
         if index is not None and self._outbox.is_empty():
             return index
         with self._guard:
-            index = self._opened()
-            self._applied(index, wait=False)
+            index = self._open()
+            self._apply(index, wait=False)
             return index
 
-    def _applied(self, index: EdgeIndex, *, wait: bool) -> int:
-        """Apply the outbox if there is anything in it, and room; the number of points changed."""
+    def _apply(self, index: EdgeIndex, *, wait: bool) -> int:
+        """Apply the outbox if there is anything in it, and room."""
         if self._outbox.is_empty():
             return 0
         self._check_room()
         return self._outbox.apply(index, wait=wait)
 
-    def _opened(self) -> EdgeIndex:
-        if self._index is None:
-            self._hold(self._locked(), rebuild=False)
-        assert self._index is not None
-        return self._index
-
-    def _hold(self, lock: FileLock, *, rebuild: bool) -> None:
-        """Open or build the shard under the lock, and see to it that both are let go."""
+    def _open(self, *, rebuild: bool = False) -> EdgeIndex:
+        """Return the open index; load or build it under the folder's lock if there is none."""
+        if self._index is not None:
+            return self._index
+        lock = self._lock_folder()
         try:
             self._check_room()
-            index = (None if rebuild else self._loaded()) or self._built()
+            index = (None if rebuild else self._load()) or self._build()
         except BaseException:
             lock.release()
             raise
         self._index = index
-        self._release = weakref.finalize(self, _let_go, index, lock)
+        self._release = weakref.finalize(self, _close_and_release, index, lock)
+        return index
 
-    def _locked(self) -> FileLock:
-        """The folder's own lock: the shard's is not there yet while it is built."""
+    def _lock_folder(self) -> FileLock:
+        """Take the folder's own lock: the shard's is not there yet while it is built."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self._folder / "lock", timeout=0, thread_local=False)
@@ -160,9 +167,9 @@ class EdgeEngine:
             raise EngineBlockedError(message) from error
         return lock
 
-    def _loaded(self) -> EdgeIndex | None:
-        """The shard as it is on disk, or ``None`` when it is not ours or cannot be used."""
-        if _read_state(self._state_file) != self._state():
+    def _load(self) -> EdgeIndex | None:
+        """Load the shard from disk; ``None`` when it is not this engine's or cannot be used."""
+        if self._read_state() != self._state():
             return None
         try:
             index = EdgeIndex.load(self._shard_folder, self._dim, self._hnsw_from)
@@ -178,14 +185,14 @@ class EdgeEngine:
         return None
 
     def _is_complete(self, index: EdgeIndex) -> bool:
-        """Whether an index with nothing left to apply has as many points as the truth."""
+        """Tell whether an index with nothing left to apply has as many points as the truth."""
         with self._database.read() as connection:
             if is_pending(connection, self._dataset):
                 return True
             return index.count == count_points(connection, self._dataset)
 
-    def _built(self) -> EdgeIndex:
-        """A new shard with every point; its state is written last, so half a shard has none."""
+    def _build(self) -> EdgeIndex:
+        """Build a shard with every point; its state is written last, so half a shard has none."""
         with self._database.read() as connection:
             self._check_room(count_points(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)
@@ -195,7 +202,7 @@ class EdgeEngine:
         except BaseException:
             index.close()
             raise
-        _write_state(self._state_file, self._state())
+        self._write_state()
         return index
 
     def _check_room(self, points: int = 0) -> None:
@@ -204,19 +211,19 @@ class EdgeEngine:
         The engine maps files with holes: a write into one for which there is no block ends the
         process, with no error that could be told.
         """
-        wanted = ROOM + points * (_COPIES * 4 * self._dim + _PAYLOAD)
+        needed = ROOM + points * (_COPIES * 4 * self._dim + _PAYLOAD)
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError as error:
             raise EngineBlockedError(f"cannot look at {self._folder}: {error}") from error
-        if free < wanted:
+        if free < needed:
             raise EngineBlockedError(
                 f"the disk of {self._folder} has {free // 2**20} MB left, and the vector index may "
-                f"need {wanted // 2**20} MB: make room"
+                f"need {needed // 2**20} MB: make room"
             )
 
     def _state(self) -> dict[str, object]:
-        """What the folder must have been built for."""
+        """Return what the folder must have been built for."""
         return {
             "format": FORMAT,
             "store": self._database.meta("store_id"),
@@ -225,61 +232,23 @@ class EdgeEngine:
             "dim": self._dim,
         }
 
-    @property
-    def _shard_folder(self) -> Path:
-        return self._folder / "shard"
-
-    @property
-    def _state_file(self) -> Path:
-        return self._folder / "state.json"
-
-    @contextmanager
-    def _unless_replaced(self, index: EdgeIndex) -> Iterator[None]:
-        """Let an error pass only while ``index`` is the one in use: a closed one is no failure."""
+    def _read_state(self) -> object:
         try:
-            yield
-        except EngineError:
-            if index is self._index:
-                raise
+            return json.loads(self._state_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def _write_state(self) -> None:
+        draft = self._state_file.with_suffix(".new")
+        with draft.open("w", encoding="utf-8") as handle:
+            json.dump(self._state(), handle)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(self._state_file)
 
 
-def _search(
-    database: Database,
-    index: EdgeIndex,
-    vector: npt.NDArray[np.float32],
-    k: int,
-    restriction: Restriction,
-) -> list[Hit]:
-    with database.read() as connection:
-        condition = point_condition(connection, EdgeDialect(), restriction)
-    if condition is False:
-        return []
-    asked = None if isinstance(condition, bool) else condition
-
-    def fetch(limit: int) -> list[PointHit]:
-        return index.nearest(vector, limit, asked)
-
-    return nearest_chunks(database, restriction, k, fetch)
-
-
-def _let_go(index: EdgeIndex, lock: FileLock) -> None:
+def _close_and_release(index: EdgeIndex, lock: FileLock) -> None:
     try:
         index.close()
     finally:
         lock.release()
-
-
-def _read_state(file: Path) -> object:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _write_state(file: Path, state: dict[str, object]) -> None:
-    draft = file.with_suffix(".new")
-    with draft.open("w", encoding="utf-8") as handle:
-        json.dump(state, handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    draft.replace(file)

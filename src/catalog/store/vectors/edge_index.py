@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import qdrant_edge as edge
 
 from catalog.core.errors import EngineBlockedError, EngineError
-from catalog.core.filters import Op
 from catalog.core.os_errors import errno_of
-from catalog.store.vectors.nearest import PointHit
+from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 EdgeCondition: TypeAlias = edge.FieldCondition | edge.HasIdCondition | edge.Filter
 
-_PASSING = frozenset(  # what the system refuses now and may grant another time
+_TEMPORARY = frozenset(  # what the system refuses now and may grant another time
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
     if hasattr(errno, name)
@@ -39,35 +38,23 @@ class EdgeDialect:
     """Conditions as the embedded engine's classes."""
 
     def has_any(self, key: str, values: Sequence[str]) -> EdgeCondition:
-        """A keyword match."""
+        """Match a keyword."""
         return edge.FieldCondition(key=key, match=edge.MatchAny(any=list(values)))
 
-    def within(self, key: str, op: Op, bound: float) -> EdgeCondition:
-        """A range with one bound, or with both for EQ."""
-        bounds = {
-            Op.EQ: edge.RangeFloat(gte=bound, lte=bound),
-            Op.GT: edge.RangeFloat(gt=bound),
-            Op.GTE: edge.RangeFloat(gte=bound),
-            Op.LT: edge.RangeFloat(lt=bound),
-            Op.LTE: edge.RangeFloat(lte=bound),
-        }
-        return edge.FieldCondition(key=key, range=bounds[op])
+    def within(self, key: str, bounds: Mapping[str, float]) -> EdgeCondition:
+        """Bound a number."""
+        return edge.FieldCondition(key=key, range=edge.RangeFloat(**bounds))
 
     def has_id(self, point_ids: Sequence[str]) -> EdgeCondition:
-        """Exactly these points."""
+        """Name the points."""
         return edge.HasIdCondition(set(point_ids))
 
-    def every(self, parts: Sequence[EdgeCondition]) -> EdgeCondition:
-        """All of them."""
-        return edge.Filter(must=list(parts))
-
-    def some(self, parts: Sequence[EdgeCondition]) -> EdgeCondition:
-        """At least one of them."""
-        return edge.Filter(should=list(parts))
-
-    def none(self, parts: Sequence[EdgeCondition]) -> EdgeCondition:
-        """None of them."""
-        return edge.Filter(must_not=list(parts))
+    def combine(
+        self, kind: Literal["must", "should", "must_not"], parts: Sequence[EdgeCondition]
+    ) -> EdgeCondition:
+        """Combine conditions."""
+        clauses: dict[str, Any] = {kind: list(parts)}
+        return edge.Filter(**clauses)
 
 
 class EdgeIndex:
@@ -84,8 +71,8 @@ class EdgeIndex:
 
     @classmethod
     def create(cls, folder: Path, dim: int, hnsw_from: int) -> EdgeIndex:
-        """A new empty shard; whatever is in the folder goes."""
-        with _translated("create"):
+        """Make a new empty shard in place of whatever is in the folder."""
+        with _translate_errors("create"):
             if folder.exists():
                 shutil.rmtree(folder)
             folder.mkdir(parents=True)
@@ -96,8 +83,8 @@ class EdgeIndex:
 
     @classmethod
     def load(cls, folder: Path, dim: int, hnsw_from: int) -> EdgeIndex:
-        """The shard that is in the folder."""
-        with _translated("open"):
+        """Open the shard that is in the folder."""
+        with _translate_errors("open"):
             index = cls(edge.EdgeShard.load(str(folder), _config(dim, hnsw_from)), hnsw_from)
         try:
             index._check(dim)
@@ -108,48 +95,49 @@ class EdgeIndex:
 
     @property
     def count(self) -> int:
-        """The number of points."""
-        with _translated("read"):
+        """Return the number of points."""
+        with _translate_errors("read"):
             return self._shard.count(edge.CountRequest(exact=True))
 
     def _check(self, dim: int) -> None:
         """Raise :class:`EngineError` for damage that shows at once, so that it can be rebuilt."""
-        with _translated("open"):
+        with _translate_errors("open"):
             missing = {field for field, _ in _INDEXES} - set(self._shard.info().payload_schema)
         if missing:
             raise EngineError(f"the vector index lacks its payload indexes: {sorted(missing)}")
-        anything = np.full(dim, dim**-0.5, dtype=np.float32)
-        if len(self.nearest(anything, 1, None)) < min(1, self.count):
+        probe = np.full(dim, dim**-0.5, dtype=np.float32)
+        if len(self.nearest(probe, 1, None)) < min(1, self.count):
             raise EngineError("the vector index has points but finds none")
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """Add points, or replace those of the same id."""
-        made = [edge.Point(point.id, point.vector.tolist(), point.payload) for point in points]
-        with _translated("write"):
-            self._shard.update(edge.UpdateOperation.upsert_points(made))
+        listed = [edge.Point(point.id, point.vector.tolist(), point.payload) for point in points]
+        with _translate_errors("write"):
+            self._shard.update(edge.UpdateOperation.upsert_points(listed))
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are fine."""
-        with _translated("write"):
+        with _translate_errors("write"):
             self._shard.update(edge.UpdateOperation.delete_points(list(point_ids)))
 
     def flush(self) -> None:
         """Return when everything is on disk."""
-        with _translated("write"):
+        with _translate_errors("write"):
             self._shard.flush()
 
     def optimize(self) -> bool:
-        """Clear out deleted points where they are many, and build the graph where there are
-        enough points for one; whether anything was done.
+        """Clear out deleted points where they are many, and build the graph where it pays.
+
+        Return whether anything was done.
         """
-        with _translated("optimize"):
+        with _translate_errors("optimize"):
             return self._shard.optimize()
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: EdgeCondition | None
     ) -> list[PointHit]:
-        """The nearest points that meet the condition, best first, at most ``limit``."""
-        with _translated("search"):
+        """Return the nearest points that meet the condition, best first, at most ``limit``."""
+        with _translate_errors("search"):
             answer = self._shard.query(
                 edge.QueryRequest(
                     limit=limit,
@@ -162,7 +150,7 @@ class EdgeIndex:
 
     def close(self) -> None:
         """Flush and release the shard; again is fine."""
-        with _translated("close"):
+        with _translate_errors("close"):
             self._shard.close()
 
 
@@ -178,8 +166,8 @@ def _config(dim: int, hnsw_from: int) -> edge.EdgeConfig:
 
 
 @contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    """The engine raises bare exceptions, and panics that are not even those."""
+def _translate_errors(doing: str) -> Iterator[None]:
+    """Turn the engine's exceptions, and its panics that are no exceptions, into our errors."""
     try:
         yield
     except BaseException as error:
@@ -187,5 +175,5 @@ def _translated(doing: str) -> Iterator[None]:
             raise
         if isinstance(error, EngineError):
             raise
-        kind = EngineBlockedError if errno_of(error) in _PASSING else EngineError
+        kind = EngineBlockedError if errno_of(error) in _TEMPORARY else EngineError
         raise kind(f"the vector index cannot {doing}: {error}") from error

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlalchemy import Connection, and_, func, or_, select
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction, allowed_seqs, best_first
+from catalog.store.engine_types import (
+    Hit,
+    Restriction,
+    Stamp,
+    allowed_seqs,
+    best_first,
+    read_stamp,
+)
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, datasets, embeddings
-from catalog.store.vectors.nearest import check_dataset, round_score
+from catalog.store.schema import chunk_windows, chunks, embeddings
+from catalog.store.vectors.point_search import check_dataset, round_score
 from catalog.store.vectors.points import query_vector
 
 if TYPE_CHECKING:
@@ -32,11 +39,8 @@ _ROWS = 2_000  # read from SQL at a time
 _GATHER_BELOW = 0.25  # share of the rows up to which copying them beats scoring all
 
 
-class VectorStamp(NamedTuple):
-    """When: a dataset made anew counts its generations from the start."""
-
-    created_at: float
-    generation: int
+_NO_DATASET = Stamp(0.0, 0, 0.0)
+_MIXED = "the store holds vectors of different dimensions: rebuild it with one embedding model"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class VectorSnapshot:
     ``last`` is the highest chunk seen.
     """
 
-    stamp: VectorStamp
+    stamp: Stamp
     matrix: Floats
     seqs: Seqs
     unfinished: frozenset[int]
@@ -69,7 +73,7 @@ class ExactEngine:
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """See :class:`VectorEngine`; what is committed when the call begins is what it sees."""
+        """Search as :class:`VectorEngine` says, in what is committed when the call begins."""
         check_dataset(restriction, self._dataset)
         if restriction.scope.is_nothing:
             return []
@@ -77,16 +81,16 @@ class ExactEngine:
             snapshot = self._current(connection)
             if snapshot.seqs.size == 0:
                 return []
-            asked = query_vector(vector, snapshot.matrix.shape[1])
+            query = query_vector(vector, snapshot.matrix.shape[1])
             allowed = allowed_seqs(connection, restriction)
-        return _best(snapshot, asked, k, allowed) if k > 0 else []
+        return _best(snapshot, query, k, allowed) if k > 0 else []
 
     def refresh(self) -> int:
-        """Nothing to do: the truth itself is searched."""
+        """Do nothing: the truth itself is searched."""
         return 0
 
     def rebuild(self) -> int:
-        """Read everything again; the number of windows."""
+        """Read everything again; return the number of windows."""
         self.close()
         with self._database.read() as connection:
             return int(self._current(connection).seqs.size)
@@ -97,51 +101,45 @@ class ExactEngine:
             self._snapshot = None
 
     def _current(self, connection: Connection) -> VectorSnapshot:
-        """The dataset as ``connection`` sees it."""
-        stamp = _stamp(connection, self._dataset)
+        """Return the dataset as ``connection`` sees it."""
+        stamp = read_stamp(connection, self._dataset) or _NO_DATASET
         with self._guard:
             held = self._snapshot
             if held is not None and held.stamp == stamp:
                 return held
             # a connection that began before the snapshot was made cannot build on it
             usable = held if held is not None and held.stamp < stamp else None
-            made = _load(connection, self._dataset, stamp, usable)
+            snapshot = _load(connection, self._dataset, stamp, usable)
             if held is None or held.stamp < stamp:
-                self._snapshot = made
-        return made
+                self._snapshot = snapshot
+        return snapshot
 
 
-def _stamp(connection: Connection, dataset: str) -> VectorStamp:
-    columns = select(datasets.c.created_at, datasets.c.generation)
-    row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
-    return VectorStamp(0.0, 0) if row is None else VectorStamp(*row)
-
-
-def _best(snapshot: VectorSnapshot, asked: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
-    """The ``k`` best chunks, each by its best window."""
+def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
+    """Return the ``k`` best chunks, each by its best window."""
     rows = None if allowed is None else np.flatnonzero(np.isin(snapshot.seqs, allowed))
     seqs = snapshot.seqs if rows is None else snapshot.seqs[rows]
     if seqs.size == 0:
         return []
     if rows is None or rows.size < _GATHER_BELOW * snapshot.seqs.size:
-        scores = (snapshot.matrix if rows is None else snapshot.matrix[rows]) @ asked
+        scores = (snapshot.matrix if rows is None else snapshot.matrix[rows]) @ query
     else:
-        scores = (snapshot.matrix @ asked)[rows]
+        scores = (snapshot.matrix @ query)[rows]
     first = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 1))
     best = np.maximum.reduceat(scores, first)
     if best.size > k:
         least = np.partition(best, best.size - k)[best.size - k]
-        kept = np.flatnonzero(best >= least - 1e-6)  # ties are settled after rounding
+        chosen = np.flatnonzero(best >= least - 1e-6)  # ties are settled after rounding
     else:
-        kept = np.arange(best.size)
+        chosen = np.arange(best.size)
     owners = seqs[first]
-    return best_first((Hit(int(owners[i]), round_score(float(best[i]))) for i in kept), k)
+    return best_first((Hit(int(owners[i]), round_score(float(best[i]))) for i in chosen), k)
 
 
 def _load(
-    connection: Connection, dataset: str, stamp: VectorStamp, held: VectorSnapshot | None
+    connection: Connection, dataset: str, stamp: Stamp, held: VectorSnapshot | None
 ) -> VectorSnapshot:
-    """A snapshot, reusing the rows of the one held whose chunks still live and are complete."""
+    """Make a snapshot; reuse the held rows of chunks that still live and are complete."""
     live = _live(connection, dataset)
     again = frozenset[int]() if held is None else held.unfinished
     after = -1 if held is None else held.last
@@ -154,11 +152,11 @@ def _load(
     if held is None or held.seqs.size == 0:
         return VectorSnapshot(stamp, new_matrix, new_seqs, unfinished, last)
     kept = np.isin(held.seqs, live) & ~np.isin(held.seqs, sorted(again))
-    matrix, seqs = _joined(held, kept, new_matrix, new_seqs)
+    matrix, seqs = _join(held, kept, new_matrix, new_seqs)
     return VectorSnapshot(stamp, matrix, seqs, unfinished, last)
 
 
-def _joined(
+def _join(
     held: VectorSnapshot, kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
 ) -> tuple[Floats, Seqs]:
     if matrix.shape[0] == 0:
@@ -179,7 +177,7 @@ def _live(connection: Connection, dataset: str) -> Seqs:
 
 
 def _vectors(connection: Connection, wanted: ColumnElement[bool]) -> tuple[Floats, Seqs]:
-    """The windows of the wanted chunks that have a vector, by chunk and window."""
+    """Return the windows of the wanted chunks that have a vector, by chunk and window."""
     joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
@@ -203,7 +201,7 @@ def _vectors(connection: Connection, wanted: ColumnElement[bool]) -> tuple[Float
 
 
 def _unfinished(connection: Connection, wanted: ColumnElement[bool]) -> frozenset[int]:
-    """The wanted chunks with a window that has no vector."""
+    """Return the wanted chunks with a window that has no vector."""
     joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
@@ -216,6 +214,3 @@ def _normalise(rows: Floats) -> None:
     """Scale rows to length 1 in place; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     np.divide(rows, lengths, out=rows, where=lengths > 0)
-
-
-_MIXED = "the store holds vectors of different dimensions: rebuild it with one embedding model"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, select
 
@@ -26,16 +25,8 @@ _REMEMBERED = 100_000  # applied rows
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Outbox rows, collapsed: first ``deleted`` points go, then the chunks ``upserted`` come."""
-
-    deleted: tuple[str, ...]
-    upserted: tuple[int, ...]
-
-
 def is_pending(connection: Connection, dataset: str) -> bool:
-    """Whether the outbox holds anything for the dataset."""
+    """Tell whether the outbox holds anything for the dataset."""
     query = select(outbox.c.id).where(outbox.c.dataset == dataset).limit(1)
     return connection.scalar(query) is not None
 
@@ -55,12 +46,12 @@ class Outbox:
         self._to_remove: set[int] = set()
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to apply, and nothing applied to remove."""
+        """Tell whether there is nothing to apply, and nothing applied to remove."""
         with self._database.read() as connection:
             return not is_pending(connection, self._dataset)
 
     def apply(self, index: PointIndex, *, wait: bool) -> int:
-        """Do what the outbox says, in order, and empty it; the number of points changed.
+        """Do what the outbox says, in order, and empty it; return the number of points changed.
 
         Unless told to ``wait``, rows stay for the next time while another process is writing.
         """
@@ -69,25 +60,25 @@ class Outbox:
         for start in range(0, len(new), BATCH):
             rows = new[start : start + BATCH]
             with self._database.read() as connection:
-                batch = read_batch(connection, rows)
-                points = load_points(connection, batch.upserted, self._dim)
-            if batch.deleted:
-                index.delete(batch.deleted)
+                deleted, upserted = read_changes(connection, rows)
+                points = load_points(connection, upserted, self._dim)
+            if deleted:
+                index.delete(deleted)
             if points:
                 index.upsert(points)
             index.flush()
-            self._note(rows)
+            self._mark_applied(rows)
             self._remove(wait=wait)
-            changed += len(batch.deleted) + len(points)
+            changed += len(deleted) + len(points)
         self._remove(wait=wait)
         return changed
 
     def fill(self, index: PointIndex) -> int:
-        """Put every point of the truth into an empty index; the number of points.
+        """Put every point of the truth into an empty index; return the number of points.
 
         What the outbox held before is part of that truth; what it gets meanwhile stays in it.
         """
-        done = self._rows()
+        covered = self._rows()
         count = after = 0
         while True:
             with self._database.read() as connection:
@@ -100,16 +91,16 @@ class Outbox:
             count += len(points)
             after = seqs[-1]
         index.flush()
-        self._note(done)
+        self._mark_applied(covered)
         return count
 
     def _rows(self) -> list[int]:
-        """The ids of the dataset's rows, in order."""
+        """Return the ids of the dataset's rows, in order."""
         query = select(outbox.c.id).where(outbox.c.dataset == self._dataset)
         with self._database.read() as connection:
             return list(connection.scalars(query.order_by(outbox.c.id)))
 
-    def _note(self, rows: Iterable[int]) -> None:
+    def _mark_applied(self, rows: Iterable[int]) -> None:
         if not self._to_remove and len(self._applied) > _REMEMBERED:
             self._applied.clear()  # at worst a point comes back that no search lets through
         self._applied.update(rows)
@@ -129,15 +120,15 @@ class Outbox:
         self._to_remove.clear()
 
 
-def read_batch(connection: Connection, ids: Sequence[int]) -> Batch:
-    """The outbox rows of these ids, collapsed."""
-    query = select(outbox).where(among(outbox.c.id, ids)).order_by(outbox.c.id)
+def read_changes(connection: Connection, rows: Sequence[int]) -> tuple[list[str], list[int]]:
+    """Return what these outbox rows come to: points to delete first, then chunks to upsert."""
+    query = select(outbox).where(among(outbox.c.id, rows)).order_by(outbox.c.id)
     deleted: dict[str, None] = {}
     upserted: dict[str, int] = {}
     for row in connection.execute(query):
         if row.action == "upsert":
             upserted[row.chunk_id] = row.seq  # no points are read for a chunk deleted since
         else:
-            windows = range(row.windows)
-            deleted.update((point_id(row.chunk_id, window), None) for window in windows)
-    return Batch(tuple(deleted), tuple(upserted.values()))
+            points = (point_id(row.chunk_id, window) for window in range(row.windows))
+            deleted.update(dict.fromkeys(points))
+    return list(deleted), list(upserted.values())

@@ -51,7 +51,7 @@ _SEPARATOR = "\x1f"
 
 
 def value_token(field: str, value: MetadataScalar) -> str:
-    """The token of one value of a field; equal values, and only they, have equal tokens."""
+    """Return the token of one value of a field; equal values, and only they, have equal tokens."""
     kind = value_kind(value)
     if isinstance(value, str):
         text = value if len(value) <= _LONGEST else sha1_hex(value)
@@ -62,12 +62,12 @@ def value_token(field: str, value: MetadataScalar) -> str:
 
 
 def presence_token(field: str) -> str:
-    """The token of a field that has a value at all."""
+    """Return the token of a field that has a value at all."""
     return f"{_name(field)}{_SEPARATOR}*"
 
 
 def tokens(fields: Mapping[str, Iterable[MetadataScalar]]) -> list[str]:
-    """Every token of these fields, without repetition."""
+    """Return every token of these fields, without repetition."""
     listed = [
         token
         for field, values in fields.items()
@@ -79,12 +79,9 @@ def tokens(fields: Mapping[str, Iterable[MetadataScalar]]) -> list[str]:
 
 
 def _name(field: str) -> str:
-    """The field in a token: the separator never occurs in it except in front of a hash."""
+    """Return the field in a token: the separator occurs in it only in front of a hash."""
     plain = _SEPARATOR not in field and len(field) <= _LONGEST
     return field if plain else _SEPARATOR + sha1_hex(field)
-
-
-_Fields = dict[str, list[MetadataScalar]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +110,9 @@ class PointIndex(Protocol):
 
 
 def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[IndexPoint]:
-    """The points of these chunks, by chunk and window; none for a chunk that is gone or a
-    window that has no vector.
+    """Return the points of these chunks, by chunk and window.
 
+    There are none for a chunk that is gone or a window that has no vector.
     Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension.
     """
     columns = (
@@ -136,18 +133,18 @@ def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[I
     )
     query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
     rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
-    token_lists = _Tokens(connection, {row.document_id for row in rows}, seqs)
-    return [_point(row, token_lists(row.document_id, row.seq, row.modality), dim) for row in rows]
+    tokens_of = _read_tokens(connection, rows, seqs)
+    return [_point(row, tokens_of[row.seq], dim) for row in rows]
 
 
 def next_seqs(connection: Connection, dataset: str, after: int, most: int) -> list[int]:
-    """The row numbers of the next live chunks of a dataset, ascending, at most ``most``."""
+    """Return the row numbers of the next live chunks, ascending, at most ``most``."""
     query = select(chunks.c.seq).where(chunks.c.dataset == dataset, chunks.c.seq > after)
     return list(connection.scalars(query.order_by(chunks.c.seq).limit(most)))
 
 
 def count_points(connection: Connection, dataset: str) -> int:
-    """How many points the truth makes for a dataset."""
+    """Count the points the truth makes for a dataset."""
     joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
@@ -156,7 +153,7 @@ def count_points(connection: Connection, dataset: str) -> int:
 
 
 def unit(vector: Vector) -> Vector:
-    """The vector scaled to length 1; a vector of zeros stays as it is."""
+    """Return the vector scaled to length 1; a vector of zeros stays as it is."""
     import numpy as np
 
     length = float(np.linalg.norm(vector))
@@ -164,7 +161,7 @@ def unit(vector: Vector) -> Vector:
 
 
 def query_vector(vector: Vector, dim: int) -> Vector:
-    """A query's vector, checked and scaled to length 1.
+    """Return a query's vector, checked and scaled to length 1.
 
     Raises :class:`EmbeddingMismatchError` for another dimension than ``dim``, and
     :class:`EmbeddingError` for one that holds NaN or infinity.
@@ -195,31 +192,36 @@ def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
     return IndexPoint(point_id(row.chunk_id, row.window), unit(vector), payload)
 
 
-class _Tokens:
-    """The tokens of chunks, those of their documents worked out once per document."""
+def _read_tokens(
+    connection: Connection, rows: Sequence[Any], seqs: Sequence[int]
+) -> dict[int, list[str]]:
+    """Return the tokens of chunks by row number; those of a document are worked out once."""
+    of_document = {
+        document: tokens(fields)
+        for document, fields in _document_fields(connection, {row.document_id for row in rows})
+    }
+    sections: dict[int, list[MetadataScalar]] = {}
+    query = select(chunk_sections.c.seq, chunk_sections.c.heading)
+    for seq, heading in connection.execute(query.where(among(chunk_sections.c.seq, seqs))):
+        sections.setdefault(seq, []).append(heading)
+    return {
+        row.seq: of_document.get(row.document_id, [])
+        + tokens({"modality": [row.modality], "section": sections.get(row.seq, [])})
+        for row in rows
+    }
 
-    def __init__(self, connection: Connection, document_ids: set[int], seqs: Sequence[int]) -> None:
-        fields = _document_fields(connection, document_ids)
-        self._of_document = {document: tokens(found) for document, found in fields.items()}
-        self._sections: dict[int, list[MetadataScalar]] = {}
-        query = select(chunk_sections.c.seq, chunk_sections.c.heading)
-        for seq, heading in connection.execute(query.where(among(chunk_sections.c.seq, seqs))):
-            self._sections.setdefault(seq, []).append(heading)
 
-    def __call__(self, document_id: int, seq: int, modality: str) -> list[str]:
-        own = tokens({"modality": [modality], "section": self._sections.get(seq, [])})
-        return self._of_document.get(document_id, []) + own
-
-
-def _document_fields(connection: Connection, document_ids: set[int]) -> dict[int, _Fields]:
-    shadowed = ("modality", "section")  # of the chunk, whatever a document calls so
-    found: dict[int, _Fields] = {}
+def _document_fields(
+    connection: Connection, document_ids: set[int]
+) -> Iterable[tuple[int, dict[str, list[MetadataScalar]]]]:
+    of_the_chunk = ("modality", "section")  # whatever a document calls so
+    values: dict[int, dict[str, list[MetadataScalar]]] = {}
     fields = document_fields.c
     query = select(
         fields.document_id, fields.field, fields.kind, fields.text_value, fields.number_value
     )
-    wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(shadowed)
+    wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(of_the_chunk)
     for document, field, kind, text, value in connection.execute(query.where(wanted)):
         decoded = decoded_value(kind, text, value)
-        found.setdefault(document, {}).setdefault(field, []).append(decoded)
-    return found
+        values.setdefault(document, {}).setdefault(field, []).append(decoded)
+    return values.items()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -15,8 +17,8 @@ from catalog.core.errors import EngineError, EngineLockedError
 from catalog.core.ids import sha1_hex
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
-from catalog.store.vectors.nearest import PointHit, check_dataset, nearest_chunks, point_condition
 from catalog.store.vectors.outbox import Outbox
+from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
 from catalog.store.vectors.server_index import QdrantServer, ServerDialect, ServerIndex
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 FORMAT = 2  # of the collection: its payload, tokens and note
-PREFIX = "catalog_"
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
 
@@ -66,20 +67,21 @@ class ServerEngine:
         self._guard = threading.RLock()
         self._index: ServerIndex | None = None
         lock_file = f"{database.url.database}.{sha1_hex(self.collection)[:12]}.lock"
-        self._turn = FileLock(lock_file, thread_local=False)
+        self._lock = FileLock(lock_file, thread_local=False)
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """See :class:`VectorEngine`; what the outbox holds is applied first."""
+        """Search as :class:`VectorEngine` says, with the outbox applied first."""
         check_dataset(restriction, self._dataset)
-        asked = query_vector(vector, self._dim)
+        query = query_vector(vector, self._dim)
         if k <= 0 or restriction.scope.is_nothing:
             return []
         while True:
             index = self._current()
+            fetch = partial(index.nearest, query)
             try:
-                hits = _search(self._database, index, asked, k, restriction)
+                hits = nearest_chunks(self._database, restriction, k, ServerDialect(), fetch)
             except EngineError:
                 if index is self._index:
                     raise
@@ -88,16 +90,16 @@ class ServerEngine:
                     return hits  # otherwise the collection was rebuilt under this search
 
     def refresh(self) -> int:
-        """See :class:`VectorEngine`."""
-        with self._guard, self._lock(BUILD_WAIT_SECONDS):
-            return self._outbox.apply(self._opened(), wait=True)
+        """Apply the outbox and return the number of points changed."""
+        with self._guard, self._writing(BUILD_WAIT_SECONDS):
+            return self._outbox.apply(self._open(), wait=True)
 
     def rebuild(self) -> int:
-        """See :class:`VectorEngine`."""
-        with self._guard, self._lock(BUILD_WAIT_SECONDS):
+        """Fill a new collection from the truth and return its number of points."""
+        with self._guard, self._writing(BUILD_WAIT_SECONDS):
             self._index = None
             self._server.owner(self.collection)
-            self._index, count = self._built()
+            self._index, count = self._build()
             self._outbox.apply(self._index, wait=True)
         return count
 
@@ -109,43 +111,41 @@ class ServerEngine:
                 self._server.client.close()
 
     def _current(self) -> ServerIndex:
-        """The collection, with everything applied unless another process is at it just now."""
+        """Return the collection, with everything applied unless another process is at it."""
         index = self._index
         if index is not None and self._outbox.is_empty():
             return index
         wait = BUILD_WAIT_SECONDS if index is None else APPLY_WAIT_SECONDS
         with self._guard:
             try:
-                with self._lock(wait):
-                    index = self._opened()
+                with self._writing(wait):
+                    index = self._open()
                     self._outbox.apply(index, wait=False)
             except EngineLockedError:
                 if index is None:
                     raise
         return index
 
-    def _opened(self) -> ServerIndex:
+    def _open(self) -> ServerIndex:
         if self._index is None:
-            found = self._server.owner(self.collection)
-            wanted = self._note(complete=True)
-            if found is not None and found.get("store") != wanted["store"]:
+            note, complete = self._server.owner(self.collection), self._note(complete=True)
+            if note is not None and note.get("store") != complete["store"]:
                 raise EngineError(
                     f"the collection {self.collection!r} at {self._server.address} belongs to "
                     "another catalog store: choose another collection prefix, or rebuild"
                 )
-            fits = found == wanted
-            self._index = self._reopened() if fits else self._built()[0]
+            if note == complete:
+                self._index = ServerIndex(self._server, self.collection)
+            else:
+                self._index, _ = self._build()
         return self._index
 
-    def _reopened(self) -> ServerIndex:
-        return ServerIndex(self._server, self.collection)
-
-    def _built(self) -> tuple[ServerIndex, int]:
-        """A new collection with every point, noted as complete when it is."""
+    def _build(self) -> tuple[ServerIndex, int]:
+        """Make a collection with every point, noted as complete when it is; return their number."""
         note = self._note(complete=False)
         index = ServerIndex.create(self._server, self.collection, self._dim, note)
         count = self._outbox.fill(index)
-        self._server.note(self.collection, self._note(complete=True))
+        self._server.set_note(self.collection, self._note(complete=True))
         return index, count
 
     def _note(self, *, complete: bool) -> dict[str, Any]:
@@ -158,58 +158,30 @@ class ServerEngine:
             "complete": complete,
         }
 
-    def _lock(self, seconds: float) -> _Turn:
-        return _Turn(self._turn, seconds, self.collection)
-
-
-def _search(
-    database: Database,
-    index: ServerIndex,
-    vector: npt.NDArray[np.float32],
-    k: int,
-    restriction: Restriction,
-) -> list[Hit]:
-    with database.read() as connection:
-        condition = point_condition(connection, ServerDialect(), restriction)
-    if condition is False:
-        return []
-    asked = None if isinstance(condition, bool) else condition
-
-    def fetch(limit: int) -> list[PointHit]:
-        return index.nearest(vector, limit, asked)
-
-    return nearest_chunks(database, restriction, k, fetch)
-
-
-class _Turn:
-    """Holds the lock under which one process at a time writes to the collection."""
-
-    def __init__(self, lock: FileLock, seconds: float, collection: str) -> None:
-        self._lock = lock
-        self._seconds = seconds
-        self._collection = collection
-
-    def __enter__(self) -> None:
+    @contextmanager
+    def _writing(self, seconds: float) -> Iterator[None]:
+        """Hold the lock under which one process at a time writes to the collection."""
         try:
-            self._lock.acquire(timeout=self._seconds)
+            self._lock.acquire(timeout=seconds)
         except Timeout as error:
             raise EngineLockedError(
-                f"another process is writing to the collection {self._collection!r}"
+                f"another process is writing to the collection {self.collection!r}"
             ) from error
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
 
 def collection_name(prefix: str, dataset: str) -> str:
-    """A name Qdrant accepts; a dataset name that it would not take gets a hash."""
+    """Return a name Qdrant accepts; a dataset name that it would not take gets a hash."""
     name = f"{prefix}{dataset}"
     plain = re.sub(r"[^\w.-]", "-", name)[:200]
     return name if plain == name else f"{plain}-{sha1_hex(name)[:8]}"
 
 
 def address_of(client: QdrantClient) -> str:
-    """Where the client points to, without credentials."""
+    """Return where the client points to, without credentials."""
     options = client.init_options
     if options.get("url"):
         parts = urlsplit(str(options["url"]))

@@ -7,8 +7,8 @@ comes back is joined with the truth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import httpx
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
@@ -22,11 +22,10 @@ from sqlalchemy import select
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from catalog.core.errors import EngineError
-from catalog.core.filters import Op
 from catalog.store.database import Database
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, documents
-from catalog.store.vectors.nearest import PointHit
+from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
 if TYPE_CHECKING:
@@ -34,6 +33,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+T = TypeVar("T")
+ServerCondition: TypeAlias = models.FieldCondition | models.HasIdCondition | models.Filter
+
+ATTEMPTS = 4
+_OWNER = "catalog"  # the key of the collection's metadata under which ours stands
+_FAILURES = (ApiException, ResourceExhaustedResponse, httpx.HTTPError, OSError)
 _KEYWORD, _FLOAT = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
 _INDEXES: list[dict[str, Any]] = [
     {"field_name": field, "field_schema": schema}
@@ -72,7 +77,7 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex serialises it under."""
+        """Return the name LlamaIndex serialises it under."""
         return "MinimalQdrantVectorStore"
 
     def _build_points(
@@ -91,27 +96,20 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
         return points, [node.node_id for node in nodes]
 
     def parse_to_query_result(self, response: list[Any]) -> VectorStoreQueryResult:
-        """The points as nodes, joined with the truth when there is a database."""
-        found = [(point, float(getattr(point, "score", 1.0))) for point in response]
+        """Return the points as nodes, joined with the truth when there is a database."""
+        scores = [float(getattr(point, "score", 1.0)) for point in response]
+        nodes: list[TextNode]
         if self._database is None:
-            nodes = [TextNode(id_=str(point.id), metadata=point.payload) for point, _ in found]
-            return _result(nodes, [score for _, score in found])
-        best: dict[str, float] = {}
-        for point, score in found:
-            best.setdefault(point.payload[CHUNK], score)
-        live = _live_nodes(self._database, list(best))
-        kept = [chunk_id for chunk_id in best if chunk_id in live]
-        return _result([live[chunk_id] for chunk_id in kept], [best[name] for name in kept])
-
-
-def as_node(point: IndexPoint) -> TextNode:
-    """A point as the node that :meth:`MinimalQdrantVectorStore.add` takes."""
-    return TextNode(id_=point.id, embedding=point.vector.tolist(), metadata=point.payload)
-
-
-def _result(nodes: Sequence[BaseNode], scores: list[float]) -> VectorStoreQueryResult:
-    ids = [node.node_id for node in nodes]
-    return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
+            nodes = [TextNode(id_=str(point.id), metadata=point.payload) for point in response]
+        else:
+            best: dict[str, float] = {}
+            for point, score in zip(response, scores, strict=True):
+                best.setdefault(point.payload[CHUNK], score)
+            live = _live_nodes(self._database, list(best))
+            nodes = [live[chunk_id] for chunk_id in best if chunk_id in live]
+            scores = [best[node.node_id] for node in nodes]
+        ids = [node.node_id for node in nodes]
+        return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
 
 
 def _live_nodes(database: Database, chunk_ids: Sequence[str]) -> dict[str, TextNode]:
@@ -121,54 +119,37 @@ def _live_nodes(database: Database, chunk_ids: Sequence[str]) -> dict[str, TextN
     )
     with database.read() as connection:
         rows = connection.execute(query.where(among(chunks.c.chunk_id, chunk_ids))).all()
-    return {row.chunk_id: _live_node(row) for row in rows}
-
-
-def _live_node(row: Any) -> TextNode:
-    return TextNode(
-        id_=row.chunk_id,
-        text=row.text,
-        metadata={"title": row.title, "path": row.path, DOC: row.source_doc_id},
-        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=row.source_doc_id)},
-    )
-
-
-T = TypeVar("T")
-ServerCondition: TypeAlias = models.FieldCondition | models.HasIdCondition | models.Filter
-
-ATTEMPTS = 4
-_OWNER = "catalog"  # the key of the collection's metadata under which ours stands
-_FAILURES = (ApiException, ResourceExhaustedResponse, httpx.HTTPError, OSError)
+    return {
+        row.chunk_id: TextNode(
+            id_=row.chunk_id,
+            text=row.text,
+            metadata={"title": row.title, "path": row.path, DOC: row.source_doc_id},
+            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=row.source_doc_id)},
+        )
+        for row in rows
+    }
 
 
 class ServerDialect:
     """Conditions as the client's models."""
 
     def has_any(self, key: str, values: Sequence[str]) -> ServerCondition:
-        """A keyword match."""
+        """Match a keyword."""
         return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
 
-    def within(self, key: str, op: Op, bound: float) -> ServerCondition:
-        """A range with one bound, or with both for EQ."""
-        names = {Op.EQ: ("gte", "lte"), Op.GT: ("gt",), Op.GTE: ("gte",), Op.LT: ("lt",)}
-        sides = dict.fromkeys(names.get(op, ("lte",)), bound)
-        return models.FieldCondition(key=key, range=models.Range(**sides))
+    def within(self, key: str, bounds: Mapping[str, float]) -> ServerCondition:
+        """Bound a number."""
+        return models.FieldCondition(key=key, range=models.Range(**bounds))
 
     def has_id(self, point_ids: Sequence[str]) -> ServerCondition:
-        """Exactly these points."""
+        """Name the points."""
         return models.HasIdCondition(has_id=list(point_ids))
 
-    def every(self, parts: Sequence[ServerCondition]) -> ServerCondition:
-        """All of them."""
-        return models.Filter(must=list(parts))
-
-    def some(self, parts: Sequence[ServerCondition]) -> ServerCondition:
-        """At least one of them."""
-        return models.Filter(should=list(parts))
-
-    def none(self, parts: Sequence[ServerCondition]) -> ServerCondition:
-        """None of them."""
-        return models.Filter(must_not=list(parts))
+    def combine(
+        self, kind: Literal["must", "should", "must_not"], parts: Sequence[ServerCondition]
+    ) -> ServerCondition:
+        """Combine conditions."""
+        return models.Filter(**{kind: list(parts)})
 
 
 class QdrantServer:
@@ -184,7 +165,7 @@ class QdrantServer:
         self._sleep = sleep
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The function's answer, sooner or later."""
+        """Return what the function returns, sooner or later."""
         retrying = Retrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_random_exponential(multiplier=0.2, max=5),
@@ -198,7 +179,7 @@ class QdrantServer:
             raise EngineError(f"Qdrant at {self.address} failed: {_reason(error)}") from error
 
     def owner(self, collection: str) -> dict[str, Any] | None:
-        """What we noted on the collection; ``None`` when it does not exist.
+        """Return what we noted on the collection; ``None`` when it does not exist.
 
         Raises :class:`EngineError` for a collection that carries no note of ours.
         """
@@ -213,7 +194,7 @@ class QdrantServer:
             )
         return note
 
-    def note(self, collection: str, note: dict[str, Any]) -> None:
+    def set_note(self, collection: str, note: dict[str, Any]) -> None:
         """Replace what we noted on the collection."""
         self.call(self.client.update_collection, collection, metadata={_OWNER: note})
 
@@ -229,7 +210,7 @@ class ServerIndex:
     def create(
         cls, server: QdrantServer, collection: str, dim: int, note: dict[str, Any]
     ) -> ServerIndex:
-        """A new empty collection, in place of one of that name, with its payload indexes."""
+        """Make a new empty collection, in place of one of that name, with its payload indexes."""
         server.call(server.client.delete_collection, collection)
         server.call(
             server.client.create_collection,
@@ -241,7 +222,11 @@ class ServerIndex:
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """Add points, or replace those of the same id."""
-        self._server.call(self._store.add, [as_node(point) for point in points])
+        nodes = [
+            TextNode(id_=point.id, embedding=point.vector.tolist(), metadata=point.payload)
+            for point in points
+        ]
+        self._server.call(self._store.add, nodes)
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are fine, and so is none at all."""
@@ -249,16 +234,16 @@ class ServerIndex:
             self._server.call(self._store.delete_nodes, list(point_ids))
 
     def flush(self) -> None:
-        """Nothing to do: every write waits for the server to keep it."""
+        """Do nothing: every write waits for the server to keep it."""
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: ServerCondition | None
     ) -> list[PointHit]:
-        """The nearest points that meet the condition, best first, at most ``limit``."""
+        """Return the nearest points that meet the condition, best first, at most ``limit``."""
         query = VectorStoreQuery(query_embedding=vector.tolist(), similarity_top_k=limit)
-        raw = None if condition is None else models.Filter(must=[condition])
-        answer = self._server.call(self._store.query, query, qdrant_filters=raw)
-        nodes, scores = answer.nodes or [], answer.similarities or []
+        filters = None if condition is None else models.Filter(must=[condition])
+        result = self._server.call(self._store.query, query, qdrant_filters=filters)
+        nodes, scores = result.nodes or [], result.similarities or []
         return [
             PointHit(node.metadata[CHUNK], score) for node, score in zip(nodes, scores, strict=True)
         ]

@@ -1,0 +1,189 @@
+"""Filters in Qdrant's language: one condition on points from a scope and a filter.
+
+A :class:`Dialect` writes the four things that conditions are made of. ``True`` and ``False``
+stand for a condition that always or never holds; they are worked out here, because to Qdrant an
+empty list of alternatives means everything.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, Literal, Protocol, TypeVar
+
+from sqlalchemy import Connection, select
+
+from catalog.core.documents import MetadataScalar
+from catalog.core.filters import (
+    And,
+    Condition,
+    Filter,
+    Not,
+    Op,
+    Or,
+    comparable_number,
+    matches,
+    value_kind,
+)
+from catalog.core.ids import point_id, source_doc_id
+from catalog.core.scope import Scope
+from catalog.store.engine_types import Restriction
+from catalog.store.filter_sql import among, matching_values
+from catalog.store.schema import chunk_windows, chunks
+from catalog.store.vectors.points import DOC, PAGE, TOKENS, presence_token, value_token
+
+C = TypeVar("C")
+
+FieldValues = Callable[[Condition], Iterable[MetadataScalar]]
+"""Gives the field's values in the dataset on which a comparison or text match holds."""
+
+FEW = 2_000  # chunks that are better named one by one than searched for
+_ALWAYS_THERE = frozenset({"dataset", "source_doc_id", "path"})
+_LARGEST = sys.float_info.max  # JSON knows no infinity
+_BOUNDS = {Op.EQ: ("gte", "lte"), Op.GT: ("gt",), Op.GTE: ("gte",), Op.LT: ("lt",)}
+
+
+class Dialect(Protocol[C]):
+    """Write conditions on points as an engine takes them."""
+
+    def has_any(self, key: str, values: Sequence[str]) -> C:
+        """Require that some value under ``key`` is one of these."""
+        ...
+
+    def within(self, key: str, bounds: Mapping[str, float]) -> C:
+        """Require a number under ``key`` within bounds named gt, gte, lt and lte."""
+        ...
+
+    def has_id(self, point_ids: Sequence[str]) -> C:
+        """Require that the point is one of these."""
+        ...
+
+    def combine(self, kind: Literal["must", "should", "must_not"], parts: Sequence[C]) -> C:
+        """Require all, at least one, or none of the parts; there is at least one."""
+        ...
+
+
+class FilterCompiler(Generic[C]):
+    """Turn a scope and a filter into one condition on the points of ``dataset``."""
+
+    def __init__(self, dialect: Dialect[C], dataset: str, values: FieldValues) -> None:
+        self._dialect = dialect
+        self._dataset = dataset
+        self._values = values
+
+    def restriction(self, scope: Scope, tree: Filter | None) -> C | bool:
+        """Return the condition that a point's document is in scope and satisfies the filter."""
+        in_scope = True if scope.ids is None else self._any_of(DOC, sorted(scope.ids))
+        return self._every([in_scope, True if tree is None else self.compile(tree)])
+
+    def compile(self, tree: Filter) -> C | bool:
+        """Return the filter as a condition on points; it means what ``core.filters`` says."""
+        match tree:
+            case And():
+                return self._every([self.compile(part) for part in tree.parts])
+            case Or():
+                return self._some([self.compile(part) for part in tree.parts])
+            case Not():
+                return self._not(self.compile(tree.part))
+            case Condition():
+                return self._condition(tree)
+
+    def _condition(self, condition: Condition) -> C | bool:
+        field, value = condition.field, condition.value
+        listed = value if isinstance(value, tuple) else (value,)
+        values = [item for item in listed if item is not None]
+        match condition.op:
+            case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
+                return self._equals(field, values)
+            case Op.NE | Op.NIN:
+                return self._not(self._equals(field, values))
+            case Op.ALL:
+                return self._every([self._equals(field, [item]) for item in values])
+            case Op.IS_EMPTY:
+                return self._not(self._present(field))
+            case _:
+                return self._compares(condition, values[0])
+
+    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> C | bool:
+        """Require that some value of the field is one of these."""
+        texts = [value for value in values if isinstance(value, str)]
+        if field == "dataset":
+            return self._dataset in texts
+        if field == "source_doc_id":
+            return self._any_of(DOC, texts)
+        if field == "path":
+            return self._any_of(DOC, [source_doc_id(self._dataset, text) for text in texts])
+        if field == "page":
+            numbers = [value for value in values if value_kind(value) == "n"]
+            return self._some([self._page(Op.EQ, value) for value in numbers])
+        return self._any_of(TOKENS, [value_token(field, value) for value in values])
+
+    def _present(self, field: str) -> C | bool:
+        if field in _ALWAYS_THERE:
+            return True
+        if field == "page":
+            return self._page(Op.GTE, -_LARGEST)
+        return self._any_of(TOKENS, [presence_token(field)])
+
+    def _compares(self, condition: Condition, bound: MetadataScalar) -> C | bool:
+        if condition.field == "dataset":
+            return matches(condition, lambda _field: (self._dataset,))
+        if condition.field == "page":
+            return self._page(condition.op, bound) if value_kind(bound) == "n" else False
+        return self._equals(condition.field, list(self._values(condition)))
+
+    def _page(self, op: Op, bound: MetadataScalar) -> C:
+        finite = max(-_LARGEST, min(_LARGEST, comparable_number(float(bound))))
+        return self._dialect.within(PAGE, dict.fromkeys(_BOUNDS.get(op, ("lte",)), finite))
+
+    def _any_of(self, key: str, values: Sequence[str]) -> C | bool:
+        return self._dialect.has_any(key, values) if len(values) > 0 else False
+
+    def _every(self, parts: Sequence[C | bool]) -> C | bool:
+        return self._combine("must", parts, neutral=True)
+
+    def _some(self, parts: Sequence[C | bool]) -> C | bool:
+        return self._combine("should", parts, neutral=False)
+
+    def _combine(
+        self, kind: Literal["must", "should"], parts: Sequence[C | bool], *, neutral: bool
+    ) -> C | bool:
+        """Combine parts; ``neutral`` ones say nothing, and one of the other kind says it all."""
+        if any(part is (not neutral) for part in parts):
+            return not neutral
+        conditions = [part for part in parts if not isinstance(part, bool)]
+        if len(conditions) < 2:
+            return conditions[0] if conditions else neutral
+        return self._dialect.combine(kind, conditions)
+
+    def _not(self, part: C | bool) -> C | bool:
+        return not part if isinstance(part, bool) else self._dialect.combine("must_not", [part])
+
+
+def point_condition(
+    connection: Connection, dialect: Dialect[C], restriction: Restriction
+) -> C | bool:
+    """Return the condition every allowed point meets; ``True`` when all may, ``False`` when none.
+
+    Phrases to contain or leave out are known to SQL alone: where few chunks remain, those are
+    named; otherwise the condition says nothing of phrases, and every hit has to be checked.
+    """
+    if restriction.without or restriction.containing:
+        query = select(chunks.c.seq).where(restriction.clause()).limit(FEW + 1)
+        seqs = list(connection.scalars(query))
+        if len(seqs) <= FEW:
+            points = _point_ids(connection, seqs)
+            return dialect.has_id(points) if points else False
+    compiler = FilterCompiler(
+        dialect,
+        restriction.dataset,
+        lambda condition: matching_values(connection, restriction.dataset, condition),
+    )
+    return compiler.restriction(restriction.scope, restriction.filter)
+
+
+def _point_ids(connection: Connection, seqs: Sequence[int]) -> list[str]:
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+    query = select(chunks.c.chunk_id, chunk_windows.c.window).select_from(joined)
+    rows = connection.execute(query.where(among(chunks.c.seq, seqs)))
+    return [point_id(chunk_id, window) for chunk_id, window in rows]

@@ -1,0 +1,99 @@
+"""From nearest points to live, allowed chunks.
+
+An index may hold stale points, several points per chunk, and a filter read a moment ago.
+So more points are fetched than asked for, every chunk is checked against the truth before it
+counts, and the fetch grows until there are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import select
+
+from catalog.core.errors import InputError
+from catalog.store.database import Database
+from catalog.store.engine_types import Hit, Restriction, best_first
+from catalog.store.filter_sql import among
+from catalog.store.schema import chunks
+from catalog.store.vectors.point_filters import Dialect, point_condition
+
+C = TypeVar("C")
+
+_MOST_TIES = 4_096  # points fetched to order equal scores by row number
+_SCORE_DIGITS = 6  # what float32 arithmetic in any order agrees on
+
+
+class PointHit(NamedTuple):
+    """A point's chunk and its raw score."""
+
+    chunk_id: str
+    score: float
+
+
+def round_score(cosine: float) -> float:
+    """Return a cosine as engines report it: in [-1, 1], six decimals, so that equal texts tie."""
+    return round(min(1.0, max(-1.0, cosine)), _SCORE_DIGITS) + 0.0
+
+
+def check_dataset(restriction: Restriction, dataset: str) -> None:
+    """Raise :class:`InputError` when a restriction is on another dataset than the index."""
+    if restriction.dataset != dataset:
+        raise InputError(f"this index holds {dataset!r}, not {restriction.dataset!r}")
+
+
+def nearest_chunks(
+    database: Database,
+    restriction: Restriction,
+    k: int,
+    dialect: Dialect[C],
+    fetch: Callable[[int, C | None], Sequence[PointHit]],
+) -> list[Hit]:
+    """Return the ``k`` best live chunks that the restriction allows, each by its best window.
+
+    ``fetch(limit, condition)`` gives the nearest points that meet the condition, best first, and
+    fewer than ``limit`` only when there are no more.
+    """
+    with database.read() as connection:
+        condition = point_condition(connection, dialect, restriction)
+    if condition is False:
+        return []
+    limit = 2 * k + 8
+    seqs: dict[str, int | None] = {}
+    while True:
+        points = fetch(limit, None if isinstance(condition, bool) else condition)
+        best: dict[str, float] = {}
+        for chunk_id, score in points:
+            best[chunk_id] = max(round_score(score), best.get(chunk_id, -1.0))
+        seqs |= _live_seqs(database, restriction, [name for name in best if name not in seqs])
+        live = (
+            Hit(seq, score)
+            for chunk_id, score in best.items()
+            if (seq := seqs[chunk_id]) is not None
+        )
+        hits = best_first(live, k)
+        if len(points) < limit or _is_complete(hits, k, round_score(points[-1].score), limit):
+            return hits
+        limit *= 4
+
+
+def _is_complete(hits: Sequence[Hit], k: int, last: float, limit: int) -> bool:
+    """Tell whether no point beyond the last one fetched can be among the best ``k``."""
+    return len(hits) == k and (last < hits[-1].score or limit >= _MOST_TIES)
+
+
+def _live_seqs(
+    database: Database, restriction: Restriction, chunk_ids: Sequence[str]
+) -> dict[str, int | None]:
+    """Return the row number of each chunk that is live and allowed; ``None`` for any other."""
+    seqs: dict[str, int | None] = dict.fromkeys(chunk_ids)
+    if not chunk_ids:
+        return seqs
+    # by row number, so that no planner walks the whole dataset instead
+    named = select(chunks.c.seq).where(among(chunks.c.chunk_id, chunk_ids)).correlate(None)
+    query = select(chunks.c.chunk_id, chunks.c.seq).where(chunks.c.seq.in_(named))
+    with database.read() as connection:
+        rows = connection.execute(query.where(restriction.clause()))
+        seqs.update((chunk_id, seq) for chunk_id, seq in rows)
+    return seqs
