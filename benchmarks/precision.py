@@ -55,7 +55,6 @@ FOREIGN = 80
 POOL = 20
 BLENDS: dict[str, tuple[BlendName, float]] = {
     "position": ("position", 0.0),
-    "rrf": ("rrf", 0.0),
     "replace": ("replace", 0.0),
     **{f"lin {w:.2f}": ("linear", w) for w in (0.1, 0.2, 0.3, 0.4, 0.5)},
 }

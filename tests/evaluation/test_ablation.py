@@ -7,7 +7,6 @@ import pytest
 from catalog.core.errors import BlindComparisonError
 from catalog.core.settings import LLMSettings, Settings
 from catalog.evaluation.ablation import (
-    FEEDBACK_TERMS,
     Variant,
     ablation_dict,
     ablation_lines,
@@ -27,7 +26,6 @@ WITHOUT_MODEL = [
     "fusion rrf",
     "fusion relative_score",
     "best chunk by keywords",
-    "+ feedback (RM3)",
     "+ router",
     "+ rerank",
 ]
@@ -82,7 +80,6 @@ def test_every_variant_differs_from_the_plain_search_in_what_its_name_says(tmp_p
         "fusion rrf": {"fusion_mode": "rrf"},
         "fusion relative_score": {"fusion_mode": "relative_score"},
         "best chunk by keywords": {"chunk_selection": "keyword"},
-        "+ feedback (RM3)": {"feedback_terms": str(FEEDBACK_TERMS)},
         "+ router": {"router_enabled": "true"},
         "+ rerank": {"rerank_enabled": "true"},
         "+ expansion": {"expansion_enabled": "true"},
@@ -94,7 +91,6 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
     on = {
         "rerank_enabled": True,
         "expansion_enabled": True,
-        "feedback_terms": 5,
         "chunk_selection": "keyword",
         "similarity_threshold": 0.9,
         "token_budget": 7,
@@ -113,14 +109,13 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
     assert off == {
         "rerank_enabled": False,
         "expansion_enabled": False,
-        "feedback_terms": 0,
         "chunk_selection": "fused",
         "similarity_threshold": 0.0,
         "token_budget": 0,
         "router_enabled": False,
         "lexical_weight": 3.0,
     }
-    assert [one["rerank_enabled"] for one in told] == [False] * 8 + [True]
+    assert [one["rerank_enabled"] for one in told] == [False] * 7 + [True]
 
 
 def test_every_row_is_compared_with_the_first():

@@ -82,7 +82,6 @@ def test_every_variant_is_a_row_and_the_first_is_what_the_others_are_compared_wi
         "fusion rrf",
         "fusion relative_score",
         "best chunk by keywords",
-        "+ feedback (RM3)",
         "+ router",
         "+ rerank",
     ]
@@ -112,7 +111,7 @@ def test_as_json_it_is_one_object_and_progress_stays_out_of_it(catalog, golden, 
     assert code == 0
     assert (told["golden"], told["dataset"]) == ("zoo-questions", "zoo")
     assert (told["metric"], told["compared_with"]) == ("nDCG@10", "hybrid")
-    assert len(told["rows"]) == 9
+    assert len(told["rows"]) == 8
     first = told["rows"][0]
     assert (first["mean"], first["failed"], first["latency"]) == (1.0, 0, None)
     assert (first["test"]["n"], first["test"]["difference"]) == (6, 0.0)
@@ -137,7 +136,7 @@ def test_with_a_language_model_expansion_has_rows_too(
     assert code == 0, err
     rows = json.loads(out)["rows"]
     assert [row["name"] for row in rows[-2:]] == ["+ expansion", "+ expansion + rerank"]
-    assert [row["failed"] for row in rows] == [0] * 11
+    assert [row["failed"] for row in rows] == [0] * 10
     asked = set(source.asked)
     assert asked == {f"where does the {name} live" for name in ANIMALS} | {"warm up"}
 
@@ -148,7 +147,7 @@ def test_a_reranker_that_cannot_be_had_is_left_out_and_the_others_are_measured(
     monkeypatch.setenv("IDX_RAG_V2__RERANK_PROVIDER", "http")
     code, out, err = catalog("ablate", "--golden", golden)
     assert code == 0
-    assert "+ feedback" in out
+    assert "+ router" in out
     assert "+ rerank" not in out
     assert "+ rerank is left out" in err
     assert "IDX_RAG_V2__RERANK_URL" in err

@@ -228,21 +228,11 @@ def test_who_changes_the_nodes_given_does_not_change_the_answer_kept(opened):
     assert {node.node.metadata["path"] for node in nodes} <= set(TEXTS)
 
 
-def test_words_of_feedback_are_kept_too_without_a_model(opened):
-    service, engine = opened(feedback_terms=5)
-    first = ask(service, expand=False)
-    asked = len(engine.asked)
-    again = ask(service, expand=False)
-    assert asked == 2
-    assert len(engine.asked) == asked
-    assert rows(again) == rows(first)
-
-
 def test_a_query_that_brings_its_embedding_is_not_kept(opened):
     service, engine = opened()
     vector = [1.0] * 64
     for _ in range(2):
-        plan = ExpansionPlan(service.library, "docs", expander=service.library.expander)
+        plan = ExpansionPlan(service.library)
         factory = HybridRetrieverFactoryV2(service.library)
         factory.build(QUERY, "docs", expansion=plan).retrieve(QueryBundle(QUERY, embedding=vector))
     assert len(engine.asked) == 4

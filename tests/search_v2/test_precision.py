@@ -237,16 +237,6 @@ def test_a_strong_lexical_signal_skips_expansion(opened):
     assert not source.asked
 
 
-def test_feedback_adds_words_of_the_best_hits_to_the_lexical_leg(opened):
-    found = opened(feedback_terms=20, feedback_documents=1).search(
-        "leaked key", dataset="docs", mode="lexical", explain=True
-    )
-    assert stage(found, "feedback").note.startswith("lex: ")
-    asked = {part.query for one in found for part in one.explain.contributions}
-    assert "leaked key" in asked
-    assert any("rotate" in text.casefold() for text in asked)
-
-
 def test_typed_parts_go_to_the_legs_they_name_and_are_not_expanded(opened):
     source = ScriptedSource("lex: api credential")
     service = opened(source=source)
@@ -283,7 +273,7 @@ def test_a_reranker_reorders_and_the_explanation_adds_up(opened):
         assert rerank.raw_score == wanted[one.path]
 
 
-@pytest.mark.parametrize("blend", ["position", "linear", "rrf", "replace"])
+@pytest.mark.parametrize("blend", ["position", "linear", "replace"])
 def test_every_blend_adds_up_to_the_digit_in_json(opened, blend):
     service = opened(reranker=ScriptedReranker(1.5), rerank_blend=blend, rerank_candidates=2)
     found = service.search("water bread keys days", dataset="docs", rerank=True, explain=True)
@@ -444,10 +434,6 @@ def test_phrases_of_the_query_bind_the_expanded_lexical_legs_too(opened):
     found = service.search(text, dataset="docs", expand=True, mode="lexical", top_k=6)
     assert "2 lexical" in stage(found, "expanded legs").note
     assert paths(found) == ["keys.md"]
-    service = opened(feedback_terms=10, feedback_documents=1)
-    found = service.search('"water the" roses', dataset="docs", mode="lexical", top_k=6)
-    assert stage(found, "feedback").note.startswith("lex: ")
-    assert paths(found) == ["garden.md"]
 
 
 def test_a_typed_part_is_bound_by_its_own_phrases_alone(opened):
@@ -487,7 +473,7 @@ def test_keyword_selection_counts_the_words_of_the_part_its_mode_asks(opened, fo
 
 
 def test_a_typed_query_names_the_stages_that_it_skips(opened):
-    service = opened(source=ScriptedSource("lex: api"), feedback_terms=5)
+    service = opened(source=ScriptedSource("lex: api"))
     told = {}
     for expand in (False, True):
         for mode in ("lexical", "vector"):
@@ -497,9 +483,9 @@ def test_a_typed_query_names_the_stages_that_it_skips(opened):
                 one.name for one in found.stages if one.note == "the query is typed"
             }
     assert told == {
-        (False, "lexical"): {"feedback"},
+        (False, "lexical"): set(),
         (False, "vector"): set(),
-        (True, "lexical"): {"expand", "feedback"},
+        (True, "lexical"): {"expand"},
         (True, "vector"): {"expand"},
     }
 

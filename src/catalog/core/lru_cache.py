@@ -1,41 +1,35 @@
-"""The last used of many values, in memory."""
+"""The values used last, in memory: ``cachetools``' cache behind a lock."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 from typing import Generic, TypeVar
+
+import cachetools
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 
 class LRUCache(Generic[KeyT, ValueT]):
-    """Keeps the ``size`` values last put or got, at least one; safe between threads."""
+    """Hold the ``size`` values last put or read, at least one; safe between threads."""
 
     def __init__(self, size: int) -> None:
-        self._size = max(1, size)
-        self._values: OrderedDict[KeyT, ValueT] = OrderedDict()
+        self._values: cachetools.LRUCache[KeyT, ValueT] = cachetools.LRUCache(max(1, size))
         self._lock = Lock()
 
     def get(self, key: KeyT) -> ValueT | None:
-        """The value of a key, if it is still kept."""
+        """Return the value of a key, which counts as using it; ``None`` if there is none."""
         with self._lock:
-            if key not in self._values:
-                return None
-            self._values.move_to_end(key)
-            return self._values[key]
+            return self._values.get(key)
 
     def put(self, key: KeyT, value: ValueT) -> None:
-        """Keep a value; the one unused for longest goes."""
+        """Hold a value; beyond the size, the one unused for longest goes."""
         with self._lock:
             self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget every value."""
         with self._lock:
             self._values.clear()

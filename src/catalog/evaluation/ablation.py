@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 _PLAIN = {
     "rerank_enabled": "false",
     "expansion_enabled": "false",
-    "feedback_terms": "0",
     "chunk_selection": "fused",
     "similarity_threshold": "0",
     "token_budget": "0",
     "router_enabled": "false",
 }
-FEEDBACK_TERMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ def build_variants(settings: Settings) -> list[Variant]:
         ("fusion rrf", "v2", {"fusion_mode": "rrf"}),
         ("fusion relative_score", "v2", {"fusion_mode": "relative_score"}),
         ("best chunk by keywords", "v2", {"chunk_selection": "keyword"}),
-        ("+ feedback (RM3)", "v2", {"feedback_terms": str(FEEDBACK_TERMS)}),
         ("+ router", "v2", {"router_enabled": "true"}),
         ("+ rerank", "v2", {"rerank_enabled": "true"}),
     ]

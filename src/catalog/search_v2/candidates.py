@@ -125,19 +125,10 @@ def _per_document(rag: RAGv2Settings, restriction: Restriction) -> int:
 
 
 def _expansion(library: Library, request: SearchRequest, stages: StageLog) -> ExpansionPlan | None:
-    """What else to ask, if the settings or the call say so and the user did not."""
-    terms = library.settings.rag_v2.feedback_terms if request.mode != "vector" else 0
-    wanted = [name for name, on in (("expand", request.expand), ("feedback", terms)) if on]
+    """Plan what else to ask, if the call says so and the user did not."""
+    if not request.expand:
+        return None
     if request.query.is_typed:
-        for name in wanted:
-            stages.skipped(name, "the query is typed")
+        stages.skipped("expand", "the query is typed")
         return None
-    if not wanted:
-        return None
-    return ExpansionPlan(
-        library,
-        request.restriction.dataset,
-        expander=library.expander if request.expand else None,
-        feedback_terms=terms,
-        strict=stages.strict,
-    )
+    return ExpansionPlan(library, strict=stages.strict)

@@ -127,7 +127,6 @@ class Refiner:
             candidates=rag.rerank_candidates,
             blend=rag.rerank_blend,
             weight=rag.rerank_weight,
-            rrf_k=rag.rrf_k,
             budget_ms=rag.rerank_budget_ms,
             top_n=rag.rerank_top_n,
         )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.search_v2.rerank.blending import RerankScore, blend, sort_positions
 
-BLENDS = ("position", "linear", "rrf", "replace")
+BLENDS = ("position", "linear", "replace")
 
 
 def judged(*raws):
@@ -43,12 +43,6 @@ def test_linear_over_equal_scores_leaves_the_other_to_decide():
     assert sort_positions(parts, 2) == [1, 0]
 
 
-def test_rrf_takes_the_reranker_as_one_more_list():
-    parts = blend("rrf", [9.0, 5.0, 1.0], judged(0.1, 0.3, 0.2), k=60)
-    assert numbers(parts) == [(1 / 61, 1 / 63), (1 / 62, 1 / 61), (1 / 63, 1 / 62)]
-    assert sort_positions(parts, 3) == [1, 0, 2]
-
-
 def test_replace_is_the_rerankers_own_relevance():
     parts = blend("replace", [9.0, 5.0], [RerankScore(-4.0, 0.02), RerankScore(4.0, 0.98)])
     assert numbers(parts) == [(0.0, 0.02), (0.0, 0.98)]
@@ -69,7 +63,7 @@ def test_what_was_not_scored_follows_in_its_order(name, raws, data):
 
 
 @given(
-    st.sampled_from(["linear", "rrf", "replace"]),
+    st.sampled_from(["linear", "replace"]),
     st.lists(st.floats(-20, 20), min_size=1, max_size=10),
 )
 def test_a_reranker_that_agrees_changes_nothing(name, raws):

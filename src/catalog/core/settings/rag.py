@@ -190,15 +190,6 @@ class RAGv2Settings(BaseSettings):
     strong_signal_gap: float = Field(
         0.15, ge=0.0, le=1.0, description="… when the second is this far behind."
     )
-    feedback_terms: int = Field(
-        0,
-        ge=0,
-        le=50,
-        description="Words of the best lexical hits that make one more query (RM3); 0: off.",
-    )
-    feedback_documents: int = Field(
-        10, ge=1, le=100, description="How many of the best lexical hits those words come from."
-    )
     chunk_selection: Literal["fused", "keyword"] = Field(
         "fused",
         description="keyword: of each document only the passage with most query words.",
@@ -218,7 +209,7 @@ class RAGv2Settings(BaseSettings):
     rerank_top_n: int = Field(
         0, ge=0, le=1000, description="Passages kept after reranking; 0: as many as asked for."
     )
-    rerank_blend: Literal["position", "linear", "rrf", "replace"] = Field(
+    rerank_blend: Literal["position", "linear", "replace"] = Field(
         "linear", description="How the reranker's order joins the fused one; see docs/scoring.md."
     )
     rerank_weight: float = Field(

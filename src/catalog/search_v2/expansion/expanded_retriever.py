@@ -76,7 +76,7 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
     def _further(
         self, query: QueryBundle, answers: Sequence[LegResult], ask: Ask
     ) -> list[LegResult]:
-        asked = list(self._legs.asked(self._plan.parts(query.query_str, answers)))
+        asked = list(self._legs.asked(self._plan.sub_queries(query.query_str, answers)))
         return ask(asked, query) if asked else []
 
     def _told(self, answers: Sequence[LegResult], settled: FusedState) -> list[NodeWithScore]:
@@ -101,7 +101,7 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
             return None
         legs = tuple((one.part, *_bounds(one), one.leg.top_k) for one in self._asked)
         asked = (query.query_str, self.similarity_top_k, self.stages.strict)
-        return (*asked, legs, *identity)
+        return (*asked, legs, identity)
 
 
 def _bounds(asked: LegQuery) -> tuple[Restriction, str]:

@@ -186,7 +186,6 @@ class RerankPostprocessor(BaseNodePostprocessor):
     candidates: int = Field(20, ge=1)
     blend: BlendName = "linear"
     weight: float = Field(0.3, ge=0.0, le=1.0)
-    rrf_k: int = Field(60, ge=1)
     budget_ms: int = Field(0, ge=0)
     top_n: int = Field(0, ge=0)
     _reranker: Reranker = PrivateAttr()
@@ -254,7 +253,7 @@ class RerankPostprocessor(BaseNodePostprocessor):
         self, nodes: Sequence[NodeWithScore], judged: Sequence[RerankScore]
     ) -> list[NodeWithScore]:
         fused = [node.score or 0.0 for node in nodes]
-        parts = blend(self.blend, fused, judged, weight=self.weight, k=self.rrf_k)
+        parts = blend(self.blend, fused, judged, weight=self.weight)
         done: list[NodeWithScore] = []
         for place in sort_positions(parts, len(judged)):
             node, part = nodes[place], parts[place]
