@@ -52,7 +52,7 @@ def main() -> None:
                 chunk_overlap=rag.chunk_overlap,
                 min_size=rag.chunk_min_size,
             )
-            sizes = [span.tokens for span in chunker.chunk(document) if span.modality == "text"]
+            sizes = [span.tokens for span in chunker.cut(document).spans if span.modality == "text"]
             for key in ((name, document.file_type), (name, "all")):
                 one = counts[key]
                 if sum(sizes) < rag.chunk_min_size:

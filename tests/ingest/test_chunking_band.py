@@ -43,7 +43,7 @@ def document(*sections: tuple[int, int], words: int = 5) -> ParsedDocument:
 
 def cut(doc: ParsedDocument, least: int, most: int, overlap: int = 0) -> tuple[ChunkSpan, ...]:
     chunker = DocumentChunker(WordCounter(), chunk_size=most, chunk_overlap=overlap, min_size=least)
-    return chunker.chunk(doc)
+    return chunker.cut(doc).spans
 
 
 def sizes(spans: tuple[ChunkSpan, ...]) -> list[int]:

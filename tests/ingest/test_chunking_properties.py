@@ -156,6 +156,6 @@ def test_overlap_stays_within_its_limit_and_within_one_section(doc: ParsedDocume
 def test_the_four_character_fallback_covers_any_text_too(text: str) -> None:
     chunker = DocumentChunker(CharTokenCounter(), chunk_size=32, chunk_overlap=4, min_size=0)
     joined: set[int] = set()
-    for span in chunker.chunk(plain(text)):
+    for span in chunker.cut(plain(text)).spans:
         joined.update(range(span.start, span.end))
     assert all(text[at].isspace() for at in range(len(text)) if at not in joined)

@@ -65,7 +65,7 @@ def cut(doc: ParsedDocument) -> tuple[ChunkSpan, ...]:
     chunker = DocumentChunker(
         WordCounter(), chunk_size=SIZE, chunk_overlap=4, min_size=8, window_seconds=SECONDS
     )
-    return chunker.chunk(doc)
+    return chunker.cut(doc).spans
 
 
 def size(doc: ParsedDocument, span: ChunkSpan) -> int:
@@ -146,7 +146,7 @@ def test_windows_of_a_running_transcript_are_about_as_long_as_asked(
         text, now = text + "so\n", now + length
     doc = ParsedDocument("a.vtt", text, "a", "vtt", segments=tuple(segments))
     chunker = DocumentChunker(WordCounter(), chunk_size=800, window_seconds=SECONDS)
-    spans = chunker.chunk(doc)
+    spans = chunker.cut(doc).spans
     assert all(_length(span.cues) >= SECONDS / 2 - 1e-6 for span in spans[:-1])
     if len(spans) > 1:
         assert _length(spans[-1].cues) >= SECONDS / 3 - 1e-6

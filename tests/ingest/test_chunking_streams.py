@@ -69,7 +69,7 @@ def cut(page: Page, size: int = 400, seconds: float = 60.0) -> tuple[ChunkSpan, 
     chunker = DocumentChunker(
         WordCounter(), chunk_size=size, chunk_overlap=4, min_size=4, window_seconds=seconds
     )
-    return chunker.chunk(page.document())
+    return chunker.cut(page.document()).spans
 
 
 def times(spans: Sequence[ChunkSpan]) -> list[tuple[float | None, float | None]]:
@@ -282,7 +282,7 @@ def test_a_chunk_knows_its_page_and_where_the_next_ones_begin() -> None:
     doc = ParsedDocument(
         path="a.pdf", text=text, title="a", file_type="pdf", pages=(0, 0, 8, 8, 20)
     )
-    (span,) = DocumentChunker(WordCounter(), min_size=0).chunk(doc)
+    (span,) = DocumentChunker(WordCounter(), min_size=0).cut(doc).spans
     assert (span.locator.page, span.locator.page_end) == (2, 5)
     assert span.page_breaks == (8, 8, 20)
 
@@ -292,7 +292,9 @@ def test_pages_follow_the_first_character_of_each_chunk() -> None:
     text = "\n\n".join(lines)
     pages = tuple(text.index(line) for line in lines)
     doc = ParsedDocument(path="a.pdf", text=text, title="a", file_type="pdf", pages=pages)
-    spans = DocumentChunker(WordCounter(), chunk_size=20, chunk_overlap=0, min_size=4).chunk(doc)
+    spans = (
+        DocumentChunker(WordCounter(), chunk_size=20, chunk_overlap=0, min_size=4).cut(doc).spans
+    )
     assert len(spans) > 5
     for span in spans:
         piece = text[span.start : span.end]

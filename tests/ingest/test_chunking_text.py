@@ -47,7 +47,7 @@ def parse(text: str, path: str = "note.md") -> ParsedDocument:
 
 def chunk(doc: ParsedDocument, size: int = 40, overlap: int = 0, least: int = 0) -> list[ChunkSpan]:
     chunker = DocumentChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)
-    return list(chunker.chunk(doc))
+    return list(chunker.cut(doc).spans)
 
 
 def texts(doc: ParsedDocument, spans: list[ChunkSpan]) -> list[str]:
@@ -187,7 +187,7 @@ def test_one_line_of_ten_megabytes_is_cut_in_seconds(line: str) -> None:
     doc = ParsedDocument(path="big.txt", text=line, title="big", file_type="txt")
     chunker = DocumentChunker(CharTokenCounter())
     began = time.process_time()
-    spans = chunker.chunk(doc)
+    spans = chunker.cut(doc).spans
     assert time.process_time() - began < 30
     assert all(0 < span.end - span.start <= 6400 for span in spans)
     assert spans[0].start == 0
@@ -203,7 +203,7 @@ def test_one_token_of_a_megabyte_is_still_cut_by_its_characters() -> None:
 
 def test_the_counter_is_asked_once_a_document() -> None:
     counter = WordCounter()
-    DocumentChunker(counter, chunk_size=20, chunk_overlap=5).chunk(parse(sentences(200)))
+    DocumentChunker(counter, chunk_size=20, chunk_overlap=5).cut(parse(sentences(200)))
     assert counter.calls == 1
 
 

@@ -174,7 +174,7 @@ def test_a_snippet_stands_in_the_lines_it_names(text, query, max_chars):
     ends = [*BREAK.findall(text), ""]
     lines = [line + end for line, end in zip(split, ends, strict=True)]
     wanted = query_words(query)
-    for span in chunker.chunk(document):
+    for span in chunker.cut(document).spans:
         passage = text[span.start : span.end]
         got = find_snippet(chunk(passage, line_start=span.locator.line_start), query, max_chars)
         assert 0 < len(got.text) <= max_chars

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.ingest.chunking.boundaries import LineIndex, sentence_spans
-from catalog.ingest.chunking.chunker import Chunker, Cut, DocumentChunker
+from catalog.ingest.chunking.boundaries import sentence_spans
+from catalog.ingest.chunking.chunker import Cut, DocumentChunker
 
-__all__ = ["Chunker", "Cut", "DocumentChunker", "LineIndex", "sentence_spans"]
+__all__ = ["Cut", "DocumentChunker", "sentence_spans"]

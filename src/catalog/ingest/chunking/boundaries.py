@@ -17,10 +17,8 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
-
-from catalog.core.documents import Locator
 
 _BREAK = re.compile(r"\r\n?|\n")
 
@@ -52,10 +50,6 @@ class LineIndex:
     def line_of(self, offset: int) -> int:
         """The line, from 1, that holds the character at ``offset``."""
         return bisect_right(self._starts, offset)
-
-    def locator(self, start: int, end: int) -> Locator:
-        """The lines of the first and the last character of ``[start, end)``."""
-        return Locator(line_start=self.line_of(start), line_end=self.line_of(max(start, end - 1)))
 
 
 END_MARK = re.compile("[.!?…。！？｡]")  # no sentence ends without one of these
@@ -120,8 +114,6 @@ def _begins_line(text: str, offset: int) -> bool:
     before = text[max(0, offset - 8) : offset].rstrip(" \t")
     return before[-1:] in ("", "\n", "\r")
 
-
-Finder = Callable[[str, int, int], int | None]
 
 _BLANK_LINES = re.compile(r"(?>\r\n?|\n)[^\S\r\n]*+(?>\r\n?|\n)\s*+|\f\s*+")
 _LINE_START = re.compile(r"[\r\n]\s*+")

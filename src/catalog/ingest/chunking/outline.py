@@ -32,25 +32,25 @@ class Outline:
         headings = [heading for heading in doc.headings if heading.start >= doc.body_start]
         self._headings = sorted(headings, key=lambda heading: heading.start)
         self._starts = [heading.start for heading in self._headings]
-        self._paths = list(self._walk())
+        self._paths = list(self._heading_paths())
 
     def path_at(self, offset: int) -> tuple[str, ...]:
-        """The headings above the character at ``offset``, or that it stands in."""
+        """Return the headings above the character at ``offset``, or that it stands in."""
         at = bisect_right(self._starts, offset)
         return self._paths[at - 1] if at else ()
 
     def sections(self, start: int, end: int) -> list[Section]:
-        """The sections of ``text[start:end]`` in order; those without text are left out."""
+        """Return the sections of ``text[start:end]`` in order, without those that have no text."""
         first = bisect_left(self._starts, start)
         stop = bisect_left(self._starts, end)
         begin = self._starts[first] if first < stop else end
         above = self.path_at(start)
-        found = [self._trimmed(Section(start, begin, above, above))]
-        found.extend(self._under_headings(first, stop, end))
-        return [section for section in found if section.start < section.end]
+        sections = [self._trim(Section(start, begin, above, above))]
+        sections.extend(self._under_headings(first, stop, end))
+        return [section for section in sections if section.start < section.end]
 
-    def bare_before(self, start: int, end: int) -> int:
-        """Where the headings begin that ``text[start:end]`` ends with; ``end`` without any."""
+    def bare_headings_start(self, start: int, end: int) -> int:
+        """Return where the headings begin that the text from start to end ends with, or ``end``."""
         begin, at = end, bisect_left(self._starts, end)
         while at and self._starts[at - 1] >= start:
             at -= 1
@@ -59,7 +59,7 @@ class Outline:
             begin = self._starts[at]
         return skip_space(self._text, begin, end)
 
-    def _walk(self) -> Iterator[tuple[str, ...]]:
+    def _heading_paths(self) -> Iterator[tuple[str, ...]]:
         levels: list[int] = []
         titles: list[str] = []
         for heading in self._headings:
@@ -81,10 +81,10 @@ class Outline:
             is_bare = skip_space(self._text, heading.end, end) >= end
             if is_bare and not is_last and self._headings[at + 1].level > heading.level:
                 continue
-            yield self._trimmed(Section(start, end, self._paths[at], outer))
+            yield self._trim(Section(start, end, self._paths[at], outer))
             start = None
 
-    def _trimmed(self, section: Section) -> Section:
+    def _trim(self, section: Section) -> Section:
         start = skip_space(self._text, section.start, section.end)
         return replace(section, start=start, end=trim_end(self._text, start, section.end))
 
@@ -106,8 +106,8 @@ class Stream:
     segments: tuple[Segment, ...] = ()
 
 
-def streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
-    """The streams of a document's body, in order; together they hold all that is visible.
+def split_streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
+    """Yield the streams of a document's body, in order; together they hold all that is visible.
 
     Neighbouring segments of one modality are one stream, unless text is between them; frames
     stay apart. Headings right above a segment, with nothing else under them, belong to it.
@@ -115,23 +115,23 @@ def streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
     at = skip_space(doc.text, doc.body_start, len(doc.text))
     start = at
     run: list[Segment] = []
-    for segment in _visible(doc):
+    for segment in _visible_segments(doc):
         if run and not (at >= segment.start and _is_joined(run[-1], segment)):
-            yield _of(start, run)
+            yield _stream(start, run)
             run = []
         if not run:
-            start = min(outline.bare_before(at, segment.start), segment.start)
+            start = min(outline.bare_headings_start(at, segment.start), segment.start)
             if at < start:
                 yield Stream(at, trim_end(doc.text, at, start))
         run.append(segment)
         at = skip_space(doc.text, segment.end, len(doc.text))
     if run:
-        yield _of(start, run)
+        yield _stream(start, run)
     if at < len(doc.text):
         yield Stream(at, trim_end(doc.text, at, len(doc.text)))
 
 
-def _of(start: int, run: list[Segment]) -> Stream:
+def _stream(start: int, run: list[Segment]) -> Stream:
     return Stream(start, run[-1].end, run[0].modality, tuple(run))
 
 
@@ -139,8 +139,8 @@ def _is_joined(before: Segment, after: Segment) -> bool:
     return before.modality == after.modality and after.modality in _JOINED
 
 
-def _visible(doc: ParsedDocument) -> Iterator[Segment]:
-    """The segments within the body without white space around them; blank ones are left out."""
+def _visible_segments(doc: ParsedDocument) -> Iterator[Segment]:
+    """Yield the segments within the body, without white space around them and blank ones."""
     least = doc.body_start
     for segment in doc.segments:
         start = skip_space(doc.text, max(segment.start, least), segment.end)

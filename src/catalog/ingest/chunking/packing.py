@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from catalog.ingest.chunking import boundaries as breaks
-from catalog.ingest.chunking.boundaries import Finder
-from catalog.ingest.chunking.measure import Atoms, Measure
+from catalog.core.documents import ParsedDocument
+from catalog.ingest.chunking.boundaries import (
+    last_character,
+    last_line,
+    last_paragraph,
+    last_sentence,
+    last_word,
+    overlap_starts,
+    skip_space,
+    trim_end,
+)
 from catalog.ingest.chunking.outline import Section
+from catalog.ingest.chunking.token_sizes import DisjointSpans, TokenSizes
+
+_LINE_ORIENTED_TEXT = """
+    bash bat c cc cfg clj conf cpp cs css csv cxx dart env erl ex exs fish go gradle h hh hpp hs
+    ini java jl js json jsx kt kts less log lua m mjs ml php pl plist proto ps1 psv py pyi r rb rs
+    sass scala scss sh sql svelte swift tf toml ts tsv tsx vb vue xml yaml yml zig zsh"""
+_LINE_ORIENTED = frozenset(_LINE_ORIENTED_TEXT.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +42,21 @@ class Band:
     min_size: int
 
     def holds(self, size: int) -> bool:
-        """Whether a text of that size can be cut into passages inside the band.
+        """Return whether a text of that size can be cut into passages inside the band.
 
         For several passages there must be some room as well, or no break would be in the place.
         """
         if size <= self.chunk_size:
             return size >= self.min_size
         room = (self.chunk_size - self.min_size) // 4
-        return self.fewest(size + room) * self.min_size + room <= size
+        return self.count_passages(size + room) * self.min_size + room <= size
 
-    def fewest(self, size: int) -> int:
-        """How many passages a text of that size needs at least."""
+    def count_passages(self, size: int) -> int:
+        """Return how many passages a text of that size needs at least."""
         return max(1, -((self.overlap - size) // (self.chunk_size - self.overlap)))
 
     def rests(self, low: int, high: int, *, shared: int) -> Iterator[tuple[int, int]]:
-        """The ranges within ``[low, high]`` of what a passage may leave uncut, ascending.
+        """Yield the ranges within ``[low, high]`` of what a passage may leave uncut, ascending.
 
         Each passage of the rest may begin with an overlap; ``shared`` tokens of it count towards
         the lower end of the band.
@@ -71,11 +85,11 @@ class Group:
         return len(self._sections)
 
     def index(self, offset: int) -> int:
-        """Which of the sections holds the character at ``offset``."""
+        """Return which of the sections holds the character at ``offset``."""
         return bisect_right(self._starts, offset) - 1
 
     def path(self, start: int, end: int) -> tuple[str, ...]:
-        """The heading path of a passage: that of the section it starts in.
+        """Return the heading path of a passage: that of the section it starts in.
 
         One that begins with a section and reaches into the next has the outer path of the first.
         """
@@ -84,14 +98,14 @@ class Group:
         return section.outer_path if reaches_over else section.path
 
     def starts(self, low: int, high: int) -> list[int]:
-        """Where sections start in ``(low, high]``: outer before inner, late before early."""
-        found = range(bisect_right(self._starts, low), bisect_right(self._starts, high))
-        ordered = sorted(found, key=lambda at: (len(self._sections[at].outer_path), -at))
+        """Return where sections start in ``(low, high]``: outer before inner, late before early."""
+        indexes = range(bisect_right(self._starts, low), bisect_right(self._starts, high))
+        ordered = sorted(indexes, key=lambda at: (len(self._sections[at].outer_path), -at))
         return [self._starts[at] for at in ordered]
 
 
-def grouped(sections: Iterable[Section], measure: Measure, band: Band) -> list[Group]:
-    """The sections in groups, each as few sections as the band allows.
+def group_sections(sections: Iterable[Section], sizes: TokenSizes, band: Band) -> list[Group]:
+    """Return the sections in groups, each of as few sections as the band allows.
 
     A section too small for the band is joined with those after it until the band holds what is
     joined; where that would be too large for one passage, with the group before it if both fit
@@ -102,7 +116,7 @@ def grouped(sections: Iterable[Section], measure: Measure, band: Band) -> list[G
     pending: list[Section] = []
 
     def size(first: Section, last: Section) -> int:
-        return measure.size(first.start, last.end)
+        return sizes.size(first.start, last.end)
 
     for section in sections:
         is_over = bool(pending) and size(pending[0], section) > band.chunk_size
@@ -120,147 +134,153 @@ def grouped(sections: Iterable[Section], measure: Measure, band: Band) -> list[G
     return [Group(group) for group in groups]
 
 
-class BreakRange(NamedTuple):
-    """Where a passage may end: at an offset in ``(low, high]``."""
-
-    low: int
-    high: int
+Range = tuple[int, int]  # (low, high]: where a passage may end
+FindBreak = Callable[[str, int, int], int | None]
 
 
 class Packer:
     """Fills passages up to the limit, and ends each at the best break in its second half.
 
     A passage ends where both it and what is left can be in the band, if there is such a place.
+    The document's atoms are kept whole where they fit into a passage, and cut at lines elsewhere.
     """
 
-    def __init__(
-        self, text: str, measure: Measure, atoms: Atoms, band: Band, *, lines_first: bool
-    ) -> None:
-        self._text = text
-        self._measure = measure
-        self._atoms = atoms
-        self._band = band
-        self._lines_first = lines_first
+    def __init__(self, doc: ParsedDocument, sizes: TokenSizes, band: Band) -> None:
+        self._text, self._sizes, self._band = doc.text, sizes, band
+        self._lines_first = doc.file_type in _LINE_ORIENTED
+        atoms = sorted(doc.atomic, key=lambda span: (span[0], -span[1]))
+        self._atoms = DisjointSpans(span for span in atoms if self._fits(*span))
+        self._large_atoms = DisjointSpans(span for span in atoms if not self._fits(*span))
 
-    def pieces(self, group: Group) -> Iterator[tuple[int, int]]:
-        """Passages of a group, which begins and ends with a visible character.
+    def cut(self, sections: Iterable[Section]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Yield start, end and heading path of every passage of the sections."""
+        for group in group_sections(sections, self._sizes, self._band):
+            for start, end in self._split(group):
+                yield start, end, group.path(start, end)
+
+    def _split(self, group: Group) -> Iterator[tuple[int, int]]:
+        """Yield the passages of a group, which begins and ends with a visible character.
 
         ``core`` is where the new text of a passage begins; the stretch before it is overlap,
         which only passages within one section have.
         """
         start = core = group.start
         while core < group.end:
-            start, cut = self._next(start, core, group)
-            yield start, breaks.trim_end(self._text, start, cut)
-            core = breaks.skip_space(self._text, cut, group.end)
+            start, cut = self._next_passage(start, core, group)
+            yield start, trim_end(self._text, start, cut)
+            core = skip_space(self._text, cut, group.end)
             is_one_section = group.index(start) == group.index(core)
-            start = self._overlapping(start, core) if is_one_section else core
+            start = self._overlap_start(start, core) if is_one_section else core
 
-    def _next(self, start: int, core: int, group: Group) -> tuple[int, int]:
-        """The passage's start (later than proposed if the overlap must go) and its end."""
+    def _next_passage(self, start: int, core: int, group: Group) -> tuple[int, int]:
+        """Return the passage's start (later than proposed if the overlap must go) and its end."""
         if self._fits(start, group.end):
             return start, group.end
-        choices = self._windows(start, core, group)
-        atom = self._atoms.around(choices[0][0].high)
+        choices = self._end_ranges(start, core, group)
+        furthest = choices[0][0]
+        atom = self._atoms.around(furthest[1])
         if atom is not None and start < core and self._fits(core, atom[1]):
-            return self._next(core, core, group)
-        for windows in choices:
-            cut = self._best_cut(core, windows, group, None if atom is None else atom[0])
+            return self._next_passage(core, core, group)
+        for ranges in choices:
+            cut = self._best_cut(core, ranges, group, None if atom is None else atom[0])
             if cut is not None:
                 return start, cut
         if atom is not None:
             return start, atom[0] if atom[0] > core else min(atom[1], group.end)
-        return start, self._any_cut(core, choices[0][0], group.end)
+        return start, self._any_cut(core, furthest, group.end)
 
-    def _windows(self, start: int, core: int, group: Group) -> list[list[BreakRange]]:
-        """Where the passage may end: choices, the best first, with the furthest window first.
+    def _end_ranges(self, start: int, core: int, group: Group) -> list[list[Range]]:
+        """Return where the passage may end: choices, the best first, each with the furthest first.
 
         Best is where the band holds what is left without counting its overlaps, then where it
         does with most of them; if there is no such place, near the lower end of the band.
         """
         band = self._band
-        size = self._measure.size(start, group.end)
         budgets = [band.chunk_size]
         if len(group) > 1:
-            even = -(-size // band.fewest(size))
+            size = self._sizes.size(start, group.end)
+            even = -(-size // band.count_passages(size))
             budgets.insert(0, min(band.chunk_size, max(band.min_size, even * 5 // 4)))
         choices = [
-            windows
+            ranges
             for shared in (0, band.overlap * 3 // 4)
             for budget in budgets
-            if (windows := self._in_band(start, core, group.end, budget, shared))
+            if (ranges := self._ranges_in_band(start, core, group.end, budget, shared))
         ]
         if choices:
             return choices
-        low = max(core, self._measure.furthest(start, band.min_size - 1))
+        low = max(core, self._sizes.furthest_end(start, band.min_size - 1))
         spare = (band.chunk_size - band.min_size) // 4
-        high = min(self._measure.furthest(start, band.min_size + spare), group.end)
-        return [[BreakRange(low, max(high, low + 1))]]
+        high = min(self._sizes.furthest_end(start, band.min_size + spare), group.end)
+        return [[(low, max(high, low + 1))]]
 
-    def _in_band(
+    def _ranges_in_band(
         self, start: int, core: int, end: int, budget: int, shared: int
-    ) -> list[BreakRange]:
-        least = max(core, self._measure.furthest(start, self._band.min_size - 1))
-        furthest = max(min(self._measure.furthest(start, budget), end), core + 1)
-        least_rest, most_rest = self._measure.size(furthest, end), self._measure.size(least, end)
-        found = []
-        for fewest, most in self._band.rests(least_rest, most_rest, shared=shared):
-            low = max(least, self._measure.earliest(end, most) - 1)
-            high = min(furthest, self._measure.earliest(end, fewest - 1) - 1)
+    ) -> list[Range]:
+        sizes, band = self._sizes, self._band
+        least = max(core, sizes.furthest_end(start, band.min_size - 1))
+        furthest = max(min(sizes.furthest_end(start, budget), end), core + 1)
+        ranges = []
+        for fewest, most in band.rests(
+            sizes.size(furthest, end), sizes.size(least, end), shared=shared
+        ):
+            low = max(least, sizes.earliest_start(end, most) - 1)
+            high = min(furthest, sizes.earliest_start(end, fewest - 1) - 1)
             if low < high:
-                found.append(BreakRange(low, high))
-        return found
+                ranges.append((low, high))
+        return ranges
 
     def _best_cut(
-        self, core: int, windows: list[BreakRange], group: Group, atom: int | None
+        self, core: int, ranges: list[Range], group: Group, atom: int | None
     ) -> int | None:
-        """The best break in a window; the start of the atom that ends the furthest is good too."""
-        for window in windows:
-            for at in group.starts(*window):
+        """Return the best break; the start of the atom that ends the furthest is good too."""
+        for low, high in ranges:
+            for at in group.starts(low, high):
                 if self._atoms.around(at) is None:
                     return at
-        if atom is not None and any(low < atom <= high for low, high in windows):
+        if atom is not None and any(low < atom <= high for low, high in ranges):
             return atom
-        half = (core + windows[0].high) // 2
-        for finder in self._finders(windows[0].high):
-            for low, high in windows:
-                reach = breaks.skip_space(self._text, high, group.end)
+        furthest = ranges[0][1]
+        half = (core + furthest) // 2
+        for find_break in self._break_finders(furthest):
+            for low, high in ranges:
+                reach = skip_space(self._text, high, group.end)
                 begin = max(low, half) if half < high else low
-                cut = self._outside_atoms(finder, begin, reach)
+                cut = self._outside_atoms(find_break, begin, reach)
                 if cut is not None:
                     return cut
         return None
 
-    def _any_cut(self, core: int, window: BreakRange, end: int) -> int:
-        limit = window.high
-        high = breaks.skip_space(self._text, limit, end)
-        for low in (window.low, core):
-            if (cut := self._outside_atoms(breaks.last_word, low, high)) is not None:
+    def _any_cut(self, core: int, allowed: Range, end: int) -> int:
+        low, limit = allowed
+        high = skip_space(self._text, limit, end)
+        for begin in (low, core):
+            if (cut := self._outside_atoms(last_word, begin, high)) is not None:
                 return cut
-        return breaks.last_character(self._text, core, limit)
+        return last_character(self._text, core, limit)
 
-    def _finders(self, limit: int) -> tuple[Finder, ...]:
-        if self._lines_first or self._atoms.around_large(limit) is not None:
-            return breaks.last_paragraph, breaks.last_line, breaks.last_sentence
-        return breaks.last_paragraph, breaks.last_sentence, breaks.last_line
+    def _break_finders(self, limit: int) -> tuple[FindBreak, ...]:
+        if self._lines_first or self._large_atoms.around(limit) is not None:
+            return last_paragraph, last_line, last_sentence
+        return last_paragraph, last_sentence, last_line
 
-    def _outside_atoms(self, finder: Finder, low: int, high: int) -> int | None:
-        while high > low and (cut := finder(self._text, low, high)) is not None:
+    def _outside_atoms(self, find_break: FindBreak, low: int, high: int) -> int | None:
+        while high > low and (cut := find_break(self._text, low, high)) is not None:
             atom = self._atoms.around(cut)
             if atom is None:
                 return cut if cut > low else None
             high = atom[0]
         return None
 
-    def _overlapping(self, start: int, core: int) -> int:
-        """Where the next passage starts: in the one that started at ``start``, or at ``core``."""
-        low = max(self._measure.earliest(core, self._band.overlap), start + 1)
+    def _overlap_start(self, start: int, core: int) -> int:
+        """Return where the next passage starts: in the one begun at ``start``, or at ``core``."""
+        low = max(self._sizes.earliest_start(core, self._band.overlap), start + 1)
         if self._band.overlap == 0 or low >= core:
             return core
-        for at in breaks.overlap_starts(self._text, low, core, lines_first=self._lines_first):
+        for at in overlap_starts(self._text, low, core, lines_first=self._lines_first):
             if self._atoms.around(at) is None:
                 return at
         return core
 
     def _fits(self, start: int, end: int) -> bool:
-        return self._measure.size(start, end) <= self._band.chunk_size
+        return self._sizes.size(start, end) <= self._band.chunk_size

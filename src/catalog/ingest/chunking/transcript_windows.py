@@ -20,7 +20,7 @@ _TAIL = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class TranscriptWindows:
     """Groups the cues of one transcript.
 
     ``seconds`` is the nominal length of a window; ``fits`` says whether the text from one
@@ -31,8 +31,8 @@ class Windows:
     seconds: float
     fits: Callable[[int, int], bool]
 
-    def of(self, cues: Sequence[Cue], start: int) -> Iterator[tuple[int, Sequence[Cue]]]:
-        """Where the text of every window begins (the first one's at ``start``), and its cues.
+    def split(self, cues: Sequence[Cue], start: int) -> Iterator[tuple[int, Sequence[Cue]]]:
+        """Yield where the text of every window begins (the first one's at ``start``), and its cues.
 
         The cues are in the order of the text. A window closes between 3/4 and 5/4 of ``seconds``
         after it began: before another speaker or at the end of the transcript (before another
@@ -43,8 +43,8 @@ class Windows:
         begin = before = before_start = 0
         while begin < len(cues):
             end = self._close(cues, begin, start)
-            is_rest = end == len(cues) and begin > before
-            if is_rest and self._is_rest(cues, before, begin, before_start):
+            is_last = end == len(cues) and begin > before
+            if is_last and self._belongs_to_the_one_before(cues, before, begin, before_start):
                 yield before_start, cues[before:]
                 return
             if begin > before:
@@ -55,7 +55,7 @@ class Windows:
             yield before_start, cues[before:]
 
     def _close(self, cues: Sequence[Cue], begin: int, start: int) -> int:
-        """Where the window of ``cues[begin]``, whose text begins at ``start``, ends."""
+        """Return where the window of ``cues[begin]``, whose text begins at ``start``, ends."""
         opened = latest = cues[begin].time_start
         end, best, chosen = begin, (9, 0.0), begin
         for at in range(begin, len(cues)):
@@ -73,7 +73,7 @@ class Windows:
     def _rank(
         self, cues: Sequence[Cue], at: int, length: float, latest: float
     ) -> tuple[int, float] | None:
-        """How good it is to close after ``cues[at]``, the smaller the better."""
+        """Rate closing after ``cues[at]``, the smaller the better; ``None``: not there."""
         is_last = at + 1 == len(cues)
         is_turn = is_last or cues[at].speaker != cues[at + 1].speaker
         off = abs(length - self.seconds)
@@ -87,10 +87,12 @@ class Windows:
         pause = cues[at + 1].time_start - latest
         return (3, -pause) if pause > 0 else None
 
-    def _is_rest(self, cues: Sequence[Cue], before: int, begin: int, start: int) -> bool:
-        """Whether the last window is so short that it belongs to the one before.
+    def _belongs_to_the_one_before(
+        self, cues: Sequence[Cue], before: int, begin: int, start: int
+    ) -> bool:
+        """Return whether the last window, of ``cues[begin:]``, is too short to stand alone.
 
-        The one before is that of ``cues[before]``, and its text begins at ``start``.
+        The one before is that of ``cues[before:begin]``, and its text begins at ``start``.
         """
         opened, reopened = cues[before].time_start, cues[begin].time_start
         ends = max(cue.time_end for cue in cues[before:])
