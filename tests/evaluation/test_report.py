@@ -16,18 +16,19 @@ import pytest
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import PipelineComparison
-from catalog.evaluation.report import build_page, render_report, settings_of, write_report
+from catalog.evaluation.report import build_page, render_report, write_report
 from catalog.evaluation.report_charts import Axis, latency_chart
 from catalog.evaluation.report_queries import query_view
+from catalog.evaluation.report_tables import compare_settings
 from catalog.evaluation.report_text import (
-    anchor,
-    excerpt,
-    milliseconds,
-    p_value,
-    share,
-    showable,
-    signed,
-    word_pattern,
+    compile_words,
+    cut_excerpt,
+    format_difference,
+    format_ms,
+    format_p,
+    format_share,
+    make_anchor,
+    make_showable,
 )
 from evaluation.stubs import TableBackend, compared, question
 
@@ -112,7 +113,7 @@ def test_the_verdict_stands_first_with_its_interval_and_in_plain_words():
 )
 def test_every_outcome_has_its_headline(count, better, worse, headline):
     comparison = many(count, better=better, worse=worse)
-    assert build_page(comparison, CREATED).headline == headline
+    assert build_page(comparison, CREATED)["headline"] == headline
 
 
 def test_a_name_that_looks_like_the_verdicts_numbers_stays_whole():
@@ -120,7 +121,7 @@ def test_a_name_that_looks_like_the_verdicts_numbers_stays_whole():
     comparison = compared(
         [question(1)], {"q1": ["right.md"]}, TableBackend(name, {"q1": ["right.md"]})
     )
-    assert build_page(comparison, CREATED).headline == f"Too few queries to tell {name} from old"
+    assert build_page(comparison, CREATED)["headline"] == f"Too few queries to tell {name} from old"
 
 
 def test_every_query_is_there_and_every_bar_leads_to_one():
@@ -236,7 +237,9 @@ def test_documents_nobody_judged_are_told_from_those_judged_wrong():
     view = query_view(
         comparison.golden.queries[0], comparison.baseline, comparison.candidate, "q-1"
     )
-    assert [(row.name, row.badge.kind, row.badge.text) for row in view.right.rows] == [
+    assert [
+        (row["name"], row["badge"]["kind"], row["badge"]["text"]) for row in view["right"]["rows"]
+    ] == [
         ("new.md", "unjudged", "?"),
         ("wrong.md", "wrong", "0"),
         ("right.md", "relevant", "3"),
@@ -251,22 +254,22 @@ def test_moves_between_the_lists_are_told_in_both_directions():
         comparison.golden.queries[0], comparison.baseline, comparison.candidate, "q-1"
     )
     # old: a1 b2 c3 x0-x8 4-12 right 13 late 14; new: right1 b2 a3 fresh4 x0-x8 5-13 c14
-    assert [(row.name, row.move) for row in view.right.rows[:5]] == [
+    assert [(row["name"], row["move"]) for row in view["right"]["rows"][:5]] == [
         ("right.md", "▲12"),
         ("b", "="),
         ("a", "▼2"),
         ("fresh", "new"),
         ("x0", "▼1"),
     ]
-    assert [(row.name, row.move) for row in view.left.rows[:3]] == [
+    assert [(row["name"], row["move"]) for row in view["left"]["rows"][:3]] == [
         ("a", ""),
         ("b", ""),
         ("c", "to 14"),
     ]
-    ends = {(line.start, line.end) for line in view.lines}
+    ends = {(line["start"], line["end"]) for line in view["lines"]}
     assert {(0, 2), (1, 1), (3, 4)} <= ends
-    assert view.labels[0].baseline == "13"
-    assert view.labels[0].candidate == "1"
+    assert view["labels"][0]["baseline"] == "13"
+    assert view["labels"][0]["candidate"] == "1"
 
 
 def test_an_answer_that_neither_found_is_named():
@@ -286,12 +289,13 @@ def test_failed_queries_are_listed_with_their_reason():
     text = parsed(comparison).text
     assert text.count("TimeoutError: the shelf is locked") >= 2  # in the table and at the query
     assert "No query failed" not in text
-    assert not [row.move for row in build_page(comparison, CREATED).losses[0].left.rows if row.move]
+    (lost, *_) = build_page(comparison, CREATED)["losses"]
+    assert {row["move"] for row in lost["left"]["rows"]} == {""}
 
 
 def test_what_a_run_cannot_tell_is_called_not_told():
     comparison = many(30, better=9)
-    rates = {rate.name: rate.candidate for rate in build_page(comparison, CREATED).rates}
+    rates = {name: new for name, _, _, new in build_page(comparison, CREATED)["rates"]}
     assert rates["Scope violations"] == "not told"
     assert rates["Low confidence"] == "not told"
     assert rates["Temporal recall"] == "not told"
@@ -304,30 +308,29 @@ def test_unanswerable_queries_are_counted_apart():
     doubting.doubt = True
     none = question(1, kind="unanswerable", expected=[])
     page = build_page(compared([question(0), none], {"q0": ["right.md"]}, doubting), CREATED)
-    rates = {rate.name: (rate.baseline, rate.candidate) for rate in page.rates}
+    rates = {name: (old, new) for name, _, old, new in page["rates"]}
     assert rates["Unanswerable, answered"] == ("0 of 1", "1 of 1")
     assert rates["Unanswerable, doubted"] == ("not told", "1 of 1")
-    assert [view.id for view in page.unanswerable] == ["q1"]
-    assert len(page.deltas.bars) == 1
+    assert [view["id"] for view in page["unanswerable"]] == ["q1"]
+    assert len(page["deltas"]["bars"]) == 1
 
 
 def test_runs_without_times_say_so_instead_of_showing_zeros():
     right = {"q1": ["right.md"]}
     comparison = compared([question(1)], right, right, repeats=0)
     page = build_page(comparison, CREATED)
-    assert page.latency is None
-    assert page.stages == ()
-    assert page.figures[2].baseline == page.figures[2].candidate == "not told"
+    assert page["latency"] is None
+    assert page["stages"] == []
+    assert page["figures"][2][1:] == ("not told", "not told")
     assert "neither was timed" in parsed(comparison).text
 
 
 def test_stages_of_either_are_listed_below_the_whole_time():
     staged = TableBackend("new", {"q1": ["right.md"]})
     staged.stages = {"fuse": 2.0}
-    stages = build_page(compared([question(1)], {"q1": ["right.md"]}, staged), CREATED).stages
-    assert [stage.name for stage in stages] == ["whole answer", "fuse"]
-    assert stages[1].baseline == ("not told", "not told")
-    assert stages[1].candidate == ("2.0 ms", "2.0 ms")
+    stages = build_page(compared([question(1)], {"q1": ["right.md"]}, staged), CREATED)["stages"]
+    assert [name for name, *_ in stages] == ["whole answer", "fuse"]
+    assert stages[1][1:] == ("not told", "not told", "2.0 ms", "2.0 ms")
 
 
 @pytest.mark.parametrize(
@@ -350,9 +353,9 @@ def test_extreme_comparisons_still_make_a_page(count, better, worse):
 
 def test_few_queries_are_too_few_to_tell_in_every_stratum():
     page = build_page(many(24, better=24), CREATED)
-    assert {line.outcome for line in page.strata} == {"too few to tell"}
-    assert {line.mark.side for line in page.strata + page.metrics} == {"unclear"}
-    assert "only 24 questions" in page.lead[0]
+    assert {line["outcome"] for line in page["strata"]} == {"too few to tell"}
+    assert {line["mark"]["side"] for line in page["strata"] + page["metrics"]} == {"unclear"}
+    assert "only 24 questions" in page["lead"][0]
 
 
 def test_five_hundred_queries_stay_under_three_megabytes():
@@ -377,13 +380,13 @@ def test_every_table_and_drawing_can_be_read_aloud():
 
 
 def test_settings_that_differ_come_first():
-    settings = settings_of({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 5}, "e": None})
-    assert [(one.name, one.baseline, one.candidate) for one in settings if one.differs] == [
+    settings = compare_settings({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 5}, "e": None})
+    assert [row[:3] for row in settings if row[3]] == [
         ("b.c", "2", "5"),
         ("b.d", "3", "–"),
         ("e", "–", "–"),
     ]
-    assert settings[-1].name == "a"
+    assert settings[-1][0] == "a"
 
 
 def test_the_file_is_replaced_in_one_step(tmp_path):
@@ -402,56 +405,55 @@ def test_a_file_that_cannot_be_written_is_a_typed_error_and_leaves_nothing(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+def marked(text, query):
+    return [word for word, is_marked in cut_excerpt(text, compile_words(query)) if is_marked]
+
+
 def test_excerpts_show_where_most_of_the_querys_words_stand():
     text = "bee " + "filler " * 200 + "the keeper of the bee opens the hive " + "filler " * 200
-    pieces = excerpt(text, word_pattern("bee keeper hive"), limit=120)
-    assert [piece.text for piece in pieces if piece.marked] == ["keeper", "bee", "hive"]
-    assert pieces[0].text == "… "
-    assert pieces[-1].text == " …"
-    assert len("".join(piece.text for piece in pieces)) <= 120 + 4
+    pieces = cut_excerpt(text, compile_words("bee keeper hive"), limit=120)
+    assert [word for word, is_marked in pieces if is_marked] == ["keeper", "bee", "hive"]
+    assert pieces[0][0] == "… "
+    assert pieces[-1][0] == " …"
+    assert len("".join(piece for piece, _ in pieces)) <= 120 + 4
 
 
 def test_excerpts_of_nothing_and_queries_without_words_are_harmless():
-    assert excerpt("", word_pattern("bee")) == ()
-    assert word_pattern("?! …") is None
-    assert [piece.marked for piece in excerpt("some text", word_pattern("?!"))] == [False]
+    assert cut_excerpt("", compile_words("bee")) == ()
+    assert compile_words("?! …") is None
+    assert [is_marked for _, is_marked in cut_excerpt("some text", compile_words("?!"))] == [False]
 
 
 def test_function_words_are_marked_only_when_the_query_has_no_others():
-    assert [p.text for p in excerpt("to be the bee", word_pattern("the bee")) if p.marked] == [
-        "bee"
-    ]
-    assert [p.text for p in excerpt("to be the bee", word_pattern("to be")) if p.marked] == [
-        "to",
-        "be",
-    ]
+    assert marked("to be the bee", "the bee") == ["bee"]
+    assert marked("to be the bee", "to be") == ["to", "be"]
 
 
 def test_characters_that_cannot_be_seen_are_shown():
-    assert showable("a\x00b\u202ec\ud800\td\n") == "a␀b⟨U+202E⟩c�\td\n"
+    assert make_showable("a\x00b\u202ec\ud800\td\n") == "a␀b⟨U+202E⟩c�\td\n"
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (signed(0.0312), "+0.031"),
-        (signed(-0.0312), "−0.031"),
-        (signed(-0.0004), "0.000"),
-        (signed(0.0005), "+0.001"),
-        (p_value(0.00099), "< .001"),
-        (p_value(0.0182), ".018"),
-        (p_value(1.0), "1.000"),
-        (share(None), "not told"),
-        (share(1.0), "100 %"),
-        (share(0.9996), "99.9 %"),
-        (share(0.001), "0.1 %"),
-        (share(0.696), "70 %"),
-        (milliseconds(0), "0 ms"),
-        (milliseconds(0.001), "< 0.01 ms"),
-        (milliseconds(6.94), "6.9 ms"),
-        (milliseconds(31.4), "31 ms"),
-        (milliseconds(999.7), "1 s"),
-        (milliseconds(1234), "1.23 s"),
+        (format_difference(0.0312), "+0.031"),
+        (format_difference(-0.0312), "−0.031"),
+        (format_difference(-0.0004), "0.000"),
+        (format_difference(0.0005), "+0.001"),
+        (format_p(0.00099), "< .001"),
+        (format_p(0.0182), ".018"),
+        (format_p(1.0), "1.000"),
+        (format_share(None), "not told"),
+        (format_share(1.0), "100 %"),
+        (format_share(0.9996), "99.9 %"),
+        (format_share(0.001), "0.1 %"),
+        (format_share(0.696), "70 %"),
+        (format_ms(0), "0 ms"),
+        (format_ms(0.001), "< 0.01 ms"),
+        (format_ms(6.94), "6.9 ms"),
+        (format_ms(31.4), "31 ms"),
+        (format_ms(999.7), "1 s"),
+        (format_ms(1234), "1.23 s"),
     ],
 )
 def test_numbers_are_written_as_people_read_them(said, expected):
@@ -460,7 +462,7 @@ def test_numbers_are_written_as_people_read_them(said, expected):
 
 def test_anchors_of_different_ids_never_meet():
     ids = ["a", "a b".replace(" ", "\u00a0"), "7~", "q-7~", "é", '"', "x" * 90]
-    anchors = [anchor(one, number) for number, one in enumerate(ids, start=1)]
+    anchors = [make_anchor(one, number) for number, one in enumerate(ids, start=1)]
     assert len(set(anchors)) == len(ids)
     assert all(re.fullmatch(r"[A-Za-z0-9_.~-]+", one) for one in anchors)
 
@@ -468,20 +470,20 @@ def test_anchors_of_different_ids_never_meet():
 def test_an_axis_has_round_ticks_with_zero_among_them():
     axis = Axis(-0.021, 0.154)
     # a width of 0.175 in at most five steps: the next round step above 0.035 is 0.05
-    assert [tick.label for tick in axis.ticks] == ["0", "+0.05", "+0.10", "+0.15"]
+    assert [label for _, label in axis.ticks] == ["0", "+0.05", "+0.10", "+0.15"]
     assert axis.zero == 12.0  # 0.021 / 0.175
-    assert axis.ticks[0].at == 12.0
+    assert axis.ticks[0][0] == 12.0
 
 
 def test_both_histograms_have_one_scale():
     chart = latency_chart(("old", [10.0] * 9 + [1000.0]), ("new", [100.0] * 10))
     assert chart is not None
-    old, new = chart.rows
+    old, new = chart["rows"]
     # log10 runs from 0.95 to 3.05, so 100 ms (2) lies in the middle: (2 - 0.95) / 2.1
-    assert new.p50 == 50.0
-    assert max(height for _, _, height in new.bins) == 100.0
-    assert max(height for _, _, height in old.bins) == 90.0
-    assert [tick.label for tick in chart.ticks] == ["10 ms", "100 ms", "1 s"]
+    assert new["p50"] == 50.0
+    assert max(height for _, _, height in new["bins"]) == 100.0
+    assert max(height for _, _, height in old["bins"]) == 90.0
+    assert [label for _, label in chart["ticks"]] == ["10 ms", "100 ms", "1 s"]
 
 
 def test_a_browser_shows_the_page_without_scrolling_sideways(tmp_path):
