@@ -7,7 +7,6 @@ import pytest
 from catalog.core.errors import BlindComparisonError
 from catalog.core.settings import LLMSettings, Settings
 from catalog.evaluation.ablation import (
-    Variant,
     ablation_dict,
     ablation_lines,
     build_variants,
@@ -36,7 +35,7 @@ OTHERS_FIRST = {name: ["a.md", "b.md", "right.md"] for name in FOUND}
 
 
 def names(**settings):
-    return [one.name for one in build_variants(Settings(**settings))]
+    return list(build_variants(Settings(**settings)))
 
 
 def changes(spec):
@@ -50,7 +49,7 @@ def rows(*tables, asked=QUESTIONS, repeats=1):
         for name, table in zip("abcd", tables, strict=False)
     ]
     runs = run_backends(made, asked, dataset="d", top_k=10, repeats=repeats, clock=ticking())
-    return score_variants([Variant(one.name, one.name) for one in made], runs, asked)
+    return score_variants([backend.name for backend in made], runs, asked)
 
 
 def test_without_a_language_model_nothing_is_expanded(tmp_path):
@@ -67,12 +66,12 @@ def test_with_a_language_model_expansion_is_measured_alone_and_before_the_rerank
 
 def test_every_variant_differs_from_the_plain_search_in_what_its_name_says(tmp_path):
     listed = build_variants(Settings(home=tmp_path, llm=LLMSettings(**LLM)))
-    bases = {one.name: one.spec.partition(":")[0] for one in listed}
+    bases = {name: spec.partition(":")[0] for name, spec in listed.items()}
     assert bases.pop("lexical leg alone") == "lexical"
     assert bases.pop("vector leg alone") == "vector"
     assert set(bases.values()) == {"v2"}
-    plain = changes(listed[0].spec)
-    different = {one.name: dict(changes(one.spec).items() - plain.items()) for one in listed}
+    plain = changes(listed["hybrid"])
+    different = {name: dict(changes(spec).items() - plain.items()) for name, spec in listed.items()}
     assert different == {
         "hybrid": {},
         "lexical leg alone": {},
@@ -101,8 +100,8 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
         library.__dict__["reranker"] = ScriptedReranker(1.0)
         with Backends(library) as backends:
             told = [
-                backends.load(one.spec).identity["rag_v2"]
-                for one in build_variants(library.settings)
+                backends.load(spec).identity["rag_v2"]
+                for spec in build_variants(library.settings).values()
             ]
     plain = told[0]
     off = {name: plain[name] for name in on}

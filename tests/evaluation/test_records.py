@@ -16,11 +16,11 @@ from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation import backends
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.metrics import score_run
+from catalog.evaluation.recorded_backend import require_run
 from catalog.evaluation.run_records import (
     diff_runs,
     find_recorded_run,
     record_run,
-    require_run,
     run_key,
     summarize_scores,
 )

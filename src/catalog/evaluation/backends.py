@@ -26,8 +26,7 @@ from catalog.core.settings import Settings
 from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery
-from catalog.evaluation.recorded_backend import RecordedBackend
-from catalog.evaluation.run_records import require_run
+from catalog.evaluation.recorded_backend import RecordedBackend, require_run
 from catalog.ingest.sync_report import Progress
 
 if TYPE_CHECKING:

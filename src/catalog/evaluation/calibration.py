@@ -15,7 +15,7 @@ import numpy as np
 
 from catalog.core.errors import InputError
 from catalog.core.params import Mode
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.relevance import Calibration, Features, extract_features
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 CANDIDATES = 10  # of each query, the best ones: those that thresholds are for
-LEAST = 20  # relevant and irrelevant passages a fit needs at least
+MIN_PASSAGES = 20  # relevant and irrelevant passages a fit needs at least
 _RIDGE = 1e-3
 _STEPS = 50
 _SLOPES = ("fused", "cosine", "lexical", "rerank")
@@ -46,7 +46,7 @@ class LabelledCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationQuality:
-    """How well relevance tells: the area under the ROC curve, the expected calibration error.
+    """How good estimates of relevance are: area under the ROC curve, expected calibration error.
 
     ``auc`` is the chance that a relevant passage is given more than an irrelevant one;
     ``error`` the mean distance of estimate and truth over ten bins of estimates; both 0 to 1.
@@ -67,24 +67,29 @@ def collect_candidates(
     depth: int = CANDIDATES,
     progress: Progress,
 ) -> dict[str, list[LabelledCandidate]]:
-    """The first ``depth`` candidates of every query, by query id.
+    """Return the first ``depth`` candidates of every query, by query id.
 
     Expansion is left out, and so are the threshold and the token budget of the settings.
     """
     progress.start(len(golden))
-    service = _uncut(service, rerank=rerank)
-    found: dict[str, list[LabelledCandidate]] = {}
+    service = _without_cuts(service, rerank=rerank)
+    candidates: dict[str, list[LabelledCandidate]] = {}
     weight = service.library.settings.rag_v2.original_weight
     for query in golden:
-        passages = _candidates(service, query, dataset, mode, rerank=rerank, depth=depth)
-        found[query.id] = [
+        options = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
+        nodes = service.retrieve(query.query, rerank=rerank, expand=False, **options)
+        passages = [node for node in nodes if isinstance(node, ScoredPassage)]
+        candidates[query.id] = [
             LabelledCandidate(
-                one.chunk.path, query.relevant.get(one.chunk.path, 0), one.fused.score, seen
+                passage.chunk.path,
+                query.relevant.get(passage.chunk.path, 0),
+                passage.fused.score,
+                features,
             )
-            for one, seen in zip(passages, extract_features(passages, weight), strict=True)
+            for passage, features in zip(passages, extract_features(passages, weight), strict=True)
         ]
         progress.advance(1, "asking")
-    return found
+    return candidates
 
 
 def fit_calibration(
@@ -94,26 +99,26 @@ def fit_calibration(
     reranked: bool,
     about: str = "",
 ) -> Calibration:
-    """The calibration that makes the labels most likely; ``groups`` are collections of queries.
+    """Fit the calibration that makes the labels most likely; ``groups`` are collections of queries.
 
     Each group has its own constant, for some are labelled more densely than others, and what
     the scores tell is learned within groups; the result has the mean of their constants. Raises
     :class:`InputError` when there is too little of either kind to fit on.
     """
-    _require_enough([seen for group in groups for query in group for seen in query])
-    return _fitted([group for group in groups if any(group)], mode, reranked=reranked, about=about)
+    _require_enough([passage for group in groups for query in group for passage in query])
+    return _fit([group for group in groups if any(group)], mode, reranked=reranked, about=about)
 
 
 def _require_enough(passages: Sequence[LabelledCandidate]) -> None:
-    relevant = sum(seen.grade > 0 for seen in passages)
-    if min(relevant, len(passages) - relevant) < LEAST:
+    relevant = sum(passage.grade > 0 for passage in passages)
+    if min(relevant, len(passages) - relevant) < MIN_PASSAGES:
         raise InputError(
-            f"a calibration needs {LEAST} relevant and {LEAST} irrelevant passages, and there are "
-            f"{relevant} and {len(passages) - relevant}: label more queries"
+            f"a calibration needs {MIN_PASSAGES} relevant and {MIN_PASSAGES} irrelevant passages, "
+            f"and there are {relevant} and {len(passages) - relevant}: label more queries"
         )
 
 
-def _fitted(
+def _fit(
     groups: Sequence[Sequence[Sequence[LabelledCandidate]]],
     mode: Mode,
     *,
@@ -121,57 +126,58 @@ def _fitted(
     about: str = "",
 ) -> Calibration:
     rows = [
-        (number, seen, 1 / len(query))
+        (number, passage, 1 / len(query))
         for number, group in enumerate(groups)
         for query in group
-        for seen in query
+        for passage in query
     ]
-    labels = np.array([seen.grade > 0 for _, seen, _ in rows], dtype=np.float64)
-    names = _columns(mode, reranked=reranked)
-    values = np.array([[getattr(seen.features, name) for name in names] for _, seen, _ in rows])
+    labels = np.array([passage.grade > 0 for _, passage, _ in rows], dtype=np.float64)
+    names = _feature_names(mode, reranked=reranked)
+    values = np.array([[getattr(row[1].features, name) for name in names] for row in rows])
     member = np.array([[float(number == n) for n in range(len(groups))] for number, _, _ in rows])
     share = np.array([weight for _, _, weight in rows])
     share /= (member * (member.T @ share)).sum(axis=1)  # groups weigh the same
-    found = _newton(np.hstack([values, member]), labels, share * len(labels) / len(groups))
-    slopes = dict.fromkeys(_SLOPES, 0.0) | dict(zip(names, map(float, found), strict=False))
-    return Calibration(constant=float(found[len(names) :].mean()), **slopes, about=about)
+    weights = share * len(labels) / len(groups)
+    solution = _newton(np.hstack([values, member]), labels, weights)
+    slopes = dict.fromkeys(_SLOPES, 0.0) | dict(zip(names, map(float, solution), strict=False))
+    return Calibration(constant=float(solution[len(names) :].mean()), **slopes, about=about)
 
 
 def cross_validate(
     group: Sequence[Sequence[LabelledCandidate]], *, mode: Mode, reranked: bool, folds: int = 5
 ) -> CalibrationQuality:
-    """How well calibrations do on queries they were not fitted on, each fold left out once.
+    """Measure calibrations on queries they were not fitted on, each fold left out once.
 
     Raises :class:`InputError` as :func:`fit` does, and for fewer than two queries.
     """
     group = [query for query in group if query]
-    _require_enough([seen for query in group for seen in query])
+    _require_enough([passage for query in group for passage in query])
     if len(group) < 2:
         raise InputError("one query cannot be left out of itself: label more queries")
     folds = min(folds, len(group))
-    told: list[float] = []
+    estimates: list[float] = []
     labels: list[bool] = []
     for fold in range(folds):
         others = [query for n, query in enumerate(group) if n % folds != fold]
-        made = _fitted([others], mode, reranked=reranked)
-        for seen in (one for query in group[fold::folds] for one in query):
-            told.append(made.relevance(seen.features))
-            labels.append(seen.grade > 0)
-    return _quality(np.array(told), np.array(labels))
+        calibration = _fit([others], mode, reranked=reranked)
+        for passage in (passage for query in group[fold::folds] for passage in query):
+            estimates.append(calibration.relevance(passage.features))
+            labels.append(passage.grade > 0)
+    return _quality(np.array(estimates), np.array(labels))
 
 
 def measure_quality(
-    observed: Sequence[Sequence[LabelledCandidate]], calibration: Calibration
+    queries: Sequence[Sequence[LabelledCandidate]], calibration: Calibration
 ) -> CalibrationQuality:
-    """How well a calibration does on labelled passages."""
-    seen = [one for query in observed for one in query]
-    labels = np.array([one.grade > 0 for one in seen])
-    told = np.array([calibration.relevance(one.features) for one in seen])
-    return _quality(told, labels)
+    """Measure how good a calibration is on the labelled passages of queries."""
+    passages = [passage for query in queries for passage in query]
+    labels = np.array([passage.grade > 0 for passage in passages])
+    estimates = np.array([calibration.relevance(passage.features) for passage in passages])
+    return _quality(estimates, labels)
 
 
-def _uncut(service: SearchServiceV2, *, rerank: bool) -> SearchServiceV2:
-    """The same searches without the cuts that a calibration is for: without one they refuse."""
+def _without_cuts(service: SearchServiceV2, *, rerank: bool) -> SearchServiceV2:
+    """Return the same searches without the cuts that need a calibration."""
     from catalog.search_v2.service import SearchServiceV2
 
     library = service.library
@@ -180,46 +186,34 @@ def _uncut(service: SearchServiceV2, *, rerank: bool) -> SearchServiceV2:
     return SearchServiceV2(library.view({"similarity_threshold": 0.0, "token_budget": 0}))
 
 
-def _candidates(
-    service: SearchServiceV2,
-    query: GoldenQuery,
-    dataset: str,
-    mode: Mode,
-    *,
-    rerank: bool,
-    depth: int,
-) -> list[ScoredPassage]:
-    asked = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
-    nodes = service.retrieve(query.query, rerank=rerank, expand=False, **asked)
-    return [node for node in nodes if isinstance(node, ScoredPassage)]
+def _feature_names(mode: Mode, *, reranked: bool) -> tuple[str, ...]:
+    """Return the features that the scores of such searches have."""
+    names = {"lexical": ("lexical",), "vector": ("cosine",), "hybrid": _SLOPES[:3]}[mode]
+    return (*names, "rerank") if reranked else names
 
 
-def _columns(mode: Mode, *, reranked: bool) -> tuple[str, ...]:
-    """What the scores of such searches tell."""
-    own = {"lexical": ("lexical",), "vector": ("cosine",), "hybrid": _SLOPES[:3]}[mode]
-    return (*own, "rerank") if reranked else own
-
-
-def _quality(told: Floats, labels: npt.NDArray[np.bool_]) -> CalibrationQuality:
-    return CalibrationQuality(len(told), auc(told, labels), _calibration_error(told, labels))
+def _quality(estimates: Floats, labels: npt.NDArray[np.bool_]) -> CalibrationQuality:
+    error = _calibration_error(estimates, labels)
+    return CalibrationQuality(len(estimates), auc(estimates, labels), error)
 
 
 def _newton(values: Floats, labels: Floats, weights: Floats) -> Floats:
-    found = np.zeros(values.shape[1])
-    ridge = _RIDGE * np.eye(len(found))
+    """Solve the weighted logistic regression: ``(n, m)`` values to ``m`` coefficients."""
+    solution = np.zeros(values.shape[1])
+    ridge = _RIDGE * np.eye(len(solution))
     for _ in range(_STEPS):
-        told = 1 / (1 + np.exp(-np.clip(values @ found, -40, 40)))
-        slope = values.T @ (weights * (labels - told)) - ridge @ found
-        curve = (values * (weights * told * (1 - told))[:, None]).T @ values + ridge
-        step = np.linalg.solve(curve, slope)
-        found += step
+        estimates = 1 / (1 + np.exp(-np.clip(values @ solution, -40, 40)))
+        gradient = values.T @ (weights * (labels - estimates)) - ridge @ solution
+        curvature = (values * (weights * estimates * (1 - estimates))[:, None]).T @ values + ridge
+        step = np.linalg.solve(curvature, gradient)
+        solution += step
         if np.abs(step).max() < 1e-8:
             break
-    return found
+    return solution
 
 
-def auc(told: Floats, labels: npt.NDArray[np.bool_]) -> float:
-    """The chance that a positive has more than a negative, 0 to 1, ties counting half.
+def auc(estimates: Floats, labels: npt.NDArray[np.bool_]) -> float:
+    """Compute the chance that a positive has more than a negative, 0 to 1, ties counting half.
 
     By ranks (Mann and Whitney 1947); .5 when there is one class only.
     """
@@ -227,16 +221,16 @@ def auc(told: Floats, labels: npt.NDArray[np.bool_]) -> float:
     negatives = len(labels) - positives
     if not positives or not negatives:
         return 0.5
-    _, inverse, counts = np.unique(told, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(estimates, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks = (last - (counts - 1) / 2)[inverse]
     return float((ranks[labels].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
-def _calibration_error(told: Floats, labels: npt.NDArray[np.bool_]) -> float:
-    bins = np.minimum((told * 10).astype(int), 9)
+def _calibration_error(estimates: Floats, labels: npt.NDArray[np.bool_]) -> float:
+    bins = np.minimum((estimates * 10).astype(int), 9)
     parts = [
-        abs(told[bins == n].mean() - labels[bins == n].mean()) * (bins == n).mean()
+        abs(estimates[bins == n].mean() - labels[bins == n].mean()) * (bins == n).mean()
         for n in np.unique(bins)
     ]
     return float(sum(parts))

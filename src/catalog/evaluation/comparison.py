@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from catalog.core.errors import BlindComparisonError, InputError
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, QUALITY, Allowed, RunScores, score_run
 from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import McNemar, PairedTest, holm, mcnemar_exact, paired_test
 
 ALPHA = 0.05
-LEAST_SEEN = 0.5  # share of queries with a judged document near the top, below which all is blind
+MIN_JUDGED_QUERIES = 0.5  # share of queries with a judged document among the first 10 of either
 FEW_JUDGED = 0.25  # share of the first 10 documents
 DEPTH_OF_METRICS = 100
 SUCCESSES = ("Success@1", "Success@3", "Success@5")
@@ -51,7 +51,7 @@ class QueryDelta:
 
     @property
     def delta(self) -> float:
-        """Candidate minus baseline."""
+        """Return candidate minus baseline."""
         return self.candidate - self.baseline
 
 
@@ -77,7 +77,7 @@ class PipelineComparison:
 
     @property
     def primary(self) -> PairedTest:
-        """The test that decides."""
+        """Return the test that decides."""
         return self.metrics[0].test
 
 
@@ -97,7 +97,7 @@ def compare_runs(
             reason = next(iter(run.errors.values()))
             raise BlindComparisonError(f"{run.name} failed on every query: {reason}")
     before, after = (score_run(run, golden, allowed) for run in (baseline, candidate))
-    _require_sight((before, after), golden)
+    _require_judged((before, after), golden)
     rows = _metric_rows(before, after)
     deltas = [
         QueryDelta(
@@ -116,7 +116,7 @@ def compare_runs(
         candidate_scores=after,
         metrics=rows,
         strata=tuple(_strata(before, after, golden)),
-        deltas=tuple(sorted(deltas, key=lambda one: (one.delta, one.query.id))),
+        deltas=tuple(sorted(deltas, key=lambda delta: (delta.delta, delta.query.id))),
         outcome=outcome,
         verdict=_verdict(outcome, rows[0].test, candidate.name, baseline.name),
         warnings=tuple(_warnings(before, after, baseline, candidate, golden)),
@@ -124,7 +124,7 @@ def compare_runs(
 
 
 def decide_outcome(test: PairedTest) -> Outcome:
-    """What a test allows to say, at the 5 % level."""
+    """Decide what a test allows to say, at the 5 % level."""
     if not test.enough:
         return "too few to tell"
     if test.p >= ALPHA:
@@ -132,20 +132,20 @@ def decide_outcome(test: PairedTest) -> Outcome:
     return "better" if test.difference > 0 else "worse"
 
 
-def _require_sight(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> None:
+def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> None:
     answerable = len(golden.answerable)
     if answerable == 0:
         raise BlindComparisonError("no query of the golden set has an answer to be found")
-    if all(value == 0 for one in scores for value in one.per_query[PRIMARY].values()):
+    if all(value == 0 for run in scores for value in run.per_query[PRIMARY].values()):
         raise BlindComparisonError(
             f"both score 0 on all {answerable} queries: the labels name no document that either "
             "finds. Do the paths in the golden set match the dataset's ('catalog golden check')?"
         )
     seen = sum(
-        any(one.per_query["Judged@10"][query.id] > 0 for one in scores)
+        any(run.per_query["Judged@10"][query.id] > 0 for run in scores)
         for query in golden.answerable
     )
-    if seen < LEAST_SEEN * answerable:
+    if seen < MIN_JUDGED_QUERIES * answerable:
         raise BlindComparisonError(
             f"on {answerable - seen} of {answerable} queries no judged document is among the first "
             "10 of either: too little is judged to compare them"
@@ -173,7 +173,7 @@ def _metric_rows(baseline: RunScores, candidate: RunScores) -> tuple[MetricRow, 
     )
 
 
-def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Iterable[Stratum]:
+def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Iterator[Stratum]:
     groups: dict[tuple[Literal["all", "difficulty", "kind"], str], list[str]] = {}
     for query in golden.answerable:
         groups.setdefault(("all", "all"), []).append(query.id)
@@ -189,15 +189,13 @@ def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Ite
 
 
 def _order(group: tuple[str, str]) -> tuple[int, int]:
-    from catalog.evaluation.golden import DIFFICULTIES, KINDS
-
     by, name = group
     names: tuple[str, ...] = {"all": ("all",), "difficulty": DIFFICULTIES, "kind": KINDS}[by]
     return ("all", "difficulty", "kind").index(by), names.index(name)
 
 
 def _column(scores: RunScores, metric: str, queries: Iterable[str] | None = None) -> list[float]:
-    values: Mapping[str, float] = scores.per_query[metric]
+    values = scores.per_query[metric]
     return [values[query] for query in (values if queries is None else queries)]
 
 
@@ -207,13 +205,13 @@ def _verdict(outcome: Outcome, test: PairedTest, candidate: str, baseline: str) 
         f"{test.difference:+.3f} [{test.interval.low:+.3f}, {test.interval.high:+.3f}], "
         f"{_p(test.p)}, n = {test.n}"
     )
-    said = {
+    outcomes = {
         "better": f"{candidate} is better than {baseline}",
         "worse": f"{candidate} is worse than {baseline}",
         "no difference": f"No difference between {candidate} and {baseline} is shown",
         "too few to tell": f"Too few queries to tell {candidate} from {baseline}",
-    }[outcome]
-    return f"{said}: {size}."
+    }
+    return f"{outcomes[outcome]}: {size}."
 
 
 def _p(p: float) -> str:
@@ -226,7 +224,7 @@ def _warnings(
     baseline_run: BackendRun,
     candidate_run: BackendRun,
     golden: GoldenSet,
-) -> Iterable[str]:
+) -> Iterator[str]:
     for run in (baseline_run, candidate_run):
         if run.errors:
             query, reason = next(iter(run.errors.items()))
@@ -252,22 +250,23 @@ def _warnings(
             f"Of the first 10 documents {judged[0]:.0%} ({baseline.name}) and {judged[1]:.0%} "
             f"({candidate.name}) are judged; unjudged ones count as wrong, against {less.name}"
         )
-    for one in (baseline, candidate):
-        if one.stability is not None and one.stability < 1:
-            yield f"{one.name} answered {1 - one.stability:.0%} of the queries differently again"
-        if one.scope_violations:
+    for scores in (baseline, candidate):
+        if scores.stability is not None and scores.stability < 1:
+            changed = f"{1 - scores.stability:.0%}"
+            yield f"{scores.name} answered {changed} of the queries differently again"
+        if scores.scope_violations:
             filtered = sum(query.filters is not None for query in golden)
             yield (
-                f"{one.name} showed {one.scope_violations} passages that filters forbid; "
+                f"{scores.name} showed {scores.scope_violations} passages that filters forbid; "
                 f"the {filtered} filtered queries count in the verdict"
             )
 
 
 def _no_match(run: BackendRun, golden: GoldenSet) -> str:
-    """A search that never finds a labelled document is most often one that names them otherwise."""
+    """Say which names it uses: a search that finds no label most often names them otherwise."""
     shown = next((run.documents(q.id)[0] for q in golden.answerable if run.documents(q.id)), None)
-    named = next(iter(golden.answerable[0].relevant))
+    labelled = next(iter(golden.answerable[0].relevant))
     return (
         f"{run.name} found no labelled document for any query; it names documents like "
-        f"{shown!r}, the labels like {named!r}"
+        f"{shown!r}, the labels like {labelled!r}"
     )

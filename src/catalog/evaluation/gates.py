@@ -1,4 +1,4 @@
-"""Conditions that fail a comparison: ``ndcg@10 < -0.01`` and their like, for use in CI."""
+"""Conditions that fail a comparison, such as ``ndcg@10 < -0.01``, for use in CI."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_OTHER_NAMES = {"mrr": "rr", "recall": "r", "hit": "success", "precision": "p"}
-
-
+_ALIASES = {"mrr": "rr", "recall": "r", "hit": "success", "precision": "p"}
 KNOWN = (*(name.casefold() for name in QUALITY), "p50_ms", "p95_ms", "empty", "failed")
 
 
@@ -36,11 +34,11 @@ class Gate:
     limit: float
 
     def difference(self, comparison: PipelineComparison) -> float:
-        """The difference the gate looks at; not a number where a search was not timed."""
+        """Return the difference that the gate looks at; NaN where a search was not timed."""
         return _differences(comparison)[self.metric]
 
     def trips(self, comparison: PipelineComparison) -> bool:
-        """Whether the comparison fails on it; raises :class:`BlindComparisonError` if untimed."""
+        """Return whether the comparison fails; raises :class:`BlindComparisonError` if untimed."""
         difference = self.difference(comparison)
         if math.isnan(difference):
             raise BlindComparisonError(f"--fail-if {self.text!r}: one of the two was not timed")
@@ -56,7 +54,7 @@ def parse_gate(text: str) -> Gate:
     if form is None:
         raise InputError(f"--fail-if {text!r} is not 'metric < number', such as 'ndcg@10 < -0.01'")
     name, _, depth = form[1].casefold().partition("@")
-    base = _OTHER_NAMES.get(name, name)
+    base = _ALIASES.get(name, name)
     metric = f"{base}@{depth}" if depth else base
     if metric not in KNOWN:
         raise InputError(f"--fail-if {text!r}: no metric {metric!r}; known: {', '.join(KNOWN)}")

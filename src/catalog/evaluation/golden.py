@@ -33,7 +33,7 @@ class _Frozen(BaseModel):
 
 
 class Span(_Frozen):
-    """Where in the document the answer stands: its words, or a range.
+    """The answer's position in the document: its words, or a range.
 
     Offsets are characters of the document's text, ``end`` exclusive; lines count from 1,
     inclusive; times are seconds.
@@ -50,7 +50,7 @@ class Span(_Frozen):
     @model_validator(mode="before")
     @classmethod
     def _from_short_form(cls, value: Any) -> Any:
-        """A bare text is the words; a pair of whole numbers is ``[start, end]``."""
+        """Read a bare text as the words, a pair of whole numbers as ``[start, end]``."""
         if isinstance(value, str):
             return {"text": value}
         if isinstance(value, list) and len(value) == 2:
@@ -58,7 +58,7 @@ class Span(_Frozen):
         return value
 
     @model_validator(mode="after")
-    def _is_a_place(self) -> Span:
+    def _has_a_range(self) -> Span:
         pairs = [
             (self.start, self.end),
             (self.line_start, self.line_end),
@@ -95,7 +95,8 @@ class GoldenQuery(_Frozen):
     def _is_consistent(self) -> GoldenQuery:
         if not self.query.strip():
             raise ValueError("the query is blank")
-        twice = [p for p, n in Counter(one.path for one in self.expected).items() if n > 1]
+        counts = Counter(label.path for label in self.expected)
+        twice = [path for path, count in counts.items() if count > 1]
         if twice:
             raise ValueError(f"{twice[0]!r} is judged twice")
         if self.kind == "unanswerable" and self.relevant:
@@ -113,12 +114,12 @@ class GoldenQuery(_Frozen):
 
     @property
     def relevant(self) -> dict[str, int]:
-        """Grades above 0, by path."""
-        return {one.path: one.grade for one in self.expected if one.grade > 0}
+        """Return grades above 0, by path."""
+        return {label.path: label.grade for label in self.expected if label.grade > 0}
 
     @property
     def is_answerable(self) -> bool:
-        """Whether some document answers it."""
+        """Return whether some document answers it."""
         return bool(self.relevant)
 
 
@@ -137,17 +138,17 @@ class GoldenSet:
 
     @property
     def answerable(self) -> tuple[GoldenQuery, ...]:
-        """The queries that metrics are computed over."""
+        """Return the queries that metrics are computed over."""
         return tuple(query for query in self.queries if query.is_answerable)
 
     @property
     def unanswerable(self) -> tuple[GoldenQuery, ...]:
-        """The queries that no document answers."""
+        """Return the queries that no document answers."""
         return tuple(query for query in self.queries if not query.is_answerable)
 
     @property
     def digest(self) -> str:
-        """A hash of every query and label, whatever their order; hexadecimal."""
+        """Return a hash of every query and label, whatever their order; hexadecimal."""
         lines = "\n".join(sorted(query.model_dump_json() for query in self.queries))
         return hashlib.sha256(lines.encode()).hexdigest()
 

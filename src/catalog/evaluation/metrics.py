@@ -50,9 +50,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Unanswerable:
-    """Queries without an answer: on how many passages came all the same.
+    """Queries without an answer: for how many some passage was found all the same.
 
-    ``doubted`` counts those where the backend said it was not sure; ``None`` if it never says.
+    ``doubted`` counts those where the backend said it was not sure; ``None`` if it never does.
     """
 
     n: int
@@ -87,28 +87,26 @@ class RunScores:
 
     @cached_property
     def means(self) -> dict[str, float]:
-        """Each metric's mean over the answerable queries."""
+        """Return each metric's mean over the answerable queries."""
         return {name: fmean(values.values()) for name, values in self.per_query.items() if values}
 
 
 def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None) -> RunScores:
-    """Score one run; ``allowed`` tells which documents a filtered query may show."""
+    """Score one run; ``allowed`` gives the documents that a filtered query may show."""
     answers = {query.id: run.outcomes[query.id].answer for query in golden}
     doubts = [answer.low_confidence for answer in answers.values() if answer is not None]
-    stable = [one.stable for one in run.outcomes.values() if one.stable is not None]
-    found = [answer for answer in answers.values() if answer is not None and answer.hits]
+    stable = [outcome.stable for outcome in run.outcomes.values() if outcome.stable is not None]
+    answered = [answer for answer in answers.values() if answer is not None and answer.hits]
+    distinct = [len({hit.path for hit in answer.hits[:SHOWN]}) for answer in answered]
     per_query = _per_query(run, golden.answerable)
     exact = [query.id for query in golden.answerable if query.kind == "exact"]
     return RunScores(
         name=run.name,
         per_query=per_query,
-        latency=timing(ms for one in run.outcomes.values() for ms in one.ms),
+        latency=timing(ms for outcome in run.outcomes.values() for ms in outcome.ms),
         stages=_stage_timings(run),
-        distinct_documents=_mean(
-            [len({one.path for one in answer.hits[:SHOWN]}) for answer in found]
-        )
-        or 0.0,
-        empty_rate=1 - len(found) / len(golden),
+        distinct_documents=_mean(distinct) or 0.0,
+        empty_rate=1 - len(answered) / len(golden),
         failed=len(run.errors),
         low_confidence_rate=_mean([doubt for doubt in doubts if doubt is not None]),
         stability=_mean(stable),
@@ -120,7 +118,7 @@ def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
 
 
 def timing(milliseconds: Iterable[float]) -> Timing | None:
-    """Median and 95th percentile (linear interpolation); ``None`` when nothing was timed."""
+    """Return median and 95th percentile (linear interpolation); ``None`` if nothing was timed."""
     values = list(milliseconds)
     if not values:
         return None
@@ -136,9 +134,9 @@ def _per_query(run: BackendRun, queries: Sequence[GoldenQuery]) -> dict[str, dic
     of_query = {query.id: str(number) for number, query in enumerate(queries)}
     of_document: dict[str, str] = {}
     qrels = [
-        ir_measures.Qrel(of_query[query.id], _number(of_document, one.path), one.grade)
+        ir_measures.Qrel(of_query[query.id], _number(of_document, label.path), label.grade)
         for query in queries
-        for one in query.expected
+        for label in query.expected
     ]
     hits = [
         ir_measures.ScoredDoc(of_query[query.id], _number(of_document, path), float(-rank))
@@ -161,8 +159,8 @@ def _number(numbers: dict[str, str], name: str) -> str:
 
 def _stage_timings(run: BackendRun) -> dict[str, Timing]:
     by_stage: dict[str, list[float]] = {}
-    for one in run.outcomes.values():
-        for stages in one.stages_ms:
+    for outcome in run.outcomes.values():
+        for stages in outcome.stages_ms:
             for stage, ms in stages.items():
                 by_stage.setdefault(stage, []).append(ms)
     timings = {stage: timing(values) for stage, values in by_stage.items()}
@@ -175,20 +173,21 @@ def _violations(run: BackendRun, golden: GoldenSet, allowed: Allowed) -> int:
         paths = allowed(query) if query.filters is not None else None
         answer = run.outcomes[query.id].answer
         if paths is not None and answer is not None:
-            count += sum(one.path not in paths for one in answer.hits[:SHOWN])
+            count += sum(hit.path not in paths for hit in answer.hits[:SHOWN])
     return count
 
 
 def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float | None:
-    met: list[bool] = []
+    overlaps: list[bool] = []
     for query in queries:
         answer = run.outcomes[query.id].answer
         shown = answer.hits[:TIMED_SHOWN] if answer is not None else ()
-        for one in query.expected:
-            if one.grade > 0 and one.span is not None and one.span.time_start is not None:
-                times = [hit.times for hit in shown if hit.path == one.path]
-                met.append(any(_overlap(span, one.span) for span in times))
-    return _mean(met)
+        for label in query.expected:
+            span = label.span
+            if label.grade > 0 and span is not None and span.time_start is not None:
+                times = [hit.times for hit in shown if hit.path == label.path]
+                overlaps.append(any(_overlap(hit_times, span) for hit_times in times))
+    return _mean(overlaps)
 
 
 def _overlap(times: tuple[float, float] | None, span: Span) -> bool:
@@ -199,10 +198,10 @@ def _overlap(times: tuple[float, float] | None, span: Span) -> bool:
 
 def _unanswerable(run: BackendRun, queries: Sequence[GoldenQuery]) -> Unanswerable:
     answers = [run.outcomes[query.id].answer for query in queries]
-    given = [answer for answer in answers if answer is not None and answer.hits]
-    doubts = [answer.low_confidence for answer in given]
-    told = any(doubt is not None for doubt in doubts)
-    return Unanswerable(len(queries), len(given), sum(map(bool, doubts)) if told else None)
+    answered = [answer for answer in answers if answer is not None and answer.hits]
+    doubts = [answer.low_confidence for answer in answered]
+    has_doubts = any(doubt is not None for doubt in doubts)
+    return Unanswerable(len(queries), len(answered), sum(map(bool, doubts)) if has_doubts else None)
 
 
 def _mean(values: Sequence[Any]) -> float | None:

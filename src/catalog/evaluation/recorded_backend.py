@@ -10,16 +10,15 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
-from catalog.core.errors import BackendError, GoldenSetError, InputError
+from catalog.core.errors import BackendError, GoldenSetError, InputError, RunNotFoundError
 from catalog.core.user_search import Ranking, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Progress
-
-if TYPE_CHECKING:
-    from catalog.store.eval_runs import EvalRun
+from catalog.store import Database
+from catalog.store.eval_runs import EvalRun, find_runs
 
 _COLUMNS = 6
 
@@ -89,6 +88,16 @@ class RecordedBackend:
 
     def _absent_queries(self, golden: GoldenSet) -> list[str]:
         return [query.id for query in golden.answerable if query.id not in self._lists]
+
+
+def require_run(database: Database, prefix: str) -> EvalRun:
+    """Return the only run whose id starts so; raises :class:`RunNotFoundError`."""
+    with database.read() as connection:
+        runs = find_runs(connection, prefix)
+    if len(runs) == 1:
+        return runs[0]
+    problem = "several runs start so" if runs else "no such run; 'catalog runs list' shows them"
+    raise RunNotFoundError(f"{prefix!r}: {problem}")
 
 
 def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Path:

@@ -1,4 +1,4 @@
-"""Keeping runs: the record of one, the key that says what it is a run of, and its reuse."""
+"""Stored runs: the record of one, the key that says what it is a run of, and their comparison."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from catalog.core.errors import InputError, RunNotFoundError
+from catalog.core.errors import InputError
 from catalog.core.settings import flatten
 from catalog.core.text import storable
 from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.metrics import QUALITY, RunScores
+from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
 from catalog.store.eval_runs import (
     EvalRun,
     add_run,
     find_latest_run,
-    find_runs,
     new_run_id,
     read_corpus_state,
 )
-
-if TYPE_CHECKING:
-    from catalog.evaluation.metrics import RunScores
-    from catalog.evaluation.runs import BackendRun
 
 
 def run_key(
@@ -35,17 +32,17 @@ def run_key(
     dataset: str,
     top_k: int,
 ) -> str:
-    """A hash of all that a run's lists depend on, hexadecimal.
+    """Hash all that a run's lists depend on; hexadecimal.
 
-    The backend's identity (settings, model, code), every document's content and how it was cut,
-    the queries with their labels, and the depth.
+    That is the backend's identity (settings, model, code), every document's content and how it was
+    cut, the queries with their labels, and the depth.
     """
     corpus = corpus_digest(database, dataset)
     return _digest([dict(identity), dataset, corpus, golden.digest, top_k])
 
 
 def corpus_digest(database: Database, dataset: str) -> str:
-    """A hash of every document's content and of how it was cut and embedded, hexadecimal."""
+    """Hash every document's content and how it was cut and embedded; hexadecimal."""
     with database.read() as connection:
         return _digest(read_corpus_state(connection, dataset))
 
@@ -58,7 +55,7 @@ def record_run(
     *,
     now: float,
 ) -> EvalRun:
-    """Write a run down, ``now`` being the time in seconds; the record."""
+    """Store a run and return its record; ``now`` is the time in seconds."""
     errors = {query: storable(reason) for query, reason in run.errors.items()}
     record = EvalRun(
         id=new_run_id(),
@@ -81,20 +78,10 @@ def record_run(
 
 
 def summarize_scores(scores: RunScores) -> dict[str, Any]:
-    """Means and everything that is not per query, ready for JSON."""
+    """Return means and everything that is not per query, ready for JSON."""
     summary = asdict(scores)
     del summary["per_query"]
     return {"metrics": scores.means, **summary}
-
-
-def require_run(database: Database, prefix: str) -> EvalRun:
-    """The one run whose id starts so; raises :class:`RunNotFoundError`."""
-    with database.read() as connection:
-        found = find_runs(connection, prefix)
-    if len(found) == 1:
-        return found[0]
-    problem = "several runs start so" if found else "no such run; 'catalog runs list' shows them"
-    raise RunNotFoundError(f"{prefix!r}: {problem}")
 
 
 def find_recorded_run(
@@ -104,7 +91,7 @@ def find_recorded_run(
     dataset: str,
     top_k: int,
 ) -> EvalRun | None:
-    """An earlier run of exactly this in which no query failed, if there is one."""
+    """Return the latest run of exactly this in which no query failed, if there is one."""
     key = run_key(database, identity, golden, dataset, top_k)
     with database.read() as connection:
         run = find_latest_run(connection, key)
@@ -133,8 +120,6 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
             f"{before.id} and {after.id} are of different queries or labels "
             f"({before.golden}, {after.golden}): nothing to compare"
         )
-    from catalog.evaluation.metrics import QUALITY
-
     tests = {}
     for metric in QUALITY:
         values, others = before.scores.get(metric), after.scores.get(metric)

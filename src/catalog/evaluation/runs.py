@@ -20,7 +20,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class QueryOutcome:
-    """One backend's answer to one query, how long it took, and its trouble.
+    """One backend's answer to one query, how long it took, and its error.
 
     ``answer`` is the deep one that metrics are of. ``ms`` and ``stages_ms`` are of the timed
     repetitions, which ask for :data:`TIMED_TOP_K` passages as a person would; ``stable`` says
@@ -50,13 +50,20 @@ class BackendRun:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Query ids it failed on, with the reason."""
-        return {query: one.error for query, one in self.outcomes.items() if one.error}
+        """Return the reasons of failures by query id."""
+        return {query: outcome.error for query, outcome in self.outcomes.items() if outcome.error}
 
     def documents(self, query: str) -> tuple[str, ...]:
-        """The documents it ranked for the query, best first; none when it failed."""
+        """Return the documents it ranked for the query, best first; none when it failed."""
         answer = self.outcomes[query].answer
         return () if answer is None else answer.documents
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    answer: Ranking | None
+    ms: float
+    error: str
 
 
 def run_backends(
@@ -69,11 +76,12 @@ def run_backends(
     progress: Progress | None = None,
     clock: Clock = time.perf_counter,
 ) -> list[BackendRun]:
-    """Every backend's answers to every query, each query put to all of them before the next.
+    """Ask every backend every query, each query put to all of them before the next.
 
-    First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. Who
-    is asked first alternates. An exception is that query's error, never the run's end. Raises
-    :class:`InputError` for numbers out of range, no queries, or a recorded run of other queries.
+    First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. The
+    backend that is asked first alternates. An exception is that query's error, never the run's
+    end. Raises :class:`InputError` for numbers out of range, no queries, or a recorded run of
+    other queries.
     """
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
@@ -88,15 +96,15 @@ def run_backends(
         backend.prepare(dataset, progress)
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
-    asked: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
-    live = [n for n, one in enumerate(backends) if not isinstance(one, RecordedBackend)]
+    attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
+    live = [n for n, backend in enumerate(backends) if not isinstance(backend, RecordedBackend)]
     progress.start(len(golden) * len(depths))
     for turn, depth in enumerate(depths):
-        among = live if turn else range(len(backends))  # what is recorded has no time to take
+        order = live if turn else range(len(backends))  # what is recorded has no time to take
         for number, query in enumerate(golden):
-            for which in among if number % 2 == 0 else reversed(among):
-                attempt = _attempt(backends[which], query, dataset, depth, clock)
-                asked[which].setdefault(query.id, []).append(attempt)
+            for index in order if number % 2 == 0 else reversed(order):
+                attempt = _attempt(backends[index], query, dataset, depth, clock)
+                attempts[index].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
     return [
         BackendRun(
@@ -104,18 +112,11 @@ def run_backends(
             identity=identity,
             dataset=dataset,
             top_k=top_k,
-            outcomes={query: _settled(*attempts) for query, attempts in answers.items()},
+            outcomes={query: _to_outcome(*tries) for query, tries in by_query.items()},
             notes=backend.notes(golden) if isinstance(backend, RecordedBackend) else (),
         )
-        for backend, identity, answers in zip(backends, identities, asked, strict=True)
+        for backend, identity, by_query in zip(backends, identities, attempts, strict=True)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    answer: Ranking | None
-    ms: float
-    error: str
 
 
 def _attempt(
@@ -130,13 +131,13 @@ def _attempt(
     return _Attempt(answer, (clock() - started) * 1000, error)
 
 
-def _settled(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
-    error = next((one.error for one in (deep, *timed) if one.error), "")
-    answers = [one.answer for one in timed if one.answer is not None]
+def _to_outcome(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
+    error = next((attempt.error for attempt in (deep, *timed) if attempt.error), "")
+    answers = [attempt.answer for attempt in timed if attempt.answer is not None]
     lists = {tuple(hit.path for hit in answer.hits) for answer in answers}
     return QueryOutcome(
         answer=None if error else deep.answer,
-        ms=tuple(one.ms for one in timed if not one.error),
+        ms=tuple(attempt.ms for attempt in timed if not attempt.error),
         stages_ms=tuple(answer.stages_ms for answer in answers),
         error=error,
         stable=len(lists) == 1 if len(timed) > 1 and not error else None,

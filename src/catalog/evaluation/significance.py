@@ -1,4 +1,4 @@
-"""Is one search better than another, or lucky: paired tests over the same queries.
+"""Whether one search is better than another, or lucky: paired tests over the same queries.
 
 Everything here compares two columns of per-query scores, ``baseline`` and ``candidate``: equally
 long, and position i of both is the same query. Differences are candidate minus baseline, so a
@@ -85,7 +85,7 @@ def paired_test(
     tolerance: float = 1e-9,
     seed: int = 0,
 ) -> PairedTest:
-    """The means, their difference with interval and p, and the count of wins, in one record.
+    """Compute the means, their difference with interval and p, and the count of wins.
 
     The arguments are those of :func:`paired_randomisation`, :func:`bootstrap_interval` and
     :func:`win_tie_loss`. With several metrics or candidates, pass the p-values through
@@ -109,7 +109,7 @@ def paired_test(
 def paired_randomisation(
     baseline: Scores, candidate: Scores, *, resamples: int = 10_000, seed: int = 0
 ) -> float:
-    """Two-sided p, in (0, 1], of the mean paired difference under random flips of its signs.
+    """Compute two-sided p, in (0, 1], of the mean paired difference under random sign flips.
 
     If the two searches are equally good, each query's two scores could as well be swapped:
 
@@ -134,7 +134,7 @@ def paired_randomisation(
     sizes = np.sort(np.abs(differences))
     extreme = abs(float(differences.sum())) - _ROUNDING * float(sizes.sum())
     if 1 << sizes.size <= resamples:
-        return float(np.mean(np.abs(_every_sum(sizes)) >= extreme))
+        return float(np.mean(np.abs(_all_sums(sizes)) >= extreme))
     count = 0
     for rows in _batches(resamples, sizes.size):
         flipped = generator.integers(0, 2, size=(rows, sizes.size), dtype=np.int8)
@@ -146,7 +146,7 @@ def paired_randomisation(
 def bootstrap_interval(
     differences: Scores, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of the mean of n paired differences.
+    """Compute the percentile bootstrap interval of the mean of n paired differences.
 
     Draws n differences with replacement, ``resamples`` times; the interval runs from the
     (1 - confidence) / 2 quantile of their means to the opposite one, linearly interpolated.
@@ -170,7 +170,7 @@ def bootstrap_interval(
 
 
 def mcnemar_exact(baseline_success: Outcomes, candidate_success: Outcomes) -> McNemar:
-    """Exact two-sided McNemar test of two columns of success and failure (booleans, or 0 and 1).
+    """Compute the exact two-sided McNemar test of two columns of success (booleans, or 0 and 1).
 
     Only the queries on which the two disagree count, g gained and l lost, and by chance each
     falls on either side like a coin:
@@ -192,7 +192,7 @@ def mcnemar_exact(baseline_success: Outcomes, candidate_success: Outcomes) -> Mc
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's adjusted p-values by name, in the given order: ≥ the raw ones, at most 1.
+    """Adjust p-values by Holm's method, names in the given order: ≥ the raw ones, at most 1.
 
     Sorted upwards, p₁ ≤ … ≤ p_m, the i-th becomes max_{j ≤ i} min(1, (m - j + 1) pⱼ): rejecting
     those ≤ α keeps the chance of any false rejection ≤ α, however the tests depend on each other.
@@ -213,7 +213,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def win_tie_loss(baseline: Scores, candidate: Scores, *, tolerance: float = 1e-9) -> WinTieLoss:
-    """How many queries got better, stayed, and got worse; |difference| ≤ ``tolerance`` is a tie.
+    """Count the queries that got better, stayed, and got worse; within ``tolerance`` is a tie.
 
     Raises InputError also for a ``tolerance`` that is negative, infinite or NaN.
     """
@@ -257,8 +257,8 @@ def _batches(resamples: int, columns: int) -> Iterator[int]:
         yield min(rows, resamples - start)
 
 
-def _every_sum(sizes: Column) -> Column:
-    """The 2^n values of Σ ±sizes: (n,) → (2^n,); no sizes have one sum, 0."""
+def _all_sums(sizes: Column) -> Column:
+    """Compute the 2^n values of Σ ±sizes: (n,) → (2^n,); no sizes have one sum, 0."""
     sums = np.zeros(1)
     for size in sizes:
         sums = np.concatenate([sums + size, sums - size])
@@ -266,7 +266,7 @@ def _every_sum(sizes: Column) -> Column:
 
 
 def _two_sided_coin(fewer: int, tosses: int) -> float:
-    """Chance of a split at least as uneven as ``fewer`` against the rest of ``tosses``."""
+    """Compute the chance of a split as uneven as ``fewer`` against the rest of ``tosses``."""
     patterns = tail = 1
     for i in range(fewer):
         patterns = patterns * (tosses - i) // (i + 1)

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from catalog.evaluation.comparison import MetricRow, PipelineComparison, Stratum, decide_outcome
+from catalog.core.settings import flatten
+from catalog.evaluation.comparison import PipelineComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, RunScores
 from catalog.evaluation.run_records import RunDifference, summarize_scores
@@ -19,7 +20,7 @@ TABLE = (PRIMARY, "RR@10", "R@10", "R@100", "Success@1", "Success@3", "Success@5
 
 
 def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
-    """The verdict first, then metrics, strata, cost, and where it won and lost most."""
+    """Yield the verdict, then metrics, strata, cost, and where it won and lost most."""
     yield comparison.verdict
     for warning in comparison.warnings:
         yield f"! {warning}"
@@ -28,27 +29,27 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
     heads = _heads(before.name, after.name)
     yield _row("metric", *heads, "difference", "95 % interval", "p / Holm", "w/t/l")
     for row in comparison.metrics:
-        counts = row.mcnemar
-        told = "" if counts is None else f"  McNemar {counts.gained}:{counts.lost} {_p(counts.p)}"
-        yield _test_row(row.metric, row.test, f"{_p(row.test.p)}/{_p(row.adjusted_p)}") + told
+        test = row.mcnemar
+        mcnemar = "" if test is None else f"  McNemar {test.gained}:{test.lost} {_p(test.p)}"
+        yield _test_row(row.metric, row.test, f"{_p(row.test.p)}/{_p(row.adjusted_p)}") + mcnemar
     yield ""
     yield _row(PRIMARY, *heads, "difference", "95 % interval", "n", "")
     for stratum in comparison.strata:
         yield _test_row(stratum.name, stratum.test, str(stratum.test.n), stratum.outcome)
     yield ""
     for scores in (before, after):
-        yield from _other_lines(scores)
-    losses = [one for one in comparison.deltas[:3] if one.delta < 0]
-    wins = [one for one in reversed(comparison.deltas[-3:]) if one.delta > 0]
-    for title, listed in (("Largest wins", wins), ("Largest losses", losses)):
-        if listed:
+        yield _cost_line(scores)
+    losses = [delta for delta in comparison.deltas[:3] if delta.delta < 0]
+    wins = [delta for delta in reversed(comparison.deltas[-3:]) if delta.delta > 0]
+    for title, deltas in (("Largest wins", wins), ("Largest losses", losses)):
+        if deltas:
             yield f"{title}:"
-        for one in listed:
-            yield f"  {one.delta:+.3f}  {one.query.id}  {one.query.query}"
+        for delta in deltas:
+            yield f"  {delta.delta:+.3f}  {delta.query.id}  {delta.query.query}"
 
 
 def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
-    """All numbers of a comparison."""
+    """Return all numbers of a comparison."""
     return {
         "outcome": comparison.outcome,
         "verdict": comparison.verdict,
@@ -58,16 +59,27 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
         "top_k": comparison.candidate.top_k,
         "baseline": comparison.baseline.name,
         "candidate": comparison.candidate.name,
-        "metrics": [_metric_dict(row) for row in comparison.metrics],
-        "strata": [_stratum_dict(one) for one in comparison.strata],
+        "metrics": [
+            {
+                "metric": row.metric,
+                **asdict(row.test),
+                "adjusted_p": row.adjusted_p,
+                "mcnemar": None if row.mcnemar is None else asdict(row.mcnemar),
+            }
+            for row in comparison.metrics
+        ],
+        "strata": [
+            {"by": row.by, "name": row.name, "outcome": row.outcome, **asdict(row.test)}
+            for row in comparison.strata
+        ],
         "queries": [
             {
-                "id": one.query.id,
-                "query": one.query.query,
-                "baseline": one.baseline,
-                "candidate": one.candidate,
+                "id": delta.query.id,
+                "query": delta.query.query,
+                "baseline": delta.baseline,
+                "candidate": delta.candidate,
             }
-            for one in comparison.deltas
+            for delta in comparison.deltas
         ],
         "runs": {
             "baseline": summarize_scores(comparison.baseline_scores),
@@ -81,7 +93,7 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
 
 
 def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
-    """One line a run with intervals, then the last run against each other."""
+    """Yield one line a run with intervals, then the last run against each other one."""
     first = runs[0]
     yield f"{first.golden} on {first.dataset}: {first.queries} queries, {first.top_k} deep"
     yield f"{'':24}{PRIMARY:>24}" + "".join(f"{name:>10}" for name in TABLE[1:]) + f"{'p95 ms':>9}"
@@ -96,7 +108,7 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
             f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
             f"{interval.high:.3f}]{cells}{_p95(run):>9}"
         )
-    for other, test in against_last(runs):
+    for other, test in _against_last(runs):
         yield (
             f"{runs[-1].backend} − {other.backend}: {PRIMARY} {test.difference:+.4f} "
             f"[{test.interval.low:+.4f}, {test.interval.high:+.4f}], p = {test.p:.4f}, "
@@ -108,7 +120,7 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
 
 
 def table_dict(runs: Sequence[EvalRun]) -> dict[str, Any]:
-    """The same as numbers."""
+    """Return the same as numbers."""
     return {
         "golden": runs[0].golden,
         "dataset": runs[0].dataset,
@@ -117,13 +129,13 @@ def table_dict(runs: Sequence[EvalRun]) -> dict[str, Any]:
         "runs": [run_dict(run) | {"interval": asdict(_mean_interval(run))} for run in runs],
         "against_last": [
             {"backend": other.backend, "metric": PRIMARY, **asdict(test)}
-            for other, test in against_last(runs)
+            for other, test in _against_last(runs)
         ],
     }
 
 
-def against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest]]:
-    """The last run tested against each other one, on the deciding metric."""
+def _against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest]]:
+    """Test the last run against each other one, on the deciding metric."""
     last = runs[-1].scores[PRIMARY]
     for other in runs[:-1]:
         values = other.scores[PRIMARY]
@@ -132,7 +144,7 @@ def against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest]
 
 
 def golden_lines(golden: GoldenSet) -> Iterator[str]:
-    """How many queries there are of each difficulty and kind."""
+    """Yield how many queries there are of each difficulty and kind."""
     yield (
         f"{golden.name}: {len(golden)} queries, {len(golden.unanswerable)} of them unanswerable, "
         f"{sum(len(query.relevant) for query in golden)} answers, "
@@ -145,7 +157,7 @@ def golden_lines(golden: GoldenSet) -> Iterator[str]:
 
 
 def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
-    """A line a run."""
+    """Yield a line a run."""
     if not runs:
         yield "No run is recorded yet; 'catalog eval' and 'catalog compare' record theirs."
     for run in runs:
@@ -155,19 +167,19 @@ def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
 
 
 def run_detail_lines(run: EvalRun) -> Iterator[str]:
-    """One run in full."""
+    """Yield one run in full."""
     yield from run_lines([run])
     yield f"  {run.queries} queries, {run.top_k} deep; key {run.key[:16]}"
     for name, value in run.summary["metrics"].items():
         yield f"  {name:12}{value:8.4f}"
-    for name, value in _flat(run.summary, skip=("metrics", "stages", "name")).items():
+    for name, value in flatten(_without(run.summary, "metrics", "stages", "name")):
         yield f"  {name}: {value}"
-    for name, value in _flat(run.identity).items():
+    for name, value in flatten(run.identity):
         yield f"  {name} = {value}"
 
 
 def run_dict(run: EvalRun) -> dict[str, Any]:
-    """One run without its scores per query."""
+    """Return one run without its scores per query."""
     return {
         "id": run.id,
         "key": run.key,
@@ -177,12 +189,12 @@ def run_dict(run: EvalRun) -> dict[str, Any]:
         "backend": run.backend,
         "queries": run.queries,
         "top_k": run.top_k,
-        **{name: value for name, value in run.summary.items() if name != "name"},
+        **_without(run.summary, "name"),
     }
 
 
 def diff_lines(difference: RunDifference) -> Iterator[str]:
-    """What was changed, then what that did."""
+    """Yield what was changed, then what that did."""
     before, after = difference.before, difference.after
     yield f"{before.id} {before.backend}, {_when(before)}"
     yield f"→ {after.id} {after.backend}, {_when(after)}"
@@ -198,7 +210,7 @@ def diff_lines(difference: RunDifference) -> Iterator[str]:
 
 
 def diff_dict(difference: RunDifference) -> dict[str, Any]:
-    """The same as data."""
+    """Return the same as data."""
     return {
         "before": run_dict(difference.before),
         "after": run_dict(difference.after),
@@ -212,21 +224,21 @@ def diff_dict(difference: RunDifference) -> dict[str, Any]:
     }
 
 
-def _other_lines(scores: RunScores) -> Iterator[str]:
+def _cost_line(scores: RunScores) -> str:
     latency = scores.latency
-    told = [f"p50 {latency.p50:.1f} ms, p95 {latency.p95:.1f} ms" if latency else "not timed"]
+    parts = [f"p50 {latency.p50:.1f} ms, p95 {latency.p95:.1f} ms" if latency else "not timed"]
     if scores.failed:
-        told.append(f"failed on {scores.failed}")
-    told.append(f"{scores.distinct_documents:.1f} documents among 10 passages")
+        parts.append(f"failed on {scores.failed}")
+    parts.append(f"{scores.distinct_documents:.1f} documents among 10 passages")
     if scores.scope_violations is not None:
-        told.append(f"{scores.scope_violations} passages outside filters")
+        parts.append(f"{scores.scope_violations} passages outside filters")
     if scores.unanswerable.n:
         doubted = scores.unanswerable.doubted
-        told.append(
+        parts.append(
             f"answered {scores.unanswerable.answered} of {scores.unanswerable.n} unanswerable"
             + ("" if doubted is None else f", {doubted} in doubt")
         )
-    yield f"{scores.name}: " + "; ".join(told)
+    return f"{scores.name}: " + "; ".join(parts)
 
 
 def _row(
@@ -248,19 +260,6 @@ def _test_row(name: str, test: PairedTest, last: str, rest: str = "") -> str:
     )
 
 
-def _metric_dict(row: MetricRow) -> dict[str, Any]:
-    return {
-        "metric": row.metric,
-        **asdict(row.test),
-        "adjusted_p": row.adjusted_p,
-        "mcnemar": None if row.mcnemar is None else asdict(row.mcnemar),
-    }
-
-
-def _stratum_dict(one: Stratum) -> dict[str, Any]:
-    return {"by": one.by, "name": one.name, "outcome": one.outcome, **asdict(one.test)}
-
-
 def _mean_interval(run: EvalRun) -> Interval:
     values = list(run.scores[PRIMARY].values())
     return bootstrap_interval(values) if values else Interval(0.0, 0.0)
@@ -271,7 +270,7 @@ def _p(p: float) -> str:
 
 
 def _heads(before: str, after: str) -> tuple[str, str]:
-    """The names, or what they are here where one is too long for its column."""
+    """Return the names, or their roles where a name is too long for its column."""
     return (before, after) if max(len(before), len(after)) <= 9 else ("baseline", "candidate")
 
 
@@ -280,10 +279,8 @@ def _p95(run: EvalRun) -> str:
     return "–" if latency is None else f"{latency['p95']:.1f}"
 
 
-def _flat(tree: Mapping[str, Any], skip: Sequence[str] = ()) -> dict[str, Any]:
-    from catalog.core.settings import flatten
-
-    return dict(flatten({name: value for name, value in tree.items() if name not in skip}))
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _when(run: EvalRun) -> str:

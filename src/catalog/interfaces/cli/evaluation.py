@@ -314,9 +314,9 @@ def ablate(
         chosen, left_out = available_variants(library, build_variants(library.settings))
         for variant, why in left_out.items():
             complain(f"{variant} is left out: {why}")
-        specs = [one.spec for one in chosen]
+        specs = list(chosen.values())
         runs = ask_backends(library, queries, name, specs, top_k, repeats)
-        rows = score_variants(chosen, runs, queries, allowed_by_filters(library, name))
+        rows = score_variants(list(chosen), runs, queries, allowed_by_filters(library, name))
     if json:
         print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
         return

@@ -46,7 +46,7 @@ def show(
     preset: PresetOption = None,
 ) -> None:
     """One run: its scores, and exactly what was run."""
-    from catalog.evaluation.run_records import require_run
+    from catalog.evaluation.recorded_backend import require_run
     from catalog.evaluation.summary import run_detail_lines, run_dict
 
     with open_library(context, home, preset) as library:
@@ -68,7 +68,8 @@ def diff(
     preset: PresetOption = None,
 ) -> None:
     """What changed from one run to another: settings, and metrics with their tests."""
-    from catalog.evaluation.run_records import diff_runs, require_run
+    from catalog.evaluation.recorded_backend import require_run
+    from catalog.evaluation.run_records import diff_runs
     from catalog.evaluation.summary import diff_dict, diff_lines
 
     with open_library(context, home, preset) as library:
