@@ -48,6 +48,18 @@ def timeless(value):
             "search",
             {"query": "rotate keys", "top_k": 2, "mode": "lexical", "dataset": "notes"},
         ),
+        (
+            "GET",
+            "/v1/search?q=keys&docs=keys.md&docs=bread.txt&filters=tags%3Dops&explain=true",
+            {},
+            "search",
+            {
+                "query": "keys",
+                "docs": ["keys.md", "bread.txt"],
+                "filters": ["tags=ops"],
+                "explain": True,
+            },
+        ),
         ("GET", "/v1/documents?limit=2&sort=name", {}, "browse", {"limit": 2, "sort": "name"}),
         (
             "GET",

@@ -8,6 +8,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from catalog.core.params import BrowseParams, GetParams, SearchParams, edge_fields
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
 from catalog.interfaces.server.security import Address, guard_app
@@ -95,9 +96,23 @@ def test_every_route_argument_and_error_is_described(engine):
         for status, answer in route["responses"].items():
             shape = answer["content"]["application/json"]["schema"]["$ref"]
             assert shape.endswith("/ErrorShape") is (status != "200")
-    for name in ("SearchCall", "MultiGetCall"):
+    for name in ("SearchParams", "MultiGetParams"):
         for field, about in said["components"]["schemas"][name]["properties"].items():
             assert about["description"], field
+
+
+def test_a_query_string_takes_every_parameter_of_its_verb(engine):
+    paths = description(api(engine, ServeSettings()))["paths"]
+
+    def names(path):
+        return [one["name"] for one in paths[path]["get"]["parameters"]]
+
+    def fields(kind):
+        return [field.name for field in edge_fields(kind)]
+
+    assert names("/v1/search") == ["q", *fields(SearchParams)[1:]]
+    assert names("/v1/documents") == fields(BrowseParams)
+    assert names("/v1/documents/{reference}") == fields(GetParams)
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect", "/"])

@@ -46,7 +46,7 @@ def made(kind):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(remote_module, "_PROVEN_WITHIN", 0.3)
+    monkeypatch.setattr(remote_module, "_PROOF_SECONDS", 0.3)
 
 
 def test_a_server_answers_as_the_engine_does(engine, served, home):

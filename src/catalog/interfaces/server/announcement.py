@@ -19,7 +19,7 @@ from catalog.core.errors import ConfigError, StoreBusyError
 from catalog.core.os_errors import describe_os_error
 
 FILE = "serve.json"
-_LARGEST = 65_536
+_MAX_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +38,25 @@ class Announcement:
 
 
 def read_announcement(home: Path) -> Announcement | None:
-    """What the store's server left there; ``None`` without one. It may have died since.
+    """Return what the store's server announced; ``None`` without one. It may have died since.
 
     A file of another user counts as none: it could lead anywhere. So does what is no plain file.
     """
     try:
-        opened = os.open(home / FILE, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(opened, "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != getattr(os, "getuid", int)():
+        descriptor = os.open(home / FILE, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != getattr(os, "getuid", int)():
                 return None
-            found = json.loads(file.read(_LARGEST))
+            content = json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
-    wanted = {one.name: int if one.name in ("pid", "port") else str for one in fields(Announcement)}
-    if not isinstance(found, dict) or any(
-        type(found.get(name)) is not kind for name, kind in wanted.items()
+    types = {one.name: int if one.name in ("pid", "port") else str for one in fields(Announcement)}
+    if not isinstance(content, dict) or any(
+        type(content.get(name)) is not kind for name, kind in types.items()
     ):
         return None
-    return Announcement(**{name: found[name] for name in wanted})
+    return Announcement(**{name: content[name] for name in types})
 
 
 @contextmanager
@@ -69,41 +69,41 @@ def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
     """
     from catalog.store.locks import hold_lock
 
-    written: list[Announcement] = []
+    published: list[Announcement] = []
 
     def publish(announcement: Announcement) -> None:
-        with _told(home):
+        with _explain_os_errors(home):
             _write(home, announcement)
-        written.append(announcement)
+        published.append(announcement)
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            held.enter_context(hold_lock(home / "locks" / "serve.lock", seconds=0, busy="served"))
+            stack.enter_context(hold_lock(home / "locks" / "serve.lock", seconds=0, busy="served"))
         except StoreBusyError:
-            raise ConfigError(f"{_other(home)}: use it, or stop it first") from None
-        with _told(home):
+            raise ConfigError(f"{_describe_other(home)}: use it, or stop it first") from None
+        with _explain_os_errors(home):
             (home / FILE).unlink(missing_ok=True)  # of a server that was killed
         try:
             yield publish
         finally:
-            if read_announcement(home) in written:
+            if read_announcement(home) in published:
                 with suppress(OSError):  # one left behind leads nobody astray
                     (home / FILE).unlink()
 
 
-def _other(home: Path) -> str:
+def _describe_other(home: Path) -> str:
     other = read_announcement(home)
-    which = f"process {other.pid} on port {other.port}" if other else "another process"
-    return f"{which} serves {home} already"
+    process = f"process {other.pid} on port {other.port}" if other else "another process"
+    return f"{process} serves {home} already"
 
 
 @contextmanager
-def _told(home: Path) -> Iterator[None]:
+def _explain_os_errors(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = describe_os_error(home / FILE, error)
-        raise ConfigError(f"cannot announce the server in {told}") from error
+        reason = describe_os_error(home / FILE, error)
+        raise ConfigError(f"cannot announce the server in {reason}") from error
 
 
 def _write(home: Path, announcement: Announcement) -> None:
@@ -116,14 +116,16 @@ def _write(home: Path, announcement: Announcement) -> None:
 
 
 def make_proof(secret: str, nonce: str) -> str:
-    """HMAC-SHA256 (RFC 2104) of the nonce, hexadecimal; only who knows the secret can make it."""
-    return hmac.new(
-        secret.encode(), b"catalog serve\0" + nonce.encode(), hashlib.sha256
-    ).hexdigest()
+    """Return the HMAC-SHA256 (RFC 2104) of the nonce in hexadecimal digits.
+
+    Only who knows the secret can make it.
+    """
+    message = b"catalog serve\0" + nonce.encode()
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def is_proof(given: object, secret: str, nonce: str) -> bool:
-    """Whether it is that; takes the same time for every wrong one."""
-    return isinstance(given, str) and hmac.compare_digest(
-        given.encode("utf-8", "replace"), make_proof(secret, nonce).encode()
+def is_proof(value: object, secret: str, nonce: str) -> bool:
+    """Return whether the value is the proof; takes the same time for every wrong one."""
+    return isinstance(value, str) and hmac.compare_digest(
+        value.encode("utf-8", "replace"), make_proof(secret, nonce).encode()
     )

@@ -1,7 +1,4 @@
-"""Everything that ``catalog serve`` answers, as one ASGI app, and being that server.
-
-What the server holds open is the old file then, and the indexes it loaded are of that one.
-"""
+"""What ``catalog serve`` answers, as one ASGI app, and running it."""
 
 from __future__ import annotations
 
@@ -28,11 +25,16 @@ from catalog.core.params import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
-from catalog.interfaces.server.http_errors import error_body, http_status, json_response, send_error
+from catalog.interfaces.server.http_errors import (
+    error_body,
+    http_status,
+    json_response,
+    send_error,
+)
 from catalog.interfaces.server.listen import bind_socket, serve_until_signal
 from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
-from catalog.interfaces.server.remote import error_to_wire
 from catalog.interfaces.server.security import Address, guard_app
+from catalog.interfaces.server.wire_errors import encode_error
 from catalog.interfaces.server.workers import Workers, warm_in_background
 
 if TYPE_CHECKING:
@@ -42,12 +44,16 @@ if TYPE_CHECKING:
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.engine import LocalEngine
 
-
+CALL, MCP = "/call", "/mcp"
 _FORMS = frozenset(["json", "bold", "explain", "numbers"])
+_LOGGED_PATHS = (CALL, MCP, HEALTH, "/v1/search", "/v1/documents", "/v1/status", "/openapi.json")
+_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
+_UNKNOWN_FILE = (-1, -1)
+_LOG = logging.getLogger(__name__)
 
 
 class CallBody(BaseModel):
-    """An operation, its arguments, and how to word the answer; ``None``: as data."""
+    """A verb, its arguments, and how to word the answer; ``None``: as data."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,59 +62,49 @@ class CallBody(BaseModel):
     form: dict[str, bool] | None = None
 
 
-class Calls:
-    """The endpoint; whoever mounts it checks the secret."""
+def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
+    """Return the app that answers commands of this user; whoever mounts it checks the secret."""
 
-    def __init__(self, engine: LocalEngine, workers: Workers) -> None:
-        self._engine = engine
-        self._workers = workers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        if request.method == "POST":
-            reply = await self._reply(request)
-        else:
-            reply = json_response(405, error_body("MethodNotAllowed", "POST it"), {"Allow": "POST"})
-        await reply(scope, receive, send)
-
-    async def _reply(self, request: Request) -> Response:
-        try:
-            body = _read(await request.body())
-            return json_response(200, await self._workers.run(partial(self._answer, body)))
-        except CatalogError as error:
-            return json_response(http_status(error), error_to_wire(error))
-        except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
-            log_bug("/call", error)
-            return json_response(
-                500, error_body("InternalError", "internal error; its log says where")
-            )
-
-    def _answer(self, body: CallBody) -> dict[str, Any]:
-        found = self._engine.answer(body.operation, body.arguments)
+    def answer(body: CallBody) -> dict[str, Any]:
+        result = engine.answer(body.operation, body.arguments)
         if body.form is None:
-            return {"data": found.to_dict()}
+            return {"data": result.to_dict()}
         from catalog.interfaces.terminal import Form, render
 
-        printed = render(body.operation, found, Form(**body.form))
+        printed = render(body.operation, result, Form(**body.form))
         return {"out": printed.out, "err": printed.err, "code": printed.code}
 
+    async def respond(request: Request) -> Response:
+        if request.method != "POST":
+            body = error_body("MethodNotAllowed", "POST it")
+            return json_response(405, body, {"Allow": "POST"})
+        try:
+            call = _read_call(await request.body())
+            return json_response(200, await workers.run(partial(answer, call)))
+        except CatalogError as error:
+            return json_response(http_status(error), encode_error(error))
+        except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
+            log_bug(CALL, error)
+            message = "internal error; its log says where"
+            return json_response(500, error_body("InternalError", message))
 
-def _read(body: bytes) -> CallBody:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+    return endpoint
+
+
+def _read_call(body: bytes) -> CallBody:
     try:
-        found = CallBody.model_validate(json.loads(body))  # unlike pydantic's, with any text in it
+        call = CallBody.model_validate(json.loads(body))  # unlike pydantic's, with any text in it
     except ValidationError as error:
         raise InputError(f"call: {validation_message(error, CallBody)}") from None
     except (ValueError, RecursionError):
         raise InputError("call: the body is not JSON") from None
-    if not _FORMS.issuperset(found.form or {}):
+    if not _FORMS.issuperset(call.form or {}):
         raise InputError(f"call: form has {', '.join(sorted(_FORMS))}")
-    return found
-
-
-CALL, MCP = "/call", "/mcp"
-_NAMED = (CALL, MCP, HEALTH, "/v1/search", "/v1/documents", "/v1/status", "/openapi.json")
-_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
-_LOG = logging.getLogger(__name__)
+    return call
 
 
 def build_app(
@@ -118,10 +114,10 @@ def build_app(
     secret: str,
     check: Callable[[], None] = lambda: None,
 ) -> ASGIApp:
-    """``/v1`` and ``/mcp``, guarded; ``/call`` for who has the secret.
+    """Return the app: ``/v1`` and ``/mcp``, guarded, and ``/call`` for who has the secret.
 
     ``check`` is called before each request's work and may refuse it with an error. Raises
-    :class:`ConfigError` as ``guarded`` does.
+    :class:`ConfigError` as ``guard_app`` does.
     """
     workers = Workers(serve.max_concurrent, serve.timeout_seconds, check)
     api = build_api(
@@ -129,12 +125,7 @@ def build_app(
         needs_token=serve.token is not None,
     )
     for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
-    agents, running = mcp_asgi(catalog_server(engine, workers), serve)
-    routes = [
-        Route(CALL, endpoint=guard_app(Calls(engine, workers), address, for_owner)),
-        Route(MCP, endpoint=guard_app(agents, address, serve)),
-    ]
-    others = guard_app(api, address, serve, open_paths=frozenset([HEALTH]))
+    mcp, running = mcp_asgi(catalog_server(engine, workers), serve)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -142,14 +133,19 @@ def build_app(
         async with running:
             yield
 
+    routes = [
+        Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
+        Route(MCP, endpoint=guard_app(mcp, address, serve)),
+    ]
     app = Starlette(routes=routes, lifespan=lifespan)
-    app.router.default = others  # whatever the path is: no answer comes from outside the guard
+    # Whatever the path is: no answer comes from outside the guard.
+    app.router.default = guard_app(api, address, serve, open_paths=frozenset([HEALTH]))
     app.router.redirect_slashes = False
     return RequestLog(app)
 
 
 class RequestLog:
-    """One line for each request and for each defect; neither query nor document is in them."""
+    """Logs one line for each request and for each defect, with neither query nor document."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -160,27 +156,28 @@ class RequestLog:
             return
         started, status = time.perf_counter(), 0
 
-        async def noted(message: Message) -> None:
+        async def send_noting_status(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
-        what = f"{scope['method']} {_named(scope['path'])}"
+        request = f"{scope['method']} {_loggable_path(scope['path'])}"
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_noting_status)
         except asyncio.CancelledError:  # the grace at the end is over
             if not status:
-                await send_error(noted, 503, "Stopping", _STOPPING, {"retry-after": "1"})
+                retry = {"retry-after": "1"}
+                await send_error(send_noting_status, 503, "Stopping", _STOPPING, retry)
             raise
         except Exception as error:  # noqa: BLE001 - answered with 500 already, or cut off
-            log_bug(what, error)
+            log_bug(request, error)
         ms = (time.perf_counter() - started) * 1000
-        _LOG.info("%s %d in %.1f ms", what, status, ms)
+        _LOG.info("%s %d in %.1f ms", request, status, ms)
 
 
-def _named(path: str) -> str:
-    """The route; what follows it may be anything."""
-    for name in _NAMED:
+def _loggable_path(path: str) -> str:
+    """Return the route without what follows it, which may be anything."""
+    for name in _LOGGED_PATHS:
         if path == name:
             return name
         if path.startswith(f"{name}/"):
@@ -189,14 +186,15 @@ def _named(path: str) -> str:
 
 
 def store_unchanged_check(store: Path) -> Callable[[], None]:
-    """A check, to be called often, that the path leads to the file it leads to now.
+    """Return a check, to be called often, that the path leads to the file it leads to now.
 
-    It raises :class:`StoreReplacedError` otherwise; what cannot be looked at counts as unchanged.
+    What the server holds open is the old file after a change, and its indexes are of that one. The
+    check raises :class:`StoreReplacedError` then; what cannot be looked at counts as unchanged.
     """
-    before = _which(store)
+    before = _file_identity(store)
 
     def check() -> None:
-        if _which(store) not in (before, _UNKNOWN):
+        if _file_identity(store) not in (before, _UNKNOWN_FILE):
             raise StoreReplacedError(
                 f"{store} is not the file this server opened: it was deleted or replaced; "
                 "start the server anew"
@@ -205,18 +203,15 @@ def store_unchanged_check(store: Path) -> Callable[[], None]:
     return check
 
 
-_UNKNOWN = (-1, -1)
-
-
-def _which(store: Path) -> tuple[int, int] | None:
-    """Device and number of the file; ``None`` if it is not there."""
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return device and number of the file; ``None`` if it is not there."""
     try:
-        about = store.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return _UNKNOWN
-    return about.st_dev, about.st_ino
+        return _UNKNOWN_FILE
+    return status.st_dev, status.st_ino
 
 
 def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
@@ -235,9 +230,9 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
         def ready() -> None:
             reachable = Address(host, port).reachable_host
             publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
-            offered = "search, documents, status, /mcp"
+            offers = "search, documents, status, /mcp"
             with suppress(OSError):  # a full or closed standard output is no reason not to serve
-                print(f"serving {home} on {named.url} ({offered}); stop with Ctrl-C", flush=True)
+                print(f"serving {home} on {named.url} ({offers}); stop with Ctrl-C", flush=True)
 
         quiet_libraries()
         warm_in_background(engine)

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Security
+from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Security
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from catalog import __version__
-from catalog.core.params import DEFAULT_LIMIT, MAX_DOCUMENTS, Mode, Sort
-from catalog.core.results import CatalogPage
-from catalog.interfaces.calls import (
-    BrowseCall,
-    DocumentShape,
-    DocumentsShape,
-    GetCall,
-    MultiGetCall,
-    SearchCall,
-    SearchShape,
-    StatusShape,
+from catalog.core.params import (
+    MAX_OFFSET,
+    BrowseParams,
+    GetParams,
+    MultiGetParams,
+    Params,
+    SearchParams,
+    edge_fields,
+    params_model,
 )
+from catalog.core.results import CatalogPage
+from catalog.interfaces.calls import DocumentShape, DocumentsShape, SearchShape, StatusShape
 from catalog.interfaces.server.announcement import make_proof
 from catalog.interfaces.server.http_errors import (
-    DOCUMENT_EXAMPLE,
-    MULTI_GET_EXAMPLES,
-    SEARCH_EXAMPLES,
-    STREAMED,
-    TEXT,
+    Responses,
     add_error_handlers,
     as_json,
-    errors,
+    error_responses,
     json_response,
 )
 
@@ -42,69 +38,10 @@ if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
     from catalog.interfaces.server.workers import Workers
 
-
-class _Query(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def arguments(self) -> dict[str, Any]:
-        """What was given, as the operation's arguments."""
-        return self.model_dump(exclude_unset=True)
-
-
-_SEARCH: dict[str, Any] = dict(SearchCall.model_fields)
-_GET: dict[str, Any] = dict(GetCall.model_fields)
-_BROWSE: dict[str, Any] = dict(BrowseCall.model_fields)
-
-
-class SearchQuery(_Query):
-    """The handy form of a search; ``POST`` takes every argument."""
-
-    q: str = _SEARCH["query"]
-    dataset: str | None = _SEARCH["dataset"]
-    top_k: int = _SEARCH["top_k"]
-    mode: Mode = _SEARCH["mode"]
-
-    def arguments(self) -> dict[str, Any]:
-        """The same with ``query`` for ``q``."""
-        given = super().arguments()
-        return {"query": given.pop("q"), **given}
-
-
-class GetQuery(_Query):
-    """Which lines of the document, and at most how much."""
-
-    dataset: str | None = _GET["dataset"]
-    line_start: int | None = _GET["line_start"]
-    line_end: int | None = _GET["line_end"]
-    max_bytes: int | None = _GET["max_bytes"]
-
-
-class BrowseQuery(_Query):
-    """Which documents, in which order; ``tags`` and ``filters`` may be given several times."""
-
-    query: str | None = _BROWSE["query"]
-    dataset: str | None = _BROWSE["dataset"]
-    file_type: str | None = _BROWSE["file_type"]
-    name: str | None = _BROWSE["name"]
-    tags: list[str] = _BROWSE["tags"]
-    filters: list[str] = Field(
-        [], description='Conditions that must all hold, such as "tag=ops" or "page>=3".'
-    )
-    after: str | None = _BROWSE["after"]
-    before: str | None = _BROWSE["before"]
-    sort: Sort = _BROWSE["sort"]
-    limit: int = Field(
-        DEFAULT_LIMIT,
-        ge=1,
-        le=MAX_DOCUMENTS,
-        description="How many documents; a stream gives all if it is left out.",
-    )
-    offset: int = _BROWSE["offset"]
-
-
 HEALTH = "/v1/health"
 NDJSON = "application/x-ndjson"
 _STREAM_PAGE = 500
+_PIECE = 65_536  # characters of a streamed text
 _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the words of a search
     "tracing": False,
     "metrics": False,
@@ -112,8 +49,114 @@ _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the wo
     "operation_spans": False,
     "auto_configure": False,
 }
-_PIECE = 65_536
-_LAST_OFFSET = 10_000_000
+
+
+class QueryString(BaseModel):
+    """Base of the parameters that a query string holds, where every value is text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def query_string(
+    kind: type[Params],
+    *,
+    without: Collection[str] = (),
+    aliases: Mapping[str, str] | None = None,
+    **descriptions: str,
+) -> type[QueryString]:
+    """Return the model of a verb's parameters in a query string.
+
+    A list is given by repeating its name. ``aliases`` and ``descriptions`` are by parameter.
+    """
+    definitions: dict[str, Any] = {}
+    for field in edge_fields(kind):
+        if field.name in without:
+            continue
+        is_list = list[str] in (field.type, *get_args(field.type))
+        default = [] if is_list else field.default
+        definitions[field.name] = (
+            list[str] if is_list else field.type,
+            Field(
+                ... if field.is_required else default,
+                alias=(aliases or {}).get(field.name),
+                description=descriptions.get(field.name, field.param.help),
+                ge=field.param.least,
+                le=field.param.most,
+                max_length=field.param.max_items,
+            ),
+        )
+    return create_model(f"{kind.__name__}Query", __base__=QueryString, **definitions)
+
+
+def arguments_from(model: type[BaseModel], source: Any) -> Any:
+    """Return the dependency that gives the arguments which a request has, and no defaults.
+
+    ``source`` is where FastAPI finds the model: ``Body()`` or ``Query()``.
+    """
+
+    async def read(arguments: BaseModel) -> dict[str, Any]:
+        return arguments.model_dump(exclude_unset=True)
+
+    read.__annotations__["arguments"] = Annotated[model, source]
+    return Depends(read)
+
+
+Arguments = dict[str, Any]
+_FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
+SEARCH_BODY = arguments_from(
+    params_model(SearchParams),
+    Body(
+        openapi_examples={
+            "words": {"summary": "Words", "value": {"query": "rotate the api keys", "top_k": 5}},
+            "narrowed": {
+                "summary": "Some documents only",
+                "value": {"query": "backup", "file_type": "markdown", "filters": ["tags=ops"]},
+            },
+        }
+    ),
+)
+SEARCH_QUERY = arguments_from(
+    query_string(
+        SearchParams,
+        aliases={"query": "q"},
+        docs="Only these documents: paths, globs or #docids.",
+        filters=_FILTERS,
+    ),
+    Query(),
+)
+BROWSE_QUERY = arguments_from(
+    query_string(
+        BrowseParams,
+        filters=_FILTERS,
+        limit="How many documents; a stream gives all if it is left out.",
+    ),
+    Query(),
+)
+MULTI_GET_BODY = arguments_from(
+    params_model(MultiGetParams),
+    Body(
+        openapi_examples={
+            "pattern": {"summary": "All of a folder", "value": {"patterns": ["guides/*.md"]}}
+        }
+    ),
+)
+GET_QUERY = arguments_from(query_string(GetParams, without=("reference",)), Query())
+GET_PATH = Path(
+    description="dataset:path, path or #docid (as %23docid); :12-20 after it picks lines.",
+    examples=["notes:guides/backup.md:3-5"],
+)
+STREAMED: Responses = {
+    200: {
+        "description": "A page of documents; as application/x-ndjson, all of them, one a line.",
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+    }
+}
+TEXT: Responses = {
+    200: {
+        "description": "The document; as text/plain, its text alone.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
 
 
 class ApiState:
@@ -125,9 +168,13 @@ class ApiState:
         self.secret = secret
         self.seconds = seconds
 
-    async def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer's JSON object."""
-        return await self._workers.run(partial(self._engine.ask, operation, arguments))
+    async def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the engine's answer."""
+        return await self._workers.run(partial(self._engine.ask, verb, arguments))
+
+    async def respond(self, verb: str, arguments: Mapping[str, Any]) -> Response:
+        """Return the engine's answer as JSON."""
+        return json_response(200, await self.ask(verb, arguments))
 
 
 class HealthShape(BaseModel):
@@ -138,75 +185,76 @@ class HealthShape(BaseModel):
     status: str
     version: str
     timeout_seconds: float
-    make_proof: str | None = None
+    proof: str | None = None
 
 
-async def _asking(request: Request) -> ApiState:
-    found: ApiState = request.app.state.asking
-    return found
+async def _api_state(request: Request) -> ApiState:
+    state: ApiState = request.app.state.api
+    return state
 
 
-Asked = Annotated[ApiState, Depends(_asking)]
-Reference = Annotated[str, DOCUMENT_EXAMPLE]
+Api = Annotated[ApiState, Depends(_api_state)]
 router = APIRouter()
 
 
-@router.post("/v1/search", response_model=SearchShape, responses=errors(404, 409))
-async def search(call: Annotated[SearchCall, SEARCH_EXAMPLES], asked: Asked) -> Response:
+@router.post("/v1/search", response_model=SearchShape, responses=error_responses(404, 409))
+async def search(arguments: Annotated[Arguments, SEARCH_BODY], api: Api) -> Response:
     """Search for passages."""
-    return json_response(200, await asked.ask("search", call.model_dump(exclude_unset=True)))
+    return await api.respond("search", arguments)
 
 
-@router.get("/v1/search", response_model=SearchShape, responses=errors(404, 409))
-async def search_words(call: Annotated[SearchQuery, Query()], asked: Asked) -> Response:
+@router.get("/v1/search", response_model=SearchShape, responses=error_responses(404, 409))
+async def search_words(arguments: Annotated[Arguments, SEARCH_QUERY], api: Api) -> Response:
     """Search for passages, the handy form."""
-    return json_response(200, await asked.ask("search", call.arguments()))
+    return await api.respond("search", arguments)
 
 
-@router.get("/v1/documents", response_model=CatalogPage, responses=errors(404) | STREAMED)
+@router.get("/v1/documents", response_model=CatalogPage, responses=error_responses(404) | STREAMED)
 async def documents(
-    call: Annotated[BrowseQuery, Query()], request: Request, asked: Asked
+    arguments: Annotated[Arguments, BROWSE_QUERY], request: Request, api: Api
 ) -> Response:
     """List documents, or find them by title, name, summary, tags and date."""
-    arguments = call.arguments()
-    if not _wants(request, NDJSON):
-        return json_response(200, await asked.ask("browse", arguments))
-    most = arguments.get("limit")
-    page = await asked.ask("browse", {**arguments, "limit": most or _STREAM_PAGE})
-    return StreamingResponse(_entries(asked, arguments, page, most), media_type=NDJSON)
+    if not _accepts(request, NDJSON):
+        return await api.respond("browse", arguments)
+    limit = arguments.get("limit")
+    page = await api.ask("browse", {**arguments, "limit": limit or _STREAM_PAGE})
+    return StreamingResponse(_stream_entries(api, arguments, page), media_type=NDJSON)
 
 
-@router.post("/v1/documents", response_model=DocumentsShape, responses=errors(404))
-async def several_documents(
-    call: Annotated[MultiGetCall, MULTI_GET_EXAMPLES], asked: Asked
-) -> Response:
+@router.post("/v1/documents", response_model=DocumentsShape, responses=error_responses(404))
+async def several_documents(arguments: Annotated[Arguments, MULTI_GET_BODY], api: Api) -> Response:
     """Give several documents."""
-    return json_response(200, await asked.ask("multi_get", call.model_dump(exclude_unset=True)))
+    return await api.respond("multi_get", arguments)
 
 
 @router.get(
-    "/v1/documents/{reference:path}", response_model=DocumentShape, responses=errors(404) | TEXT
+    "/v1/documents/{reference:path}",
+    response_model=DocumentShape,
+    responses=error_responses(404) | TEXT,
 )
 async def document(
-    reference: Reference, call: Annotated[GetQuery, Query()], request: Request, asked: Asked
+    reference: Annotated[str, GET_PATH],
+    arguments: Annotated[Arguments, GET_QUERY],
+    request: Request,
+    api: Api,
 ) -> Response:
     """Give a document, whole or some of its lines."""
-    found = await asked.ask("get", {"reference": reference, **call.arguments()})
-    if not _wants(request, "text/plain"):
-        return json_response(200, found)
+    answer = await api.ask("get", {"reference": reference, **arguments})
+    if not _accepts(request, "text/plain"):
+        return json_response(200, answer)
     safe = {"X-Content-Type-Options": "nosniff"}
-    return StreamingResponse(_pieces(found["text"]), media_type="text/plain", headers=safe)
+    return StreamingResponse(_stream_text(answer["text"]), media_type="text/plain", headers=safe)
 
 
-@router.get("/v1/status", response_model=StatusShape, responses=errors())
-async def status(asked: Asked) -> Response:
+@router.get("/v1/status", response_model=StatusShape, responses=error_responses())
+async def status(api: Api) -> Response:
     """Tell what the store holds, and which model and engines are set."""
-    return json_response(200, await asked.ask("status", {}))
+    return await api.respond("status", {})
 
 
-@router.get(HEALTH, response_model=HealthShape, responses=errors())
+@router.get(HEALTH, response_model=HealthShape, responses=error_responses())
 async def health(
-    asked: Asked,
+    api: Api,
     nonce: Annotated[
         str | None,
         Query(
@@ -218,14 +266,17 @@ async def health(
     ] = None,
 ) -> Response:
     """Tell that the server runs; looks at nothing."""
-    told = {"status": "ok", "version": __version__, "timeout_seconds": asked.seconds}
-    return json_response(
-        200, told if nonce is None else told | {"proof": make_proof(asked.secret, nonce)}
-    )
+    answer = {"status": "ok", "version": __version__, "timeout_seconds": api.seconds}
+    if nonce is not None:
+        answer["proof"] = make_proof(api.secret, nonce)
+    return json_response(200, answer)
 
 
-def build_api(asking: ApiState, *, needs_token: bool) -> FastAPI:
-    """The app of the routes; it checks no token, and tells in its description whether one is."""
+def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
+    """Return the app of the routes; its description tells whether a token is needed.
+
+    It checks none itself.
+    """
     scheme = HTTPBearer(auto_error=False, description="IDX_SERVE__TOKEN of the server.")
     app = FastAPI(
         title="catalog",
@@ -238,35 +289,35 @@ def build_api(asking: ApiState, *, needs_token: bool) -> FastAPI:
         generate_unique_id_function=_operation_id,
         dependencies=[Security(scheme)] if needs_token else [],
     )
-    app.state.asking = asking
+    app.state.api = state
     app.include_router(router)
     add_error_handlers(app, router.routes)
     return app
 
 
-def _wants(request: Request, kind: str) -> bool:
-    """Whether the first of the accepted kinds that we have is this one."""
+def _accepts(request: Request, kind: str) -> bool:
+    """Return whether the first accepted media type that we have is ``kind``."""
     for part in request.headers.get("accept", "").split(","):
-        named = part.partition(";")[0].strip().lower()
-        if named in (kind, "application/json", "*/*"):
-            return named == kind
+        accepted = part.partition(";")[0].strip().lower()
+        if accepted in (kind, "application/json", "*/*"):
+            return accepted == kind
     return False
 
 
-async def _entries(
-    asked: ApiState, arguments: Mapping[str, Any], page: dict[str, Any], most: int | None
+async def _stream_entries(
+    api: ApiState, arguments: Mapping[str, Any], page: dict[str, Any]
 ) -> AsyncIterator[bytes]:
-    """The entries as lines, page after page; one page if ``most`` was asked for."""
+    """Yield the entries as lines, page after page; of one page if there is a limit."""
     while page["entries"]:
         yield b"".join(as_json(entry) + b"\n" for entry in page["entries"])
         offset = page["offset"] + len(page["entries"])
-        if most is not None or offset >= min(page["total"], _LAST_OFFSET):
+        if "limit" in arguments or offset >= min(page["total"], MAX_OFFSET):
             return
-        more = {"limit": _STREAM_PAGE, "offset": offset}
-        page = await asked.ask("browse", {**arguments, **more})
+        following = {"limit": _STREAM_PAGE, "offset": offset}
+        page = await api.ask("browse", {**arguments, **following})
 
 
-async def _pieces(text: str) -> AsyncIterator[bytes]:
+async def _stream_text(text: str) -> AsyncIterator[bytes]:
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE].encode("utf-8", "replace")
 

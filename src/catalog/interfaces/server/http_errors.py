@@ -1,4 +1,4 @@
-"""JSON of the HTTP edge, one shape for every error, and how errors are described."""
+"""JSON answers over HTTP: one shape for every error, and the description of errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Body, Path
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,33 +26,32 @@ from catalog.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-    from fastapi import Request as Asked
+    from fastapi import FastAPI, Request
     from starlette.routing import BaseRoute
     from starlette.types import Send
 
 
 def as_json(value: Any) -> bytes:
-    """The JSON that the command line prints; lone surrogates, which UTF-8 lacks, become ``?``."""
+    """Return the JSON of the command line; lone surrogates, which UTF-8 lacks, become ``?``."""
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 def error_body(kind: str, message: str) -> dict[str, dict[str, str]]:
-    """The body of every answer that is not a success."""
+    """Return the body of an answer that is not a success."""
     return {"error": {"kind": kind, "message": message}}
 
 
 async def send_error(
     send: Send, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Send a whole answer of that status."""
+    """Send an error as a whole answer of that status."""
     body = as_json(error_body(kind, message))
-    told = {
+    fields = {
         "content-type": "application/json",
         "content-length": str(len(body)),
         **(headers or {}),
     }
-    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
 
@@ -67,8 +65,8 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
 )
 _UNAVAILABLE = 503
 _NOT_FOUND, _NOT_ALLOWED = 404, 405
-_SHOWN = 60
-_LONGEST = 2000  # characters of a message, which may repeat an address
+_MAX_NAME = 60
+_MAX_MESSAGE = 2000  # characters, of one that may repeat an address
 _EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
 
 
@@ -93,47 +91,47 @@ class ErrorShape(BaseModel):
 
 
 def http_status(error: CatalogError) -> int:
-    """400 or 404: the call is wrong; 409: the server is not set up for it; 503: try again."""
+    """Return 400 or 404 for a wrong call, 409 if the server is not set up for it, 503 for later."""
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
 
 def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    told = dict(headers or {})
+    """Return a JSON answer; one of status 503 says when to try again."""
+    fields = dict(headers or {})
     if status == _UNAVAILABLE:
-        told["Retry-After"] = "1"
-    return Response(as_json(body), status, told, media_type="application/json")
+        fields["Retry-After"] = "1"
+    return Response(as_json(body), status, fields, media_type="application/json")
 
 
 def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Have the app of these routes answer every error with :class:`ErrorShape`."""
     app.state.routes = routes
-    app.add_exception_handler(CatalogError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _framework)
-    app.add_exception_handler(Exception, _bug)
+    app.add_exception_handler(CatalogError, _answer_catalog_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_arguments)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(Exception, _answer_defect)
 
 
-async def _ours(request: Asked, error: Exception) -> Response:
+async def _answer_catalog_error(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, CatalogError)
     message = str(error)
-    if len(message) > _LONGEST:
-        message = f"{message[: _LONGEST - 1]}…"
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[: _MAX_MESSAGE - 1]}…"
     return json_response(http_status(error), error_body(type(error).__name__, message))
 
 
-async def _invalid(request: Asked, error: Exception) -> Response:
+async def _answer_invalid_arguments(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    wrong = error.errors()
-    said = "; ".join(dict.fromkeys(map(_wrong, wrong)))
+    problems = error.errors()
+    message = "; ".join(dict.fromkeys(map(_describe_problem, problems)))
     is_json = "json" in request.headers.get("Content-Type", "")
-    if not is_json and any(tuple(one["loc"]) == ("body",) for one in wrong):
-        said = "the body was not read: send JSON, with Content-Type: application/json"
-    return json_response(422, error_body("InputError", said))
+    if not is_json and any(tuple(one["loc"]) == ("body",) for one in problems):
+        message = "the body was not read: send JSON, with Content-Type: application/json"
+    return json_response(422, error_body("InputError", message))
 
 
-async def _framework(request: Asked, error: Exception) -> Response:
+async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == _NOT_FOUND:
         return json_response(
@@ -141,13 +139,13 @@ async def _framework(request: Asked, error: Exception) -> Response:
         )
     if error.status_code == _NOT_ALLOWED:
         methods = ", ".join(sorted(_methods(request))) or (error.headers or {}).get("Allow", "GET")
-        told = error_body("MethodNotAllowed", f"this address takes {methods}")
-        return json_response(405, told, {"Allow": methods})
+        body = error_body("MethodNotAllowed", f"this address takes {methods}")
+        return json_response(405, body, {"Allow": methods})
     return json_response(error.status_code, error_body("BadRequest", str(error.detail)))
 
 
-def _methods(request: Asked) -> set[str]:
-    """What the routes of the address take together; the framework tells the first one's alone."""
+def _methods(request: Request) -> set[str]:
+    """Return the methods of all routes of the address; the framework tells those of one."""
     return {
         method
         for route in request.app.state.routes
@@ -156,14 +154,14 @@ def _methods(request: Asked) -> set[str]:
     }
 
 
-async def _bug(request: Asked, error: Exception) -> Response:
+async def _answer_defect(request: Request, error: Exception) -> Response:
     del request, error
     return json_response(
         500, error_body("InternalError", "internal error; the server's log says where")
     )
 
 
-def _wrong(error: dict[str, Any]) -> str:
+def _describe_problem(error: dict[str, Any]) -> str:
     name = ".".join(str(part) for part in error["loc"][1:]) or "the body"
     if error["type"] == "extra_forbidden":
         return f"there is no argument {_short(name)}"
@@ -175,7 +173,7 @@ def _wrong(error: dict[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
 _MEANING = {
@@ -198,43 +196,11 @@ _RETRY = {
 Responses = dict[int | str, dict[str, Any]]
 
 
-def errors(*others: int) -> Responses:
-    """The errors that any route may answer with, and those others."""
-    found: Responses = {
+def error_responses(*others: int) -> Responses:
+    """Return the description of the errors that any route may answer with, and of ``others``."""
+    responses: Responses = {
         status: {"model": ErrorShape, "description": _MEANING[status]}
         for status in sorted((*_ALWAYS, *others))
     }
-    found[503]["headers"] = _RETRY
-    return found
-
-
-STREAMED: Responses = {
-    200: {
-        "description": "A page of documents; as application/x-ndjson, all of them, one a line.",
-        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
-    }
-}
-TEXT: Responses = {
-    200: {
-        "description": "The document; as text/plain, its text alone.",
-        "content": {"text/plain": {"schema": {"type": "string"}}},
-    }
-}
-DOCUMENT_EXAMPLE = Path(
-    description="dataset:path, path or #docid (as %23docid); :12-20 after it picks lines.",
-    examples=["notes:guides/backup.md:3-5"],
-)
-SEARCH_EXAMPLES = Body(
-    openapi_examples={
-        "words": {"summary": "Words", "value": {"query": "rotate the api keys", "top_k": 5}},
-        "narrowed": {
-            "summary": "Some documents only",
-            "value": {"query": "backup", "file_type": "markdown", "filters": ["tags=ops"]},
-        },
-    }
-)
-MULTI_GET_EXAMPLES = Body(
-    openapi_examples={
-        "pattern": {"summary": "All of a folder", "value": {"patterns": ["guides/*.md"]}}
-    }
-)
+    responses[503]["headers"] = _RETRY
+    return responses

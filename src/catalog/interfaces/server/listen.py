@@ -32,7 +32,7 @@ _CLOSING_SECONDS = 2.0
 
 
 def bind_socket(address: Address) -> socket.socket:
-    """A socket that listens; raises :class:`ConfigError` when the address cannot be had.
+    """Return a socket that listens; raise :class:`ConfigError` when the address cannot be had.
 
     TCP is told by name, else asyncio does not see it and leaves Nagle's algorithm on: an answer in
     two pieces would wait 40 ms.
@@ -74,8 +74,8 @@ def serve_until_signal(app: ASGIApp, listening: socket.socket, ready: Callable[[
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     server = _Server(config, ready)
-    for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
-        signal.signal(one, server.handle_exit)
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
+        signal.signal(number, server.handle_exit)
     server.run([listening])
     if server.failure is not None:
         raise server.failure
@@ -95,7 +95,7 @@ def end_process(engine: Engine) -> NoReturn:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and nothing of what it cuts off at the end."""
+    """A server that says when it listens, and nothing of what it cuts off at the end."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NearestEngine", "Remote", "ServerGoneError"]
 
-_ASK_AGAIN_SECONDS = 10.0
-_MORE_THAN_THE_SERVER = 2.0
+_PASS_OVER_SECONDS = 10.0
+_EXTRA_SECONDS = 2.0
 
 
 class NearestEngine:
@@ -38,7 +38,7 @@ class NearestEngine:
         make_local: Callable[[], LocalEngine],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._timeout = settings.serve.timeout_seconds + _MORE_THAN_THE_SERVER
+        self._timeout = settings.serve.timeout_seconds + _EXTRA_SECONDS
         self._home = home
         self._key = key
         self._make_local = make_local
@@ -52,7 +52,7 @@ class NearestEngine:
 
     @classmethod
     def of(cls, settings: Settings, preset: str | None = None) -> NearestEngine:
-        """The one for these settings, loaded with that preset in this process's environment."""
+        """Return the engine for settings that were loaded with that preset in this environment."""
         from catalog.core.home import settings_key
 
         def local() -> LocalEngine:
@@ -64,25 +64,25 @@ class NearestEngine:
         return cls(settings, settings.home, settings_key(settings.home, preset), local)
 
     def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See ``operations.Engine``."""
-        remote = self._server()
+        """Answer as ``Engine.ask`` says."""
+        remote = self._find_server()
         if remote is not None:
             try:
                 answer = remote.ask(operation, arguments, self._timeout)
             except TooLargeError:
                 pass
             except ServerGoneError:
-                self._lose(remote)
+                self._pass_over(remote)
             else:
-                self._let_go()
+                self._release_local()
                 return answer
-        with self._own() as engine:
+        with self._use_local() as engine:
             return engine.ask(operation, arguments)
 
     def warm(self) -> None:
         """Make the local engine ready, if it is the one that would answer."""
-        if self._server() is None:
-            with self._own() as engine:
+        if self._find_server() is None:
+            with self._use_local() as engine:
                 engine.warm()
 
     def close(self) -> None:
@@ -95,32 +95,32 @@ class NearestEngine:
         if local is not None:
             local.close()
 
-    def _server(self) -> Remote | None:
-        """The server there is now; one that was lost is passed over for a while."""
-        found = read_announcement(self._home)
-        if found is None or found.key != self._key:
+    def _find_server(self) -> Remote | None:
+        """Return the server there is now; one that was lost is passed over for a while."""
+        announcement = read_announcement(self._home)
+        if announcement is None or announcement.key != self._key:
             return None
         with self._lock:
             if self._lost is not None:
-                lost, when = self._lost
-                if lost == found and self._clock() - when < _ASK_AGAIN_SECONDS:
+                lost, lost_at = self._lost
+                if lost == announcement and self._clock() - lost_at < _PASS_OVER_SECONDS:
                     return None
             before = self._remote
-            if before is not None and before.announcement == found:
+            if before is not None and before.announcement == announcement:
                 return before
-            self._remote = Remote(found)
+            self._remote = Remote(announcement)
             remote = self._remote
         if before is not None:
             before.close()
         return remote
 
-    def _lose(self, remote: Remote) -> None:
+    def _pass_over(self, remote: Remote) -> None:
         with self._lock:
             self._lost = (remote.announcement, self._clock())
 
     @contextmanager
-    def _own(self) -> Iterator[LocalEngine]:
-        """The local engine, which stays open for as long."""
+    def _use_local(self) -> Iterator[LocalEngine]:
+        """Yield the local engine, made if need be, which stays open for as long."""
         with self._making:
             with self._lock:
                 engine = self._local
@@ -136,7 +136,7 @@ class NearestEngine:
             with self._lock:
                 self._users -= 1
 
-    def _let_go(self) -> None:
+    def _release_local(self) -> None:
         with self._lock:
             if self._local is None or self._users:
                 return

@@ -2,6 +2,7 @@
 
 Host and Origin are checked always: a web page whose name was made to point at this machine (DNS
 rebinding) still sends its own name. See the transport section of the MCP specification.
+The MCP SDK has such checks too, but less strict ones: see :class:`HostCheck`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
+_MAX_DIGITS = 19  # of a length; more is nobody's
+_METHODS = ("GET", "POST", "DELETE")
+_HEADERS = ("Authorization", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version")
+_ALL_INTERFACES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Address:
     @property
     def reachable_host(self) -> str:
         """The host to connect to from this machine: loopback, if it listens everywhere."""
-        return _ANYWHERE.get(self.host, self.host)
+        return _ALL_INTERFACES.get(self.host, self.host)
 
     @property
     def url(self) -> str:
@@ -52,15 +56,15 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """``HOST:PORT`` or ``[IPV6]:PORT``; raises :class:`ConfigError` for anything else."""
-    found = split_host_port(text.strip())
-    if found is None or not found[0] or found[1] is None:
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``; raise :class:`ConfigError` for anything else."""
+    parts = split_host_port(text.strip())
+    if parts is None or not parts[0] or parts[1] is None:
         raise ConfigError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8180")
-    return Address(found[0], found[1])
+    return Address(parts[0], parts[1])
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name, in small letters, can only mean this machine."""
+    """Return whether the name, in small letters, can only mean this machine."""
     if host == "localhost":
         return True
     try:
@@ -70,7 +74,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host_port(name: str) -> tuple[str, int | None] | None:
-    """Host in small letters and port of ``host[:port]``; ``None`` if it is neither."""
+    """Return host, in small letters, and port of ``host[:port]``; ``None`` if it is none."""
     if not name.isascii() or any(char in "/?#@\\%" or char.isspace() for char in name):
         return None
     if name.count(":") > 1 and not name.startswith("["):
@@ -84,11 +88,6 @@ def split_host_port(name: str) -> tuple[str, int | None] | None:
         return None
 
 
-_DIGITS = 19  # of a length; more is nobody's
-_METHODS = ("GET", "POST", "DELETE")
-_HEADERS = ("Authorization", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version")
-
-
 def guard_app(
     app: ASGIApp,
     address: Address,
@@ -96,7 +95,7 @@ def guard_app(
     *,
     open_paths: frozenset[str] = frozenset(),
 ) -> ASGIApp:
-    """The app behind every check; paths in ``open_paths`` need no token.
+    """Return the app behind every check; paths in ``open_paths`` need no token.
 
     421: Host is no loopback name, nor ``address.host``, nor one of ``serve.allowed_hosts``.
     403: Origin is sent and is on none of those, nor one of ``serve.allowed_origins``.
@@ -111,29 +110,34 @@ def guard_app(
             f"{address.host} can be reached by others: set IDX_SERVE__TOKEN, a secret of 16 "
             "characters or more, or listen on 127.0.0.1"
         )
-    inner: ASGIApp = _Sized(app, serve.max_body_bytes)
+    inner: ASGIApp = BodyLimit(app, serve.max_body_bytes)
     if serve.token is not None:
-        inner = _Tokened(inner, serve.token, open_paths)
+        inner = TokenCheck(inner, serve.token, open_paths)
     if serve.allowed_origins:
         from starlette.middleware.cors import CORSMiddleware
 
         inner = CORSMiddleware(
             inner,
-            allow_origins=[_origin(one) for one in serve.allowed_origins],
+            allow_origins=[_normalise_origin(one) for one in serve.allowed_origins],
             allow_methods=_METHODS,
             allow_headers=_HEADERS,
             expose_headers=("Mcp-Session-Id",),
         )
-    return _Named(inner, (address.host, *serve.allowed_hosts), serve.allowed_origins)
+    return HostCheck(inner, (address.host, *serve.allowed_hosts), serve.allowed_origins)
 
 
-class _Named:
-    """Lets through what was sent to one of our names, from none or an allowed web page."""
+class HostCheck:
+    """Passes on what was sent to one of our names, by no web page or one that may call.
+
+    The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
+    empty Origin and, where any port may be named, anything after the colon; it knows no loopback
+    names but those it is given, letter for letter.
+    """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> None:
         self._app = app
-        self._hosts = {_name(one) for one in hosts}
-        self._origins = {_origin(one) for one in origins}
+        self._hosts = {_parse_allowed_host(host) for host in hosts}
+        self._origins = {_normalise_origin(origin) for origin in origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -142,31 +146,31 @@ class _Named:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": "not offered"})
             return
-        hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
+        if len(hosts) != 1 or not self._is_own_name(hosts[0]):
             message = "this server is not known by that name: see IDX_SERVE__ALLOWED_HOSTS"
             await send_error(send, 421, "WrongHost", message)
-        elif not all(map(self._may_call, origins)):
+        elif not all(map(self._is_allowed_origin, origins)):
             message = "pages of that origin may not call: see IDX_SERVE__ALLOWED_ORIGINS"
             await send_error(send, 403, "WrongOrigin", message)
         else:
             await self._app(scope, receive, send)
 
-    def _is_ours(self, name: str) -> bool:
-        found = split_host_port(name)
-        if found is None:
+    def _is_own_name(self, name: str) -> bool:
+        parts = split_host_port(name)
+        if parts is None:
             return False
-        return is_loopback(found[0]) or found in self._hosts or (found[0], None) in self._hosts
+        return is_loopback(parts[0]) or parts in self._hosts or (parts[0], None) in self._hosts
 
-    def _may_call(self, origin: str) -> bool:
-        if _origin(origin) in self._origins:
+    def _is_allowed_origin(self, origin: str) -> bool:
+        if _normalise_origin(origin) in self._origins:
             return True
         scheme, _, name = origin.partition("://")
-        return scheme.lower() in ("http", "https") and self._is_ours(name)
+        return scheme.lower() in ("http", "https") and self._is_own_name(name)
 
 
-class _Tokened:
-    """Lets through who bears the token, and everybody to the open paths."""
+class TokenCheck:
+    """Passes on what bears the token, and everything to the open paths."""
 
     def __init__(self, app: ASGIApp, token: str, open_paths: frozenset[str]) -> None:
         self._app = app
@@ -175,8 +179,8 @@ class _Tokened:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in self._open_paths:
-            given = _values(scope, b"authorization")
-            if len(given) != 1 or not self._is_right(given[0]):
+            values = _header_values(scope, b"authorization")
+            if len(values) != 1 or not self._is_right(values[0]):
                 challenge = {"www-authenticate": 'Bearer realm="catalog"'}
                 message = "send 'Authorization: Bearer …' with the server's token"
                 await send_error(send, 401, "Unauthorized", message, challenge)
@@ -185,64 +189,67 @@ class _Tokened:
 
     def _is_right(self, header: str) -> bool:
         scheme, _, token = header.partition(" ")
-        same = hmac.compare_digest(token.strip().encode("latin-1"), self._token)
-        return same and scheme.lower() == "bearer"
+        is_same = hmac.compare_digest(token.strip().encode("latin-1"), self._token)
+        return is_same and scheme.lower() == "bearer"
 
 
-class _Sized:
-    """Lets through bodies up to a size."""
+class BodyLimit:
+    """Passes on requests whose body has at most ``max_bytes``."""
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
-        self._most = most
+        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        lengths = _values(scope, b"content-length")
-        if not lengths and _values(scope, b"transfer-encoding"):
-            await self._of_untold_length(scope, receive, send)
-        elif not all(one.isdecimal() and len(one) < _DIGITS for one in lengths):
+        lengths = _header_values(scope, b"content-length")
+        if not lengths and _header_values(scope, b"transfer-encoding"):
+            await self._read_whole(scope, receive, send)
+        elif not all(one.isdecimal() and len(one) < _MAX_DIGITS for one in lengths):
             await send_error(send, 400, "BadRequest", "Content-Length makes no sense")
-        elif any(int(one) > self._most for one in lengths):
+        elif any(int(one) > self._max_bytes for one in lengths):
             await self._refuse(send)
         else:
             await self._app(scope, receive, send)
 
-    async def _of_untold_length(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, more = bytearray(), True
-        while more:
+    async def _read_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read a body of untold length before it is passed on."""
+        body, has_more = bytearray(), True
+        while has_more:
             message = await receive()
             if message["type"] != "http.request":
                 return  # the caller has gone
             body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._most:
+            has_more = message.get("more_body", False)
+            if len(body) > self._max_bytes:
                 await self._refuse(send)
                 return
-        kept: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        messages: list[Message] = [
+            {"type": "http.request", "body": bytes(body), "more_body": False}
+        ]
 
         async def replay() -> Message:
-            return kept.pop() if kept else await receive()
+            return messages.pop() if messages else await receive()
 
         await self._app(scope, replay, send)
 
     async def _refuse(self, send: Send) -> None:
-        message = f"the body is larger than {self._most} bytes: see IDX_SERVE__MAX_BODY_BYTES"
+        message = f"the body is larger than {self._max_bytes} bytes: see IDX_SERVE__MAX_BODY_BYTES"
         await send_error(send, 413, "TooLarge", message, {"connection": "close"})
 
 
-def _values(scope: Scope, name: bytes) -> list[str]:
+def _header_values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-def _name(text: str) -> tuple[str, int | None]:
-    found = split_host_port(text)
-    if found is None:
+def _parse_allowed_host(text: str) -> tuple[str, int | None]:
+    parts = split_host_port(text)
+    if parts is None:
         raise ConfigError(f"{text!r} in IDX_SERVE__ALLOWED_HOSTS is no name, nor NAME:PORT")
-    return found
+    return parts
 
 
-def _origin(text: str) -> str:
+def _normalise_origin(text: str) -> str:
     return text.strip().rstrip("/").lower()

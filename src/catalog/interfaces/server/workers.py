@@ -1,4 +1,4 @@
-"""Threads that answer requests: so many at once, so many waiting, so long for each."""
+"""Threads that answer requests: how many at once, how many wait, how long each may take."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 
 
 ResultT = TypeVar("ResultT")
+_LOG = logging.getLogger(__name__)
 _WAITING_PER_THREAD = 4
 
 
 class Workers:
-    """At most ``most`` threads; four times as many calls may wait for one.
+    """At most ``max_threads`` threads; four times as many calls may wait for one.
 
     A thread cannot be stopped: one whose call took longer than ``seconds`` is busy until it ends.
     Threads start when first needed and hold up no exit. ``check`` is called before each call's
     work; what it raises is the call's answer.
     """
 
-    def __init__(self, most: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        self._most = most
+    def __init__(
+        self, max_threads: int, seconds: float, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._max_threads = max_threads
         self._seconds = seconds
         self._check = check
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
@@ -41,11 +44,11 @@ class Workers:
 
     @property
     def pending(self) -> int:
-        """How many calls run or wait, those nobody waits for included."""
+        """Number of calls that run or wait, those nobody waits for included."""
         return self._pending
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
-        """What the work returns or raises, from a thread.
+        """Run the work in a thread and return what it returns, or raise what it raises.
 
         Raises :class:`OverloadedError` at once, or :class:`OutOfTimeError`.
         """
@@ -60,10 +63,10 @@ class Workers:
     def _submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
         future: Future[ResultT] = Future()
         with self._lock:
-            if self._pending >= self._most * (1 + _WAITING_PER_THREAD):
+            if self._pending >= self._max_threads * (1 + _WAITING_PER_THREAD):
                 raise OverloadedError(f"{self._pending} requests are ahead: try again in a moment")
             self._pending += 1
-            starts = self._threads < min(self._most, self._pending)
+            starts = self._threads < min(self._max_threads, self._pending)
             self._threads += starts
         self._calls.put((future, work))
         if starts:
@@ -78,20 +81,17 @@ class Workers:
                     self._check()
                     result = work()
                 except BaseException as error:  # noqa: BLE001 - told to whoever waits
-                    self._left()
+                    self._leave()
                     future.set_exception(error)
                 else:
-                    self._left()
+                    self._leave()
                     future.set_result(result)
             else:
-                self._left()
+                self._leave()
 
-    def _left(self) -> None:
+    def _leave(self) -> None:
         with self._lock:
             self._pending -= 1
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def warm_in_background(engine: Engine) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 NAME = "catalog"
-_LISTS_LAST_MS = 60_000
-_SHOWN = 60
+_LIST_TTL_MS = 60_000
+_MAX_SHOWN = 60
 _READ_ONLY = {
     "read_only_hint": True,
     "destructive_hint": False,
@@ -38,6 +38,7 @@ _READ_ONLY = {
 }
 Context = ServerRequestContext[Workers, Any]
 ResultT = TypeVar("ResultT")
+_LOG = logging.getLogger(__name__)
 
 
 def build_server(
@@ -47,16 +48,16 @@ def build_server(
     instructions: str,
     workers: Workers,
 ) -> Server[Workers]:
-    """A server of these tools and of the engine's documents, answered by the workers."""
+    """Return a server of these tools and of the engine's documents, answered by the workers."""
     resources = DocumentResources(engine)
-    listed = types.ListToolsResult(tools=[_told(tool) for tool in tools.values()])
+    listed = types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
     schemas = {tool.name: tool.input_schema for tool in listed.tools}
 
     async def list_tools(
         context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         del context
-        _first_page(params)
+        _refuse_cursor(params)
         return listed
 
     async def call_tool(
@@ -64,7 +65,7 @@ def build_server(
     ) -> types.CallToolResult:
         tool = tools.get(params.name)
         if tool is None:
-            message = f"there is no tool {shown(params.name)!r}; tools: {', '.join(tools)}"
+            message = f"there is no tool {shorten(params.name)!r}; tools: {', '.join(tools)}"
             raise MCPError(types.INVALID_PARAMS, message)
         work = partial(tool.call, engine, params.arguments or {})
         try:
@@ -72,33 +73,33 @@ def build_server(
         except ServingError as error:
             answer = tool.failed(f"{error}; ask for less, or try again later")
         except Exception as error:  # noqa: BLE001 - a defect of ours: logged, and told by its name
-            answer = tool.failed(_internal(f"tool {tool.name}", error))
+            answer = tool.failed(_log_defect(f"tool {tool.name}", error))
         return _result(answer)
 
     async def list_resources(
         context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         cursor = params.cursor if params else None
-        return await _resource(context, partial(resources.page, cursor))
+        return await _run(context, partial(resources.page, cursor))
 
     async def list_templates(
         context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         del context
-        _first_page(params)
+        _refuse_cursor(params)
         return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
 
     async def read_resource(
         context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        return await _resource(context, partial(resources.read, params.uri))
+        return await _run(context, partial(resources.read, params.uri))
 
     @asynccontextmanager
     async def lifespan(server: Server[Workers]) -> AsyncIterator[Workers]:
         del server
         yield workers
 
-    hint = CacheHint(ttl_ms=_LISTS_LAST_MS)
+    hint = CacheHint(ttl_ms=_LIST_TTL_MS)
     return Server(
         NAME,
         version=__version__,
@@ -115,7 +116,7 @@ def build_server(
     )
 
 
-def _told(tool: AgentTool) -> types.Tool:
+def _describe(tool: AgentTool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -134,8 +135,8 @@ def _result(answer: ToolResult) -> types.CallToolResult:
     )
 
 
-async def _resource(context: Context, work: Callable[[], ResultT]) -> ResultT:
-    """What the work returns, its failures as errors of the protocol."""
+async def _run(context: Context, work: Callable[[], ResultT]) -> ResultT:
+    """Return what the work on resources returns; raise its failures as errors of the protocol."""
     try:
         return await context.lifespan_context.run(work)
     except MCPError:
@@ -143,30 +144,27 @@ async def _resource(context: Context, work: Callable[[], ResultT]) -> ResultT:
     except CatalogError as error:
         raise MCPError(types.INTERNAL_ERROR, storable(one_line(str(error)))) from error
     except Exception as error:
-        raise MCPError(types.INTERNAL_ERROR, _internal("resources", error)) from error
+        raise MCPError(types.INTERNAL_ERROR, _log_defect("resources", error)) from error
 
 
-def _internal(what: str, error: Exception) -> str:
-    """What is told of a defect: its kind; where it showed is logged."""
+def _log_defect(what: str, error: Exception) -> str:
+    """Log where a defect showed, and return what is told of it: its kind."""
     log_bug(what, error)
     return f"internal error ({type(error).__name__})"
 
 
-def _first_page(params: types.PaginatedRequestParams | None) -> None:
+def _refuse_cursor(params: types.PaginatedRequestParams | None) -> None:
     if params is not None and params.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "there is one page: no cursor was given out")
 
 
-def shown(text: str) -> str:
-    """The beginning of somebody else's text as one clean line."""
-    return one_line(safe(text[:_SHOWN]))
-
-
-_LOG = logging.getLogger(__name__)
+def shorten(text: str) -> str:
+    """Return the beginning of somebody else's text as one clean line."""
+    return one_line(safe(text[:_MAX_SHOWN]))
 
 
 def catalog_server(engine: Engine, workers: Workers) -> Server[Workers]:
-    """The server of all agent tools; asks the engine once, for what its instructions tell."""
+    """Return the server of all agent tools; asks the engine once, for its instructions."""
     from catalog.interfaces.agents import AGENT_TOOLS
 
     return build_server(
@@ -178,7 +176,7 @@ def catalog_server(engine: Engine, workers: Workers) -> Server[Workers]:
 
 
 def instructions(engine: Engine) -> str:
-    """How to use the tools and, if the store can be read, which datasets there are."""
+    """Return how to use the tools and, if the store can be read, which datasets there are."""
     from catalog.interfaces.agents import agent_guidance
 
     try:
@@ -186,9 +184,9 @@ def instructions(engine: Engine) -> str:
     except CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()
-    counted = {shown(one["dataset"]): one["documents"] for one in datasets}
-    told = "; ".join(
-        f"{name}: {count} document{'' if count == 1 else 's'}" for name, count in counted.items()
+    counts = {shorten(one["dataset"]): one["documents"] for one in datasets}
+    listed = "; ".join(
+        f"{name}: {count} document{'' if count == 1 else 's'}" for name, count in counts.items()
     )
-    held = f"Datasets here: {told}." if told else "There is no dataset yet."
-    return f"{agent_guidance(tuple(counted)).rstrip()}\n\n{held}"
+    contents = f"Datasets here: {listed}." if listed else "There is no dataset yet."
+    return f"{agent_guidance(tuple(counts)).rstrip()}\n\n{contents}"

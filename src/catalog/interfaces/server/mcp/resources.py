@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from catalog.core.errors import DocumentNotFoundError, UnknownDatasetError
+from catalog.core.params import MAX_OFFSET
 from catalog.core.text import storable
 from catalog.interfaces.plain_text import one_line, safe
 
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
 
 SCHEME = "catalog://"
-PAGE = 100
+PAGE_SIZE = 100
 MAX_BYTES = 1_000_000
-_MAX_OFFSET = 10_000_000  # that of the operation
 _MARKDOWN = frozenset((".md", ".markdown"))
 _MAX_TITLE, _MAX_SUMMARY = 200, 500
 TEMPLATE = types.ResourceTemplate(
@@ -38,28 +38,28 @@ TEMPLATE = types.ResourceTemplate(
 
 def document_uri(dataset: str, path: str) -> str:
     """Return the URI of a document; :func:`parse_document_uri` reads it back."""
-    return SCHEME + _quoted(dataset, "") + "/" + _quoted(path, "/")
+    return SCHEME + _quote(dataset, "") + "/" + _quote(path, "/")
 
 
 def parse_document_uri(uri: str) -> tuple[str, str]:
-    """Dataset and path of a resource; raises the protocol's error for anything else."""
+    """Return dataset and path of a resource; raise the protocol's error for anything else."""
     dataset, _, path = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not dataset or not path:
-        raise _unknown(uri)
+        raise _unknown_resource(uri)
     try:
-        return _unquoted(dataset), _unquoted(path)
+        return _unquote(dataset), _unquote(path)
     except UnicodeDecodeError as error:
-        raise _unknown(uri) from error
+        raise _unknown_resource(uri) from error
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentResources:
-    """Asks an engine for the documents it has; blocks."""
+    """The documents of an engine; asking it blocks."""
 
     engine: Engine
 
     def page(self, cursor: str | None) -> types.ListResourcesResult:
-        """Up to 100 documents after the cursor, by dataset and name."""
+        """Return up to 100 documents after the cursor, by dataset and name."""
         names = [one["dataset"] for one in self.engine.ask("status", {})["datasets"]]
         if not names and cursor is None:
             return types.ListResourcesResult(resources=[])
@@ -67,43 +67,50 @@ class DocumentResources:
         if dataset not in names:
             raise _bad_cursor()
         left = names[names.index(dataset) :]
-        found, following = self._listed(left, offset)
-        return types.ListResourcesResult(resources=found, next_cursor=following)
+        resources, cursor = self._list(left, offset)
+        return types.ListResourcesResult(resources=resources, next_cursor=cursor)
 
-    def _listed(self, names: list[str], offset: int) -> tuple[list[types.Resource], str | None]:
-        found: list[types.Resource] = []
+    def _list(self, names: list[str], offset: int) -> tuple[list[types.Resource], str | None]:
+        resources: list[types.Resource] = []
         for name in names:
-            if len(found) == PAGE:
-                return found, _cursor(name, 0)
-            asked = {"dataset": name, "sort": "name", "limit": PAGE - len(found), "offset": offset}
-            answer = self.engine.ask("browse", asked)
-            found += [_resource(entry) for entry in answer["entries"]]
+            if len(resources) == PAGE_SIZE:
+                return resources, _write_cursor(name, 0)
+            params = {
+                "dataset": name,
+                "sort": "name",
+                "limit": PAGE_SIZE - len(resources),
+                "offset": offset,
+            }
+            answer = self.engine.ask("browse", params)
+            resources += [_resource(entry) for entry in answer["entries"]]
             end = offset + len(answer["entries"])
-            if answer["entries"] and end < min(answer["total"], _MAX_OFFSET):
-                return found, _cursor(name, end)
+            if answer["entries"] and end < min(answer["total"], MAX_OFFSET):
+                return resources, _write_cursor(name, end)
             offset = 0
-        return found, None
+        return resources, None
 
     def read(self, uri: str) -> types.ReadResourceResult:
-        """The document's text, cut at 1 MB (UTF-8) with a word on how to get the rest."""
+        """Return the document's text, cut at 1 MB (UTF-8) with a word on how to get the rest."""
         dataset, path = parse_document_uri(uri)
         try:
-            asked = {"reference": f"{dataset}:{path}", "dataset": dataset, "max_bytes": MAX_BYTES}
-            found = self.engine.ask("get", asked)
+            params = {"reference": f"{dataset}:{path}", "dataset": dataset, "max_bytes": MAX_BYTES}
+            answer = self.engine.ask("get", params)
         except (DocumentNotFoundError, UnknownDatasetError) as error:
-            raise _unknown(uri) from error
-        if found["path"] != path:  # its end was read as a range of lines
-            raise _unknown(uri)
-        text = "\n\n".join([found["text"], *_pointer(found, f"{dataset}:{path}")])
-        content = types.TextResourceContents(uri=uri, text=storable(text), mime_type=_mime(path))
+            raise _unknown_resource(uri) from error
+        if answer["path"] != path:  # its end was read as a range of lines
+            raise _unknown_resource(uri)
+        text = "\n\n".join([answer["text"], *_pointer(answer, f"{dataset}:{path}")])
+        content = types.TextResourceContents(
+            uri=uri, text=storable(text), mime_type=_mime_type(path)
+        )
         return types.ReadResourceResult(contents=[content])
 
 
-def _pointer(found: Mapping[str, Any], reference: str) -> Iterator[str]:
-    if found["notes"]:
+def _pointer(answer: Mapping[str, Any], reference: str) -> Iterator[str]:
+    if answer["notes"]:
         yield (
-            f"[Here ends what a resource gives: {'; '.join(found['notes'])}. For the rest call the "
-            f"tool get with reference {json.dumps(reference)}.]"
+            f"[Here ends what a resource gives: {'; '.join(answer['notes'])}. "
+            f"For the rest call the tool get with reference {json.dumps(reference)}.]"
         )
 
 
@@ -113,40 +120,40 @@ def _resource(entry: Mapping[str, Any]) -> types.Resource:
         name=_clean(entry["path"], len(entry["path"])),
         title=_clean(entry["title"], _MAX_TITLE) or None,
         description=_clean(entry["summary"], _MAX_SUMMARY) or None,
-        mime_type=_mime(entry["path"]),
+        mime_type=_mime_type(entry["path"]),
     )
 
 
-def _clean(text: str | None, most: int) -> str:
-    """The text as one line without control characters, which came out of a document."""
+def _clean(text: str | None, limit: int) -> str:
+    """Return text out of a document as one line without control characters."""
     line = one_line(safe(text or ""))
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _mime(path: str) -> str:
+def _mime_type(path: str) -> str:
     kind = PurePosixPath(path).suffix.casefold()
     return "text/markdown" if kind in _MARKDOWN else "text/plain"
 
 
-def _quoted(text: str, kept: str) -> str:
-    return quote(text.encode("utf-8", "surrogatepass"), safe=kept)
+def _quote(text: str, safe_characters: str) -> str:
+    return quote(text.encode("utf-8", "surrogatepass"), safe=safe_characters)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return unquote_to_bytes(text).decode("utf-8", "surrogatepass")
 
 
-def _cursor(dataset: str, offset: int) -> str:
+def _write_cursor(dataset: str, offset: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([dataset, offset]).encode()).decode()
 
 
 def _read_cursor(cursor: str) -> tuple[str, int]:
     try:
-        read = json.loads(base64.b64decode(cursor.encode("ascii"), b"-_", validate=True))
+        content = json.loads(base64.b64decode(cursor.encode("ascii"), b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError) as error:
         raise _bad_cursor() from error
-    match read:
-        case [str() as dataset, int() as offset] if 0 <= offset <= _MAX_OFFSET:
+    match content:
+        case [str() as dataset, int() as offset] if 0 <= offset <= MAX_OFFSET:
             return dataset, int(offset)
     raise _bad_cursor()
 
@@ -155,8 +162,8 @@ def _bad_cursor() -> MCPError:
     return MCPError(types.INVALID_PARAMS, "this cursor is not one that was given out: begin anew")
 
 
-def _unknown(uri: str) -> MCPError:
-    """No such resource; the code is that of the protocol's 2026-07-28 revision (SEP-2164)."""
+def _unknown_resource(uri: str) -> MCPError:
+    """Return the error for no such resource, of the protocol's revision 2026-07-28 (SEP-2164)."""
     shown = _clean(uri, 200)
     message = f"there is no resource {shown}; a document's is {TEMPLATE.uri_template}"
     return MCPError(types.INVALID_PARAMS, message, {"uri": storable(uri[:1000])})

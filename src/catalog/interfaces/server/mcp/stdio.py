@@ -1,111 +1,30 @@
-"""The protocol over standard input and output, which carry nothing else.
-
-The SDK passes over them in silence, and whoever sent one waits for ever.
-"""
+"""The protocol over standard input and output, which carry nothing else."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 import anyio.to_thread
-import mcp_types as types
-from anyio import BrokenResourceError, ClosedResourceError
-from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.runner import serve_dual_era_loop
 from mcp.server.stdio import stdio_server
-from mcp.shared._stream_protocols import ReadStream, WriteStream
-from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
 from catalog.core.errors import CatalogError
-from catalog.core.text import all_storable
 from catalog.interfaces.plain_text import complaint
+from catalog.interfaces.server.mcp.jsonrpc_repair import Item, repair_messages
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from catalog.interfaces.engine import Engine
     from catalog.interfaces.server.workers import Workers
-
-
-Item = SessionMessage | Exception
-
-
-async def repair_messages(
-    read: ReadStream[Item], write: WriteStream[SessionMessage], good: MemoryObjectSendStream[Item]
-) -> None:
-    """Hand on what can be read; the others get an error with their id, where they have one.
-
-    A request whose text holds half a surrogate pair, which JavaScript writes and UTF-8 lacks, is
-    handed on with U+FFFD for it.
-    """
-    async with good:
-        async for item in read:
-            message = repaired(item) if isinstance(item, Exception) else item
-            try:
-                if message is not None:
-                    await good.send(message)
-                elif isinstance(item, Exception):
-                    await write.send(SessionMessage(refusal(item)))
-            except (BrokenResourceError, ClosedResourceError):
-                return
-
-
-def repaired(error: Exception) -> SessionMessage | None:
-    """The message that was meant, if only its text was wrong."""
-    found = _given(error)
-    if not isinstance(found, dict):
-        return None
-    try:
-        return SessionMessage(
-            types.jsonrpc_message_adapter.validate_python(all_storable(found), by_name=False)
-        )
-    except ValidationError:
-        return None
-
-
-def refusal(error: Exception) -> types.JSONRPCError:
-    """JSON-RPC's answer to what is no JSON, or no request."""
-    found = _given(error)
-    if found is None:
-        told = types.ErrorData(code=types.PARSE_ERROR, message="this line is not JSON")
-        return types.JSONRPCError(jsonrpc="2.0", id=None, error=told)
-    number = found.get("id") if isinstance(found, dict) else None
-    known = number if isinstance(number, str) or type(number) is int else None
-    message = "this is no JSON-RPC 2.0 message: one object with jsonrpc, id, method and params"
-    told = types.ErrorData(code=types.INVALID_REQUEST, message=message)
-    return types.JSONRPCError(jsonrpc="2.0", id=known, error=told)
-
-
-def _given(error: Exception) -> Any:
-    """What stood on the line, as far as the SDK's error tells; ``None`` if it was no JSON."""
-    if not isinstance(error, ValidationError):
-        return None
-    wholes = [one["input"] for one in error.errors() if _is_whole(one)]
-    for whole in sorted(wholes, key=lambda one: not isinstance(one, dict)):
-        if not isinstance(whole, str | bytes):
-            return whole
-        try:
-            return json.loads(whole.lstrip("\ufeff") if isinstance(whole, str) else whole)
-        except (ValueError, RecursionError):
-            continue
-    return None
-
-
-def _is_whole(error: Mapping[str, Any]) -> bool:
-    """Whether the error tells the whole line, or the whole object on it."""
-    return error["type"] in ("json_invalid", "missing", "model_type", "dict_type") or (
-        isinstance(error["input"], dict) and "method" in error["input"]
-    )
 
 
 def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> NoReturn:
@@ -129,20 +48,20 @@ def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> No
 
 
 async def _serve(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> bool:
-    """Whether calls still run now that the input has ended."""
+    """Answer, and return whether calls still run when the input has ended."""
     async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
-        with _quiet_output():
+        with _print_to_stderr():
             tasks.start_soon(_end_at_signal)
             try:
                 server = await anyio.to_thread.run_sync(make, engine)
             except Exception as error:  # noqa: BLE001 - told, and the process ends
                 _give_up(error)
-            good, mended = anyio.create_memory_object_stream[Item](0)
+            good, repaired = anyio.create_memory_object_stream[Item](0)
             tasks.start_soon(repair_messages, read, write, good)
             async with server.lifespan(server) as workers:
                 options = server.create_initialization_options()
                 await serve_dual_era_loop(
-                    server, mended, write, lifespan_state=workers, init_options=options
+                    server, repaired, write, lifespan_state=workers, init_options=options
                 )
             tasks.cancel_scope.cancel()
     return workers.pending > 0
@@ -156,15 +75,18 @@ async def _end_at_signal() -> None:
 
 
 @contextmanager
-def _quiet_output() -> Iterator[None]:
-    """``print`` goes to standard error, so that nothing is left over to be written at the end."""
+def _print_to_stderr() -> Iterator[None]:
+    """Send ``print`` to standard error, so that nothing is left to be written at the end."""
     sys.stdout.flush()
     with redirect_stdout(sys.stderr):
         yield
 
 
 def _give_up(error: Exception) -> NoReturn:
-    """Not by raising: that would wait for the thread that waits for the next line of input."""
+    """End the process with what is wrong.
+
+    Raising would wait for the thread that waits for the next line of input.
+    """
     if isinstance(error, CatalogError):
         print(complaint(str(error)), file=sys.stderr)
     else:
@@ -173,7 +95,7 @@ def _give_up(error: Exception) -> NoReturn:
 
 
 def _leave(code: int = 0) -> NoReturn:
-    """End at once: threads at work and what libraries have left to print have no say."""
+    """End the process at once, whatever threads do and libraries have left to print."""
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(code)

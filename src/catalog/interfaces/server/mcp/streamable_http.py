@@ -34,7 +34,7 @@ SESSION_IDLE_SECONDS = 600.0
 def mcp_asgi(
     server: Server[Workers], serve: ServeSettings | None = None
 ) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
-    """The endpoint, and the context in which it answers; each call gives a pair to use once.
+    """Return the endpoint, and the context in which it answers: a pair to use once.
 
     It is not guarded. At most 256 sessions are open; one without a request for ten minutes ends.
     """
@@ -48,7 +48,7 @@ def mcp_asgi(
 
 
 def streamable_http_app(server: Server[Workers], address: Address, serve: ServeSettings) -> ASGIApp:
-    """``/mcp``, guarded, and ``GET /health``, which tells that it runs to whoever asks.
+    """Return ``/mcp``, guarded, and ``GET /health``, which tells whoever asks that it runs.
 
     Raises :class:`ConfigError` for an address others can reach when there is no token.
     """
