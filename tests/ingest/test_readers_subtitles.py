@@ -12,7 +12,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.timed.subtitles import SubtitleReader, looks_like_subtitles
-from catalog.ingest.readers.timed.timecodes import timecode
+from catalog.search_v2.evidence import format_timecode
 
 Spoken = list[tuple[str, float | None, float | None]]
 
@@ -92,7 +92,7 @@ def test_a_voice_is_named_where_it_begins_to_speak() -> None:
 
 def srt(*texts: str) -> str:
     return "\n".join(
-        f"{at + 1}\n{timecode(at)},000 --> {timecode(at)},900\n{text}\n"
+        f"{at + 1}\n{format_timecode(at)},000 --> {format_timecode(at)},900\n{text}\n"
         for at, text in enumerate(texts)
     )
 
@@ -264,7 +264,8 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 def test_two_hundred_thousand_cues_are_read() -> None:
     text = "".join(
-        f"{at}\n{timecode(at)},000 --> {timecode(at)},900\nline {at}\n\n" for at in range(200_000)
+        f"{at}\n{format_timecode(at)},000 --> {format_timecode(at)},900\nline {at}\n\n"
+        for at in range(200_000)
     )
     doc = parse(text)
     assert len(doc.segments) == 200_000

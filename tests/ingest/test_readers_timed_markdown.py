@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.readers.timed.source_media import medium_name
-from catalog.ingest.readers.timed.timecodes import timecode
+from catalog.ingest.readers.timed.source_media import media_file_name
+from catalog.search_v2.evidence import format_timecode
 
 FRAME = """# Visual Frame at 00:30
 
@@ -304,7 +304,7 @@ def test_facts_of_a_video_site_become_metadata() -> None:
 def test_a_medium_named_in_a_file_is_a_name_in_its_folder_or_nothing(
     value: object, name: str | None
 ) -> None:
-    assert medium_name(value) == name
+    assert media_file_name(value) == name
 
 
 _LINES = st.sampled_from(
@@ -341,6 +341,8 @@ def test_any_markdown_keeps_its_lines_and_has_sound_segments(
 
 def test_many_cues_are_read() -> None:
     count = 100_000
-    doc = parse("# T\n\n" + "".join(f"[{timecode(at)}] line\n" for at in range(count)), "t.mp4.md")
+    doc = parse(
+        "# T\n\n" + "".join(f"[{format_timecode(at)}] line\n" for at in range(count)), "t.mp4.md"
+    )
     assert len(doc.segments) == count
     assert doc.segments[-1].time_start == count - 1

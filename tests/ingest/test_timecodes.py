@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.ingest.readers.timed.timecodes import (
-    line_time,
-    parse_timecode,
-    timecode,
-    valid_seconds,
-)
+from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
+from catalog.ingest.readers.timed.transcript_lines import line_time
+from catalog.search_v2.evidence import format_timecode
 
 
 @pytest.mark.parametrize(
@@ -49,14 +46,14 @@ def test_bare_seconds_are_a_time_only_where_the_caller_says_so() -> None:
 
 
 def test_a_timecode_is_rounded_down_and_has_hours() -> None:
-    assert [timecode(seconds) for seconds in (0, 65.99, 3723, 360000, -1)] == [
+    assert [format_timecode(seconds) for seconds in (0, 65.99, 3723, 360000, -1)] == [
         "00:00:00", "00:01:05", "01:02:03", "100:00:00", "00:00:00",
     ]  # fmt: skip
 
 
 @given(st.integers(0, 3_599_999))
 def test_every_whole_second_is_read_back(seconds: int) -> None:
-    assert parse_timecode(timecode(seconds)) == seconds
+    assert parse_timecode(format_timecode(seconds)) == seconds
 
 
 @pytest.mark.parametrize(

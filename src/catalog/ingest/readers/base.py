@@ -1,4 +1,4 @@
-"""What every reader answers, and what readers of whole files share: limits, bytes to text."""
+"""Shared by all readers: limits, failures, titles, and bytes to text."""
 
 from __future__ import annotations
 
@@ -37,18 +37,103 @@ class ReadLimits:
 DEFAULT_LIMITS = ReadLimits()
 
 
-SAMPLE = 8192
-"""Bytes looked at."""
+@dataclass(frozen=True, slots=True)
+class ReadFailure:
+    """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can."""
 
-BYTE_ORDER_MARKS = {
+    path: str
+    reason: str
+
+
+class Reader(Protocol):
+    """Reads one format."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the documents of one open file, and what of it could not be read.
+
+        Raises ``ReadError`` with the reason when the file as a whole is unusable or over a limit.
+        """
+        ...
+
+
+class WholeFileReader(ABC):
+    """A reader of a format in which one text file is one document."""
+
+    declares_encoding: ClassVar[bool] = False
+    """Whether files of the format may name their encoding near the top."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file; raise ``ReadError`` if binary, empty or too large."""
+        data = read_bytes(handle, limits.text_bytes)
+        kind = binary_kind(data)
+        if kind is not None:
+            raise ReadError(f"binary ({kind})")
+        text = decode(data, declared=self.declares_encoding)
+        if not text or text.isspace():
+            raise EmptyDocumentError("empty")
+        yield self.parse(text, path)
+
+    @abstractmethod
+    def parse(self, text: str, path: str) -> ParsedDocument:
+        """Return the document that ``text`` (canonical, not blank) is."""
+
+
+def read_bytes(handle: BinaryIO, limit: int) -> bytes:
+    """Read a whole file; raise ``ReadError`` if it is over ``limit`` bytes."""
+    data = handle.read(limit + 1)
+    if len(data) > limit:
+        raise ReadError(f"too large: over {limit:,} bytes")
+    return data
+
+
+_MAX_FAILURES = 20
+
+
+def cap_failures(failures: Sequence[ReadFailure]) -> Iterator[ReadFailure]:
+    """Yield the first 20 failures of a file and, of more, one that says how many follow."""
+    yield from failures[:_MAX_FAILURES]
+    rest = failures[_MAX_FAILURES:]
+    if rest:
+        others = f", and {len(rest) - 1:,} after it" if len(rest) > 1 else ""
+        yield ReadFailure(rest[0].path, rest[0].reason + others)
+
+
+MAX_TITLE = 300
+"""Characters of a title at most."""
+_EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")
+
+
+def file_type(path: str) -> str:
+    """Return the extension in lower case without its dot, or ``txt`` if it is none to speak of."""
+    suffix = PurePosixPath(path).suffix[1:].lower()
+    return suffix if _EXTENSION.fullmatch(suffix) else "txt"
+
+
+def choose_title(path: str, *candidates: object) -> str:
+    """Return the first candidate that is not blank, on one line; else the stem of the file."""
+    for candidate in candidates:
+        if isinstance(candidate, str | int | float) and (title := one_line(candidate)):
+            return title
+    return one_line(PurePosixPath(path).stem) or path
+
+
+def one_line(value: object) -> str:
+    """Return storable text with white space collapsed, cut to the length of a title."""
+    return storable(" ".join(str(value).split())[:MAX_TITLE].rstrip())
+
+
+_SAMPLE_BYTES = 8192
+_BYTE_ORDER_MARKS = {  # longest first: the mark of UTF-32-LE begins with that of UTF-16-LE
     b"\xff\xfe\x00\x00": "utf-32-le",
     b"\x00\x00\xfe\xff": "utf-32-be",
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-"""Longest first, because the mark of UTF-32-LE begins with that of UTF-16-LE."""
-
-_CERTAIN = {
+_SIGNATURES = {
     b"%PDF-": "pdf",
     b"%!PS": "postscript",
     b"{\\rtf": "rtf",
@@ -69,7 +154,7 @@ _CERTAIN = {
     b"SQLite format 3\x00": "sqlite",
 }
 # Letters that a text may begin with as well: they only name what NUL bytes give away.
-_LIKELY = {
+_WEAK_SIGNATURES = {
     b"GIF8": "gif",
     b"BZh": "bzip2",
     b"MZ": "exe",
@@ -89,37 +174,35 @@ _MAX_CONTROL_SHARE = 0.1
 
 
 def byte_order_mark(data: bytes) -> tuple[bytes, str] | None:
-    """The UTF-16 or UTF-32 mark at the start and the encoding it names."""
-    for mark, encoding in BYTE_ORDER_MARKS.items():
+    """Return the UTF-16 or UTF-32 mark at the start and the encoding it names."""
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return mark, encoding
     return None
 
 
 def binary_kind(data: bytes) -> str | None:
-    """What binary format the data is (``data`` if unknown), or ``None`` for text."""
-    kind = _named(data, _CERTAIN)
+    """Return what binary format the data is (``data`` if unknown), or ``None`` for text."""
+    kind = _match_signature(data, _SIGNATURES)
     if kind is not None:
         return kind
     if byte_order_mark(data) is not None:
         return None
-    sample = data[:SAMPLE]
+    sample = data[:_SAMPLE_BYTES]
     if b"\x00" in sample:
-        return _named(data, _LIKELY) or _named_inside(data) or "data"
+        if data[4:8] == b"ftyp":
+            inner: str | None = "mp4"
+        else:
+            inner = "tar" if data[257:262] == b"ustar" else None
+        return _match_signature(data, _WEAK_SIGNATURES) or inner or "data"
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
     if controls > _MAX_CONTROL_SHARE * len(sample):
-        return _named(data, _LIKELY) or "data"
+        return _match_signature(data, _WEAK_SIGNATURES) or "data"
     return None
 
 
-def _named(data: bytes, magic: dict[bytes, str]) -> str | None:
-    return next((name for start, name in magic.items() if data.startswith(start)), None)
-
-
-def _named_inside(data: bytes) -> str | None:
-    if data[4:8] == b"ftyp":
-        return "mp4"
-    return "tar" if data[257:262] == b"ustar" else None
+def _match_signature(data: bytes, signatures: dict[bytes, str]) -> str | None:
+    return next((name for start, name in signatures.items() if data.startswith(start)), None)
 
 
 _HIGH_BYTES = re.compile(rb"[\x80-\xff]")
@@ -130,8 +213,6 @@ _GUESS_NEEDS = 12
 """High bytes under which a statistical guess is worse than the commonest legacy encoding."""
 _MOSTLY_UTF8 = 4
 """Good UTF-8 sequences for every bad one, from which on the text is taken for damaged UTF-8."""
-
-
 _WIDE = ("utf_7", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le")
 _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"]).union(
     name.replace("_", "-") for name in _WIDE
@@ -140,7 +221,7 @@ _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", 
 
 
 def decode(data: bytes, *, declared: bool = False) -> str:
-    """The text of a file that is not binary.
+    """Return the text of a file that is not binary.
 
     Tried in turn: a byte order mark, UTF-8, with ``declared`` the encoding the text names
     for itself, UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
@@ -155,127 +236,42 @@ def decode(data: bytes, *, declared: bool = False) -> str:
 
 
 def _decode_legacy(data: bytes, *, declared: bool) -> str:
-    text = _decode_declared(data) if declared else None
+    declaration = _DECLARATION.search(data[:_DECLARED_WITHIN]) if declared else None
+    text = None if declaration is None else _decode_strictly(data, declaration[1].decode("ascii"))
     if text is None and _is_damaged_utf8(data):
         text = data.decode("utf-8-sig", "replace")
     if text is None:
-        text = _decode_guessed(data)
+        text = _decode_by_guess(data)
     return data.decode("cp1252", "replace") if text is None else text
-
-
-def _decode_declared(data: bytes) -> str | None:
-    found = _DECLARATION.search(data[:_DECLARED_WITHIN])
-    return None if found is None else _strictly(data, found.group(1).decode("ascii"))
 
 
 def _is_damaged_utf8(data: bytes) -> bool:
     replaced = data.decode("utf-8", "replace")
     bad = replaced.count("\ufffd")
-    kept = sum(character > "\x7f" for character in replaced) - bad
-    return kept >= _MOSTLY_UTF8 * bad
+    good = sum(character > "\x7f" for character in replaced) - bad
+    return good >= _MOSTLY_UTF8 * bad
 
 
-def _decode_guessed(data: bytes) -> str | None:
+def _decode_by_guess(data: bytes) -> str | None:
     high = _HIGH_BYTES.search(data)
     start = 0 if high is None else max(0, high.start() - 1024)
     sample = data[start : start + _GUESS_SAMPLE]
     if len(_HIGH_BYTES.findall(sample)) < _GUESS_NEEDS:
-        return _strictly(data, "cp1252")
+        return _decode_strictly(data, "cp1252")
     from charset_normalizer import from_bytes
 
     for guess in from_bytes(sample, cp_exclusion=list(_WIDE)):
-        text = _strictly(data, guess.encoding)
+        text = _decode_strictly(data, guess.encoding)
         if text is not None:
             return text
     return None
 
 
-def _strictly(data: bytes, encoding: str) -> str | None:
-    """The text in that encoding, or ``None`` if it is unknown, not for files, or fails."""
+def _decode_strictly(data: bytes, encoding: str) -> str | None:
+    """Return the text in that encoding, or ``None`` if it is unknown, not for files, or fails."""
     try:
         if codecs.lookup(encoding).name.replace("_", "-") in _NEVER:
             return None
         return data.decode(encoding)
     except (LookupError, ValueError):
         return None
-
-
-MAX_TITLE = 300
-"""Characters of a title at most."""
-_MOST_FAILURES = 20
-"""Parts of one file that are reported one by one."""
-
-_EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFailure:
-    """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can."""
-
-    path: str
-    reason: str
-
-
-def first_of(failures: Sequence[ReadFailure]) -> Iterator[ReadFailure]:
-    """The first 20 failures of a file and, of more, one that says how many follow."""
-    yield from failures[:_MOST_FAILURES]
-    rest = failures[_MOST_FAILURES:]
-    if rest:
-        others = f", and {len(rest) - 1:,} after it" if len(rest) > 1 else ""
-        yield ReadFailure(rest[0].path, rest[0].reason + others)
-
-
-class Reader(Protocol):
-    """Reads one format."""
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The documents of one open file, and what of it could not be read.
-
-        Raises ``ReadError`` with the reason when the file as a whole is unusable or over a limit.
-        """
-        ...
-
-
-class WholeFileReader(ABC):
-    """A format in which one file is one document."""
-
-    declares_encoding: ClassVar[bool] = False
-    """Whether files of the format may name their encoding near the top."""
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The one document of the file; raises ``ReadError`` if binary, empty or too large."""
-        data = handle.read(limits.text_bytes + 1)
-        if len(data) > limits.text_bytes:
-            raise ReadError(f"too large: over {limits.text_bytes:,} bytes")
-        kind = binary_kind(data)
-        if kind is not None:
-            raise ReadError(f"binary ({kind})")
-        text = decode(data, declared=self.declares_encoding)
-        if not text or text.isspace():
-            raise EmptyDocumentError("empty")
-        yield self.parse(text, path)
-
-    @abstractmethod
-    def parse(self, text: str, path: str) -> ParsedDocument:
-        """The document that ``text`` (canonical, not blank) is."""
-
-
-def file_type(path: str) -> str:
-    """The extension in lower case without its dot; ``txt`` where there is none to speak of."""
-    suffix = PurePosixPath(path).suffix[1:].lower()
-    return suffix if _EXTENSION.fullmatch(suffix) else "txt"
-
-
-def title_or_stem(title: object, path: str) -> str:
-    """``title`` on one line and cut to 300 characters, or the file's stem if it is blank."""
-    text = one_line(title) if isinstance(title, str | int | float) else ""
-    return text or one_line(PurePosixPath(path).stem) or path
-
-
-def one_line(value: object) -> str:
-    """Storable text with white space collapsed, cut to the length of a title."""
-    return storable(" ".join(str(value).split())[:MAX_TITLE].rstrip())

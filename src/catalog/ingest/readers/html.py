@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, block by block, with its headings; one pass, no tree."""
+"""HTML: the visible text, block by block, with its headings; one pass, no tree."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     MAX_TITLE,
     WholeFileReader,
+    choose_title,
     file_type,
     one_line,
-    title_or_stem,
 )
 from catalog.ingest.readers.metadata import normalise
 
@@ -31,8 +31,8 @@ _DROPPED = frozenset(_DROPPED_TAGS.split())
 _NAVIGATION = frozenset(["nav"])
 _PARAGRAPHS = frozenset(_PARAGRAPH_TAGS.split())
 _LINES = frozenset(["caption", "dd", "dt", "figcaption", "legend", "li", "summary", "tr"])
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_KEPT_WHOLE = frozenset(["pre", "table"])
+_HEADING_LEVELS = {f"h{level}": level for level in range(1, 7)}
+_ATOMIC = frozenset(["pre", "table"])
 _CELLS = frozenset(["td", "th"])
 _SOFT = frozenset(["div", "p"])
 """Blocks that set the text of a cell rather than part it from the next cell."""
@@ -40,6 +40,47 @@ _SURROGATE_REFERENCE = re.compile(r"&#(?:0+|x0+|x0*d[89a-f][0-9a-f]{2});?", re.I
 _DOCTYPE_SUBSET = re.compile(
     r"(\s*+(?:<\?xml[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[[^\]]*+\]", re.IGNORECASE
 )
+_CREATED = ("article:published_time", "datepublished", "dcterms.created", "dc.date", "dcterms.date")
+_MODIFIED = ("article:modified_time", "datemodified", "dcterms.modified", "last-modified")
+_OTHER_FIELDS = ("description", "author", "keywords", "date", "language")
+
+
+class HtmlReader(WholeFileReader):
+    """The document's text is the visible text; offsets and lines refer to it, not to the source.
+
+    Scripts, styles, navigation and form controls are left out, unless nothing else is there.
+    """
+
+    declares_encoding = True
+
+    def parse(self, text: str, path: str) -> ParsedDocument:
+        """Return the document, titled by ``<title>``, else its first heading or its stem.
+
+        Raises ``ReadError`` when there is no visible text at all.
+        """
+        page = extract(text, keep_navigation=False)
+        if not page.text:
+            page = extract(text, keep_navigation=True)
+        if not page.text:
+            raise EmptyDocumentError("empty: no visible text")
+        first = page.headings[0].title if page.headings else None
+        return ParsedDocument(
+            path=path,
+            text=storable(page.text),
+            title=choose_title(path, page.title, first),
+            file_type=file_type(path),
+            metadata=normalise(_fields_of(page)),
+            headings=page.headings,
+            atomic=page.atomic,
+        )
+
+
+def _fields_of(page: HtmlPage) -> dict[str, object]:
+    fields: dict[str, object] = {name: page.meta.get(name) for name in _OTHER_FIELDS}
+    for name, names in (("created", _CREATED), ("modified", _MODIFIED)):
+        fields[name] = next((page.meta[key] for key in names if key in page.meta), None)
+    fields["source_url"] = page.canonical or page.meta.get("og:url")
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +97,7 @@ class HtmlPage:
 
 @dataclass(slots=True)
 class _Mark:
-    """An element whose place in the text is wanted; ``start`` is known at its first character."""
+    """An open element whose place in the text matters; its first character sets ``start``."""
 
     tag: str
     piece: int
@@ -71,7 +112,7 @@ class _Text:
     length: int = 0
     breaks: int = 0
     is_soft: bool = False
-    """Whether the breaks asked for are only those of paragraphs and line breaks."""
+    """Whether the breaks requested are only those of paragraphs and line breaks."""
     has_space: bool = False
     marks: list[_Mark] = field(default_factory=list)
     unplaced: int = 0
@@ -86,7 +127,7 @@ class _Text:
             self.breaks, self.is_soft = 0, False
 
     def write(self, piece: str) -> None:
-        """Adds visible text, after the line breaks or the space that were asked for."""
+        """Add visible text, after the line breaks or the space that were requested."""
         if self.length and self.breaks:
             self._append("\n" * self.breaks)
         elif self.length and self.has_space:
@@ -103,7 +144,7 @@ class _Text:
         self.unplaced += 1
 
     def close(self, tag: str) -> _Mark | None:
-        """The innermost open mark if it is of that tag and holds text."""
+        """Close and return the innermost mark if it is of that tag and holds text."""
         if not self.marks or self.marks[-1].tag != tag:
             return None
         mark = self.marks.pop()
@@ -113,15 +154,13 @@ class _Text:
         return mark
 
     def beginning(self, mark: _Mark) -> str:
-        """Enough of the text since ``mark`` for a title; all of it may be a whole page."""
-        found: list[str] = []
-        length = 0
+        """Return enough of the text since ``mark`` for a title; all of it may be a whole page."""
+        text = ""
         for at in range(mark.piece, len(self.pieces)):
-            if length > 2 * MAX_TITLE:
+            if len(text) > 2 * MAX_TITLE:
                 break
-            found.append(self.pieces[at])
-            length += len(self.pieces[at])
-        return "".join(found)
+            text += self.pieces[at]
+        return text
 
     def _append(self, piece: str) -> None:
         self.pieces.append(piece)
@@ -161,7 +200,7 @@ class _Extractor:
             self._canonical = self._canonical or attributes.get("href")
         elif tag == "html" and attributes.get("lang"):
             self._meta.setdefault("language", attributes["lang"])
-        if tag in _HEADINGS or tag in _KEPT_WHOLE:
+        if tag in _HEADING_LEVELS or tag in _ATOMIC:
             self._out.open(tag)
         self._preformatted += tag == "pre"
 
@@ -171,7 +210,7 @@ class _Extractor:
             return
         self._is_title = self._is_title and tag != "title"
         self._preformatted -= tag == "pre"
-        if tag in _HEADINGS or tag in _KEPT_WHOLE:
+        if tag in _HEADING_LEVELS or tag in _ATOMIC:
             self._close(tag)
         if tag in _PARAGRAPHS:
             self._out.break_lines(2, soft=tag in _SOFT)
@@ -229,9 +268,8 @@ class _Extractor:
             self._out.has_space = data[-1].isspace()
 
     def _write_preformatted(self, data: str) -> None:
-        is_first = self._out.unplaced > 0
         lines = data.replace("\r\n", "\n").replace("\r", "\n")
-        if is_first:
+        if self._out.unplaced:  # the element has no text yet
             lines = lines.lstrip("\n")
         if lines:
             self._out.write(lines)
@@ -240,10 +278,12 @@ class _Extractor:
         mark = self._out.close(tag)
         if mark is None:
             return
-        if tag in _KEPT_WHOLE:
+        if tag in _ATOMIC:
             self._atomic.append((mark.start, self._out.visible_end))
         elif title := one_line(self._out.beginning(mark)):
-            self._headings.append(Heading(mark.start, self._out.visible_end, _HEADINGS[tag], title))
+            self._headings.append(
+                Heading(mark.start, self._out.visible_end, _HEADING_LEVELS[tag], title)
+            )
 
     def _read_meta(self, attributes: Mapping[str, str]) -> None:
         keys = ("name", "property", "itemprop", "http-equiv")
@@ -254,66 +294,24 @@ class _Extractor:
 
 
 def extract(source: str, *, keep_navigation: bool) -> HtmlPage:
-    """The visible text of a page or fragment; blocks are parted by line breaks.
+    """Return the visible text of a page or fragment; blocks are parted by line breaks.
 
     Cells of a table row stand in one line, also those whose text is set in paragraphs.
     """
-    dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
-    target = _Extractor(dropped)
+    target = _Extractor(_DROPPED if keep_navigation else _DROPPED | _NAVIGATION)
     parser = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True)
-    declared = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
-    if declared is not None:
-        source = declared[1] + source[declared.end() :]
+    doctype = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
+    if doctype is not None:
+        source = doctype[1] + source[doctype.end() :]
     cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
     return cast(HtmlPage, etree.fromstring(cleaned.encode("utf-8"), parser))
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
-    """Also the link signs that documentation generators put beside every heading."""
-    if "hidden" in attributes or "headerlink" in attributes.get("class", "").split():
+    if "hidden" in attributes:
+        return True
+    # The link signs that documentation generators put beside every heading.
+    if "headerlink" in attributes.get("class", "").split():
         return True
     style = attributes.get("style", "")
     return "display:none" in style.replace(" ", "").casefold()
-
-
-_CREATED = ("article:published_time", "datepublished", "dcterms.created", "dc.date", "dcterms.date")
-_MODIFIED = ("article:modified_time", "datemodified", "dcterms.modified", "last-modified")
-_KEPT = ("description", "author", "keywords", "date", "language")
-
-
-class HtmlReader(WholeFileReader):
-    """The document's text is the visible text; offsets and lines refer to it, not to the source.
-
-    Scripts, styles, navigation and form controls are left out, unless nothing else is there.
-    """
-
-    declares_encoding = True
-
-    def parse(self, text: str, path: str) -> ParsedDocument:
-        """The document; its title is ``<title>``, else the first heading, else the stem.
-
-        Raises ``ReadError`` when there is no visible text at all.
-        """
-        page = extract(text, keep_navigation=False)
-        if not page.text:
-            page = extract(text, keep_navigation=True)
-        if not page.text:
-            raise EmptyDocumentError("empty: no visible text")
-        first = page.headings[0].title if page.headings else None
-        return ParsedDocument(
-            path=path,
-            text=storable(page.text),
-            title=one_line(page.title) or title_or_stem(first, path),
-            file_type=file_type(path),
-            metadata=normalise(_fields(page)),
-            headings=page.headings,
-            atomic=page.atomic,
-        )
-
-
-def _fields(page: HtmlPage) -> dict[str, object]:
-    fields: dict[str, object] = {name: page.meta.get(name) for name in _KEPT}
-    for name, names in (("created", _CREATED), ("modified", _MODIFIED)):
-        fields[name] = next((page.meta[one] for one in names if one in page.meta), None)
-    fields["source_url"] = page.canonical or page.meta.get("og:url")
-    return fields

@@ -1,4 +1,4 @@
-"""Builds one text of many blocks and keeps where their headings and tables come to stand."""
+"""Builds one text of many blocks and tracks where their headings and tables come to stand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.text import storable
-from catalog.ingest.readers.base import ReadLimits, one_line, title_or_stem
+from catalog.ingest.readers.base import ReadLimits, choose_title
 
 _GAP = "\n\n"
 
@@ -25,7 +25,7 @@ class JoinedText:
 
     @property
     def following(self) -> int:
-        """Where the next block will begin."""
+        """Offset at which the next block will begin."""
         return self._length + len(_GAP) if self._blocks else 0
 
     def add(
@@ -34,7 +34,7 @@ class JoinedText:
         headings: Iterable[Heading] = (),
         atomic: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """Appends a block unless it is blank; white space at its end is left out.
+        """Append a block unless it is blank; white space at its end is left out.
 
         Raises ``ReadError`` once the whole is longer than ``limits.characters``.
         """
@@ -61,19 +61,17 @@ class JoinedText:
         metadata: Mapping[str, MetadataValue],
         pages: Sequence[int] = (),
     ) -> ParsedDocument:
-        """The document of all blocks, named ``title``, else by its first heading or file.
+        """Return the document of all blocks, named ``title``, else by its first heading or file.
 
         Raises ``EmptyDocumentError`` if there are none.
         """
         text = _GAP.join(self._blocks)
         if not text:
             raise EmptyDocumentError("empty: no text")
-        first = self.headings[0].title if self.headings else None
-        named = one_line(title) if isinstance(title, str | int | float) else ""
         return ParsedDocument(
             path=path,
             text=text,
-            title=named or title_or_stem(first, path),
+            title=choose_title(path, title, self.headings[0].title if self.headings else None),
             file_type=file_type,
             metadata=metadata,
             headings=tuple(self.headings),

@@ -7,8 +7,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,15 +20,14 @@ if TYPE_CHECKING:
 
 _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63
-_DEEPEST = 8
-
+_MAX_DOTS = 8
 _TAG_KEYS = ("tags", "tag", "keywords")
 _DATE_KEYS = {"created": ("created", "date"), "modified": ("modified", "updated", "lastmod")}
 _ADDRESS_KEYS = ("source_url", "url", "permalink", "source")
 
 
 def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
-    """Metadata as stored: flat, scalars or tuples of scalars, first-class fields by their names.
+    """Return metadata as stored: flat, scalars or tuples of scalars, first-class fields named so.
 
     Nested mappings get dotted keys; dates become ISO 8601 strings; ``None`` and empty lists are
     left out; numbers that no database holds become strings. ``tags``/``tag``/``keywords`` are
@@ -39,26 +37,35 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     other stays under its own name.
     """
     flat = dict(_flatten(raw, "", 0))
-    names = {key.casefold(): key for key in reversed(flat)}
+    keys = {key.casefold(): key for key in reversed(flat)}
     fields: dict[str, MetadataValue] = {}
-    tags = _take_tags(flat, names)
+    tags = _split_tags(flat.pop(keys[key]) for key in _TAG_KEYS if key in keys)
     if tags:
         fields["tags"] = tags
-    for name, keys in _DATE_KEYS.items():
-        dates = [key for key in keys if _is_date_like(flat.get(names.get(key, "")))]
-        _take_first(flat, names, fields, name, dates)
-    addresses = [key for key in _ADDRESS_KEYS if _is_web_address(flat.get(names.get(key, "")))]
-    _take_first(flat, names, fields, "source_url", addresses)
+    for name, candidates in _DATE_KEYS.items():
+        for key in candidates:
+            if _is_date_like(flat.get(keys.get(key, ""))):
+                fields[name] = str(flat.pop(keys[key]))
+                break
+    for key in _ADDRESS_KEYS:
+        if is_web_address(flat.get(keys.get(key, ""))):
+            fields["source_url"] = str(flat.pop(keys[key]))
+            break
     return {**flat, **fields}
 
 
 def take_title(metadata: dict[str, MetadataValue]) -> str | None:
-    """Removes and answers the author's title, if there is one."""
+    """Remove and return the author's title, if there is one."""
     for key, value in metadata.items():
         if key.casefold() == "title" and isinstance(value, str | int | float):
             del metadata[key]
             return str(value)
     return None
+
+
+def is_web_address(value: object) -> bool:
+    """Return whether the value is an HTTP address and nothing else."""
+    return isinstance(value, str) and _WEB_ADDRESS.fullmatch(value) is not None
 
 
 def _flatten(
@@ -68,22 +75,22 @@ def _flatten(
         name = storable(str(key)).strip()
         if not name:
             continue
-        if isinstance(value, Mapping) and depth < _DEEPEST:
+        if isinstance(value, Mapping) and depth < _MAX_DOTS:
             yield from _flatten(value, f"{prefix}{name}.", depth + 1)
             continue
-        stored = _value(value)
+        stored = _stored_value(value)
         if stored is not None and stored != ():
             yield prefix + name, stored
 
 
-def _value(value: object) -> MetadataValue | None:
+def _stored_value(value: object) -> MetadataValue | None:
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        return tuple(item for item in map(_scalar, items) if item is not None)
-    return _scalar(value)
+        return tuple(item for item in map(_stored_scalar, items) if item is not None)
+    return _stored_scalar(value)
 
 
-def _scalar(value: object) -> MetadataScalar | None:
+def _stored_scalar(value: object) -> MetadataScalar | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -97,44 +104,21 @@ def _scalar(value: object) -> MetadataScalar | None:
     return storable(str(value)).strip() or None
 
 
-def _take_tags(flat: dict[str, MetadataValue], names: Mapping[str, str]) -> tuple[str, ...]:
-    tags: dict[str, None] = {}
-    for key in _TAG_KEYS:
-        if key in names:
-            tags.update(dict.fromkeys(_split_tags(flat.pop(names[key]))))
-    return tuple(tags)
-
-
-def _split_tags(value: MetadataValue) -> Iterator[str]:
-    parts = value if isinstance(value, tuple) else str(value).split(",")
-    for part in parts:
-        tag = str(part).strip().removeprefix("#").strip()
-        if tag:
-            yield tag
-
-
-def _take_first(
-    flat: dict[str, MetadataValue],
-    names: Mapping[str, str],
-    fields: dict[str, MetadataValue],
-    field: str,
-    keys: Sequence[str],
-) -> None:
-    if keys:
-        fields[field] = str(flat.pop(names[keys[0]]))
+def _split_tags(values: Iterator[MetadataValue]) -> tuple[str, ...]:
+    parts = [
+        str(part).strip().removeprefix("#").strip()
+        for value in values
+        for part in (value if isinstance(value, tuple) else str(value).split(","))
+    ]
+    return tuple(dict.fromkeys(filter(None, parts)))
 
 
 def _is_date_like(value: MetadataValue | None) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _is_web_address(value: MetadataValue | None) -> bool:
-    return isinstance(value, str) and _WEB_ADDRESS.fullmatch(value) is not None
-
-
-MAX_CHARACTERS = 64 * 1024
-MAX_DEPTH = 16
-
+_MAX_CHARACTERS = 64 * 1024
+_MAX_DEPTH = 16
 _OPENING = re.compile(r"(---|\+\+\+)[ \t]*(?>\r\n?|\n)")
 _CLOSING = {
     "---": re.compile(r"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?=[\r\n]|\Z)"),
@@ -148,16 +132,8 @@ _LINE_BREAK = re.compile(r"\r\n?|\n")
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
-@dataclass(frozen=True, slots=True)
-class FrontMatter:
-    """The fields, and where the body begins (0 if there is no front matter)."""
-
-    body_start: int = 0
-    fields: Mapping[Any, object] = field(default_factory=dict)
-
-
-def front_matter(text: str) -> FrontMatter:
-    """Reads it if it is there.
+def read_front_matter(text: str) -> tuple[Mapping[Any, object], int]:
+    """Return the fields of the front matter, and where the body begins (0 if there is none).
 
     A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields, but
     the body still begins after it. What is not closed, longer than 65,536 characters or not a
@@ -166,40 +142,40 @@ def front_matter(text: str) -> FrontMatter:
     """
     opening = _OPENING.match(text)
     if opening is None:
-        return FrontMatter()
-    closing = _CLOSING[opening.group(1)].search(text, opening.end())
-    if closing is None or closing.start() - opening.end() > MAX_CHARACTERS:
-        return FrontMatter()
+        return {}, 0
+    closing = _CLOSING[opening[1]].search(text, opening.end())
+    if closing is None or closing.start() - opening.end() > _MAX_CHARACTERS:
+        return {}, 0
     block = text[opening.end() : closing.start()]
-    fields = _fields(block, opening.group(1))
+    fields = _parse_fields(block, opening[1])
+    if fields is None:
+        return {}, 0
     line_break = _LINE_BREAK.match(text, closing.end())
     body_start = closing.end() if line_break is None else line_break.end()
-    if fields is None:
-        return FrontMatter()
-    return FrontMatter(body_start if text[body_start:].strip() else 0, fields)
+    return fields, body_start if text[body_start:].strip() else 0
 
 
-def _fields(block: str, mark: str) -> Mapping[Any, object] | None:
-    """The fields, none if they are broken; ``None`` if the block is no list of fields."""
+def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
+    """Return the fields, none if they are broken, ``None`` if the block is no list of fields."""
     if not block.strip():
         return {}
     if mark == "+++":
-        return _toml(block)
+        return _parse_toml(block)
     if _LOOKS_LIKE_FIELDS.match(block) is None:
         return None
-    found = _yaml(block)
-    return found if isinstance(found, Mapping) else None
+    fields = _parse_yaml(block)
+    return fields if isinstance(fields, Mapping) else None
 
 
-def _toml(block: str) -> Mapping[Any, object]:
+def _parse_toml(block: str) -> Mapping[Any, object]:
     try:
         # The TOML standard knows no lone carriage return.
-        return dict(tomllib.loads(_LINE_BREAK.sub("\n", block)))
+        return tomllib.loads(_LINE_BREAK.sub("\n", block))
     except (ValueError, RecursionError):
         return {}
 
 
-def _yaml(block: str) -> object:
+def _parse_yaml(block: str) -> object:
     import yaml
 
     try:
@@ -211,7 +187,10 @@ def _yaml(block: str) -> object:
 
 
 def _is_bounded(block: str) -> bool:
-    """Looks at the events only, which cost the length of the block whatever it would expand to."""
+    """Return whether the YAML is not nested deeply and refers to no part of itself.
+
+    Only its events are looked at, which cost the length of the block whatever it expands to.
+    """
     import yaml
 
     depth = 0
@@ -220,14 +199,14 @@ def _is_bounded(block: str) -> bool:
             return False
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             return False
     return True
 
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """The safe loader, but an impossible date is the string that the author wrote."""
+    """Make the safe loader, in which an impossible date is the string that the author wrote."""
     import yaml
 
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -11,133 +11,17 @@ from typing import Any, BinaryIO, Literal
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.text import storable
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode
+from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, read_bytes
 from catalog.ingest.readers.joined_text import JoinedText
-from catalog.ingest.readers.markdown_scan import scan
+from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import normalise
 
-MAX_OUTPUT = 2000
+_MAX_OUTPUT = 2000
 """Characters of one output that are kept."""
-
-_CURRENT = 4
+_CURRENT_VERSION = 4
 _EMBEDDED = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _NO_TEXT = ("image/", "application/vnd.jupyter.widget", "application/javascript")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One cell: its source as written, and the texts it put out."""
-
-    kind: Literal["markdown", "code", "raw"]
-    source: str
-    outputs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Notebook:
-    """Cells in order; ``metadata`` is the notebook's own."""
-
-    cells: tuple[Cell, ...]
-    metadata: Mapping[str, object]
-
-
-def parse_notebook(text: str) -> Notebook:
-    """Reads the JSON of a notebook; old versions are brought up to date where that works.
-
-    Raises ``ReadError`` if it is no notebook, or too deeply nested.
-    """
-    try:
-        found = json.loads(text)
-        if isinstance(found, dict) and found.get("nbformat", 1) != _CURRENT:
-            found = _upgraded(text) or found
-        if not isinstance(found, dict) or not isinstance(_raw_cells(found), list):
-            raise ReadError("not a notebook")
-        cells = tuple(_cell(raw) for raw in _raw_cells(found) if isinstance(raw, dict))
-    except RecursionError as error:
-        raise ReadError("nested too deeply") from error
-    except ValueError as error:
-        raise ReadError("not valid JSON") from error
-    metadata = found.get("metadata")
-    return Notebook(cells, metadata if isinstance(metadata, dict) else {})
-
-
-def _upgraded(text: str) -> Any:
-    """The notebook in the present form; ``None`` if nbformat cannot read or convert it."""
-    import nbformat
-    from nbformat import converter, reader
-
-    try:
-        return converter.convert(reader.reads(text), _CURRENT)  # type: ignore[no-untyped-call]
-    except (nbformat.ValidationError, ValueError, LookupError, AttributeError, TypeError):
-        return None
-    except NameError:  # nbformat's own slip on cells that its first version did not have
-        return None
-
-
-def _raw_cells(notebook: Mapping[str, Any]) -> Any:
-    """The cells; in the third version they stood in worksheets."""
-    if isinstance(notebook.get("cells"), list):
-        return notebook["cells"]
-    sheets = notebook.get("worksheets")
-    if not isinstance(sheets, list):
-        return None
-    lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
-    return [cell for cells in lists if isinstance(cells, list) for cell in cells]
-
-
-def _cell(raw: Mapping[str, Any]) -> Cell:
-    source = _EMBEDDED.sub("", _text(raw.get("source", raw.get("input", ""))))
-    kind = raw.get("cell_type")
-    if kind == "heading":
-        level = raw.get("level")
-        marks = "#" * (level if isinstance(level, int) and 1 <= level <= 6 else 1)
-        return Cell("markdown", f"{marks} {' '.join(source.split())}")
-    if kind == "code":
-        outputs = raw.get("outputs")
-        listed = outputs if isinstance(outputs, list) else []
-        texts = (_output(output) for output in listed if isinstance(output, dict))
-        return Cell("code", source, tuple(filter(None, texts)))
-    return Cell("markdown" if kind in ("markdown", "html") else "raw", source)
-
-
-def _output(raw: Mapping[str, Any]) -> str:
-    kind = raw.get("output_type")
-    if kind == "stream":
-        is_printed = raw.get("name", raw.get("stream", "stdout")) == "stdout"
-        text = _text(raw.get("text")) if is_printed else ""
-    elif kind in ("error", "pyerr"):
-        text = f"{_text(raw.get('ename'))}: {_text(raw.get('evalue'))}".strip(": ")
-    else:
-        text = _plain(raw)
-    text = _EMBEDDED.sub("", "\n".join(_shown(text))).strip("\n").rstrip()
-    return text if len(text) <= MAX_OUTPUT else f"{text[:MAX_OUTPUT].rstrip()}…"
-
-
-def _plain(raw: Mapping[str, Any]) -> str:
-    """A result as text; what was displayed as a picture or a control is only that."""
-    data = raw.get("data")
-    if not isinstance(data, dict):
-        return _text(raw.get("text"))
-    is_result = raw.get("output_type") in ("execute_result", "pyout")
-    if not is_result and any(str(kind).startswith(_NO_TEXT) for kind in data):
-        return ""
-    return _text(data.get("text/plain"))
-
-
-def _shown(text: str) -> Iterator[str]:
-    """Lines as a terminal leaves them: without colours, progress bars in their last state."""
-    for line in _TERMINAL.sub("", text[: 100 * MAX_OUTPUT]).replace("\r\n", "\n").split("\n"):
-        yield line.rstrip("\r").rpartition("\r")[2]
-
-
-def _text(value: object) -> str:
-    """A string, or the list of lines in which notebooks keep one."""
-    if isinstance(value, list):
-        value = "".join(part for part in value if isinstance(part, str))
-    return storable(value) if isinstance(value, str) else ""
-
-
 _BACKTICKS = re.compile(r"`{3,}")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
@@ -148,51 +32,44 @@ class NotebookReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The one document of the file; ``kernel`` names the language that it runs.
+        """Yield the one document of the file; ``kernel`` names the language that it runs.
 
         Raises ``ReadError`` if it is no notebook or over a limit, or holds no text.
         """
-        data = handle.read(limits.document_bytes + 1)
-        if len(data) > limits.document_bytes:
-            raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
-        notebook = parse_notebook(decode(data))
-        language = _language(notebook.metadata)
+        cells, metadata = _parse_notebook(decode(read_bytes(handle, limits.document_bytes)))
+        language = _language_of(metadata)
         joined = JoinedText(limits)
-        for cell in notebook.cells:
-            _add(joined, cell, language)
+        for cell in cells:
+            _add_cell(joined, cell, language)
         first = joined.headings[0].title if joined.headings else None
         yield joined.document(
             path,
-            title=first or notebook.metadata.get("title"),
+            title=first or metadata.get("title"),
             file_type="ipynb",
-            metadata=normalise(_fields(notebook.metadata, language)),
+            metadata=normalise(_fields_of(metadata, language)),
         )
 
 
-def _add(joined: JoinedText, cell: Cell, language: str) -> None:
+def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
     if cell.kind == "code":
         for kind, text in ((language, cell.source), *(("", output) for output in cell.outputs)):
             if text.strip():
-                block = _fenced(text, kind)
+                block = _fence(text, kind)
                 joined.add(block, atomic=[(0, len(block))])
         return
     source = cell.source.strip("\r\n").rstrip()
-    if cell.kind == "raw":
-        joined.add(source)
-    else:
-        outline = scan(source)
-        joined.add(source, outline.headings, outline.atomic)
+    joined.add(source, *(scan_markdown(source) if cell.kind == "markdown" else ()))
 
 
-def _fenced(text: str, language: str) -> str:
-    """A fenced block whose fence is longer than any in the text."""
+def _fence(text: str, language: str) -> str:
+    """Return a fenced block whose fence is longer than any in the text."""
     longest = max((len(mark) for mark in _BACKTICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     body = text.strip("\r\n").rstrip()
     return f"{fence}{language}\n{body}\n{fence}"
 
 
-def _language(metadata: Mapping[str, object]) -> str:
+def _language_of(metadata: Mapping[str, object]) -> str:
     for holder, key in (("language_info", "name"), ("kernelspec", "language")):
         values = metadata.get(holder)
         name = values.get(key) if isinstance(values, dict) else None
@@ -201,17 +78,122 @@ def _language(metadata: Mapping[str, object]) -> str:
     return ""
 
 
-def _fields(metadata: Mapping[str, object], language: str) -> dict[str, object]:
+def _fields_of(metadata: Mapping[str, object], language: str) -> dict[str, object]:
     authors = metadata.get("authors")
     names = [
         author.get("name") if isinstance(author, dict) else author
         for author in (authors if isinstance(authors, list) else [])
     ]
-    found = [name for name in names if isinstance(name, str)]
-    author = found[0] if len(found) == 1 else found
+    names = [name for name in names if isinstance(name, str)]
+    author = names[0] if len(names) == 1 else names
     return {
         "kernel": language or None,
         "author": author or None,
         "tags": metadata.get("tags"),
         "date": metadata.get("date"),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """One cell: its source as written, and the texts it put out."""
+
+    kind: Literal["markdown", "code", "raw"]
+    source: str
+    outputs: tuple[str, ...] = ()
+
+
+def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
+    """Return the cells and the notebook's own metadata; old versions are upgraded if that works.
+
+    Raises ``ReadError`` if it is no notebook, or too deeply nested.
+    """
+    try:
+        notebook = json.loads(text)
+        if isinstance(notebook, dict) and notebook.get("nbformat", 1) != _CURRENT_VERSION:
+            notebook = _upgrade(text) or notebook
+        if not isinstance(notebook, dict) or not isinstance(_raw_cells(notebook), list):
+            raise ReadError("not a notebook")
+        cells = [_parse_cell(raw) for raw in _raw_cells(notebook) if isinstance(raw, dict)]
+    except RecursionError as error:
+        raise ReadError("nested too deeply") from error
+    except ValueError as error:
+        raise ReadError("not valid JSON") from error
+    metadata = notebook.get("metadata")
+    return cells, metadata if isinstance(metadata, dict) else {}
+
+
+def _upgrade(text: str) -> Any:
+    """Return the notebook in the present form; ``None`` if nbformat cannot read or convert it."""
+    import nbformat
+    from nbformat import converter, reader
+
+    try:
+        return converter.convert(reader.reads(text), _CURRENT_VERSION)  # type: ignore[no-untyped-call]
+    except (nbformat.ValidationError, ValueError, LookupError, AttributeError, TypeError):
+        return None
+    except NameError:  # nbformat's own slip on cells that its first version did not have
+        return None
+
+
+def _raw_cells(notebook: Mapping[str, Any]) -> Any:
+    """Return the cells; in the third version they stood in worksheets."""
+    if isinstance(notebook.get("cells"), list):
+        return notebook["cells"]
+    sheets = notebook.get("worksheets")
+    if not isinstance(sheets, list):
+        return None
+    lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+    return [cell for cells in lists if isinstance(cells, list) for cell in cells]
+
+
+def _parse_cell(raw: Mapping[str, Any]) -> _Cell:
+    source = _EMBEDDED.sub("", _join_lines(raw.get("source", raw.get("input", ""))))
+    kind = raw.get("cell_type")
+    if kind == "heading":
+        level = raw.get("level")
+        marks = "#" * (level if isinstance(level, int) and 1 <= level <= 6 else 1)
+        return _Cell("markdown", f"{marks} {' '.join(source.split())}")
+    if kind == "code":
+        outputs = raw.get("outputs")
+        listed = outputs if isinstance(outputs, list) else []
+        texts = (_parse_output(output) for output in listed if isinstance(output, dict))
+        return _Cell("code", source, tuple(filter(None, texts)))
+    return _Cell("markdown" if kind in ("markdown", "html") else "raw", source)
+
+
+def _parse_output(raw: Mapping[str, Any]) -> str:
+    kind = raw.get("output_type")
+    if kind == "stream":
+        is_printed = raw.get("name", raw.get("stream", "stdout")) == "stdout"
+        text = _join_lines(raw.get("text")) if is_printed else ""
+    elif kind in ("error", "pyerr"):
+        text = f"{_join_lines(raw.get('ename'))}: {_join_lines(raw.get('evalue'))}".strip(": ")
+    else:
+        text = _result_text(raw)
+    text = _EMBEDDED.sub("", "\n".join(_terminal_lines(text))).strip("\n").rstrip()
+    return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT].rstrip()}…"
+
+
+def _result_text(raw: Mapping[str, Any]) -> str:
+    """Return a result as text, or "" for what was displayed as a picture or a control."""
+    data = raw.get("data")
+    if not isinstance(data, dict):
+        return _join_lines(raw.get("text"))
+    is_result = raw.get("output_type") in ("execute_result", "pyout")
+    if not is_result and any(str(kind).startswith(_NO_TEXT) for kind in data):
+        return ""
+    return _join_lines(data.get("text/plain"))
+
+
+def _terminal_lines(text: str) -> Iterator[str]:
+    """Yield lines as a terminal leaves them: without colours, progress bars in their last state."""
+    for line in _TERMINAL.sub("", text[: 100 * _MAX_OUTPUT]).replace("\r\n", "\n").split("\n"):
+        yield line.rstrip("\r").rpartition("\r")[2]
+
+
+def _join_lines(value: object) -> str:
+    """Return a string, or the list of lines in which notebooks keep one, as a string."""
+    if isinstance(value, list):
+        value = "".join(part for part in value if isinstance(part, str))
+    return storable(value) if isinstance(value, str) else ""

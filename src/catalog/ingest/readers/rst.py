@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from catalog.core.documents import Heading, ParsedDocument
-from catalog.ingest.chunking.boundaries import Line, iter_lines
-from catalog.ingest.readers.base import WholeFileReader, file_type, one_line, title_or_stem
-from catalog.ingest.readers.markdown_scan import plain_rst
+from catalog.ingest.chunking.boundaries import iter_lines
+from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
+from catalog.ingest.readers.markdown import MAX_MARKUP, substitute
 from catalog.ingest.readers.metadata import normalise, take_title
 
 _PUNCTUATION = frozenset(string.punctuation)
@@ -22,32 +20,53 @@ _SHORTEST_ADORNMENT = 4
 _CODE = re.compile(r"\.\. +(?:code|code-block|sourcecode|parsed-literal|prompt)::")
 _FIELD = re.compile(r":([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
 _MAX_FIELDS = 50
+_INLINE_MARKUP = (
+    (re.compile(r"`([^`<>]+?)\s*<[^`<>]*>`__?"), r"\1"),  # `text <address>`_
+    (re.compile(r":[\w.+:-]+:`~?([^`<>]+?)(?:\s*<[^`<>]*>)?`"), r"\1"),  # :role:`text <target>`
+    (re.compile(r"``(.+?)``"), r"\1"),
+    (re.compile(r"`([^`]+)`(?:__?)?"), r"\1"),
+    (re.compile(r"(\*{1,2})(?=\S)([^*]*[^*\s])\1"), r"\2"),
+    (re.compile(r"(?<=\w)__?(?!\w)"), ""),  # reference_
+    (re.compile(r"\|(\w[^|]*)\|"), r"\1"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class RstOutline:
-    """The structure of a text; ``fields`` are those of the field list at its top."""
+class RstReader(WholeFileReader):
+    """The text stays as written; the field list (``:Author: …``) is metadata as well as text."""
 
-    headings: tuple[Heading, ...] = ()
-    atomic: tuple[tuple[int, int], ...] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-
-def scan(text: str) -> RstOutline:
-    """The outline of ``text``, in time linear in it."""
-    return _Scanner(text).run()
+    def parse(self, text: str, path: str) -> ParsedDocument:
+        """Return the document, titled by its first heading, else a ``title`` field or its stem."""
+        scanner = _Scanner(text)
+        scanner.run()
+        metadata = normalise(scanner.fields)
+        field_title = take_title(metadata) if "title" in scanner.fields else None
+        first = scanner.headings[0].title if scanner.headings else None
+        return ParsedDocument(
+            path=path,
+            text=text,
+            title=choose_title(path, first, field_title),
+            file_type=file_type(path),
+            metadata=metadata,
+            headings=tuple(scanner.headings),
+            atomic=tuple(scanner.atomic),
+        )
 
 
 class _Scanner:
+    """Finds titles, literal blocks and the fields at the top, in time linear in the text.
+
+    The methods that read a block answer the line after it, or ``None`` if there is none.
+    """
+
     def __init__(self, text: str) -> None:
+        self.headings: list[Heading] = []
+        self.atomic: list[tuple[int, int]] = []
+        self.fields: dict[str, str] = {}
         self._text = text
         self._lines = list(iter_lines(text))
-        self._headings: list[Heading] = []
-        self._atomic: list[tuple[int, int]] = []
-        self._fields: dict[str, str] = {}
         self._styles: list[tuple[str, bool]] = []
 
-    def run(self) -> RstOutline:
+    def run(self) -> None:
         at = 0
         in_header = True
         while at < len(self._lines):
@@ -55,26 +74,24 @@ class _Scanner:
             if not content:
                 at += 1
                 continue
-            following = self._title(at) or self._literal(at)
+            following = self._read_title(at) or self._read_literal(at)
             if following is None:
-                in_header = in_header and self._field(content)
+                in_header = in_header and self._read_field(content)
                 following = at + 1
             at = following
-        return RstOutline(tuple(self._headings), tuple(self._atomic), self._fields)
 
     def _content(self, at: int) -> str:
-        """The line without the white space at its end; empty past the text."""
+        """Return the line without the white space at its end; empty outside the text."""
         if not 0 <= at < len(self._lines):
             return ""
-        line: Line = self._lines[at]
+        line = self._lines[at]
         return self._text[line.start : line.end].rstrip()
 
-    def _title(self, at: int) -> int | None:
-        """Adds the title that begins in line ``at``; answers the line after it."""
+    def _read_title(self, at: int) -> int | None:
         first, second = self._content(at), self._content(at + 1)
         if _adornment(first) and second and _adornment(second) is None:
             if self._content(at + 2) == first and len(first) >= min(len(second.strip()), 4):
-                self._add(at, at + 2, first[0], second.strip(), overlined=True)
+                self._add_heading(at, at + 2, first[0], second.strip(), is_overlined=True)
                 return at + 3
             return None
         mark = _adornment(second)
@@ -82,28 +99,29 @@ class _Scanner:
             return None
         if len(second) < len(first) and len(second) < _SHORTEST_ADORNMENT:
             return None
-        self._add(at, at + 1, mark, first, overlined=False)
+        self._add_heading(at, at + 1, mark, first, is_overlined=False)
         return at + 2
 
     def _continues(self, at: int) -> bool:
-        """Whether line ``at`` goes on with a paragraph, so that it cannot be a title."""
+        """Return whether line ``at`` goes on with a paragraph, so that it cannot be a title."""
         above = self._content(at - 1)
-        is_end_of_title = bool(self._headings) and self._headings[-1].end == self._end(at - 1)
+        is_end_of_title = bool(self.headings) and self.headings[-1].end == self._end(at - 1)
         return bool(above) and not above.startswith("..") and not is_end_of_title
 
     def _end(self, at: int) -> int:
         return self._lines[at].end if 0 <= at < len(self._lines) else -1
 
-    def _add(self, first: int, last: int, mark: str, markup: str, *, overlined: bool) -> None:
-        style = (mark, overlined)
+    def _add_heading(
+        self, first: int, last: int, mark: str, markup: str, *, is_overlined: bool
+    ) -> None:
+        style = (mark, is_overlined)
         if style not in self._styles:
             self._styles.append(style)
-        title = one_line(plain_rst(markup)) or one_line(markup)
+        title = one_line(substitute(markup[:MAX_MARKUP], _INLINE_MARKUP)) or one_line(markup)
         level = self._styles.index(style) + 1
-        self._headings.append(Heading(self._lines[first].start, self._end(last), level, title))
+        self.headings.append(Heading(self._lines[first].start, self._end(last), level, title))
 
-    def _literal(self, at: int) -> int | None:
-        """Adds the literal block that line ``at`` announces; answers the line after it."""
+    def _read_literal(self, at: int) -> int | None:
         content = self._content(at)
         is_directive = _CODE.match(content.lstrip()) is not None
         is_paragraph = content.endswith("::") and not content.lstrip().startswith("..")
@@ -117,11 +135,11 @@ class _Scanner:
         start = at
         if not is_directive:
             start = next(line for line in range(at + 1, last + 1) if self._content(line))
-        self._atomic.append((self._lines[start].start, self._end(last)))
+        self.atomic.append((self._lines[start].start, self._end(last)))
         return last + 1
 
     def _last_of_block(self, at: int) -> int | None:
-        """The last line indented deeper than line ``at``, or ``None`` if the next is not."""
+        """Return the last line indented deeper than line ``at``, ``None`` if the next is not."""
         indent = _indent(self._content(at))
         last = None
         for line in range(at + 1, len(self._lines)):
@@ -131,20 +149,20 @@ class _Scanner:
             last = line if content else last
         return last
 
-    def _field(self, content: str) -> bool:
-        """Whether the line still belongs to the header; keeps its field."""
+    def _read_field(self, content: str) -> bool:
+        """Store the field in a line; return whether the line still belongs to the header."""
         if content.startswith("..") or content[0].isspace() or _adornment(content):
             return True
-        found = _FIELD.match(content)
-        if found is None:
+        match = _FIELD.match(content)
+        if match is None:
             return False
-        if found.group(2) and len(self._fields) < _MAX_FIELDS:
-            self._fields[found.group(1).strip().casefold()] = found.group(2).strip()
+        if match[2] and len(self.fields) < _MAX_FIELDS:
+            self.fields[match[1].strip().casefold()] = match[2].strip()
         return True
 
 
 def _adornment(content: str) -> str | None:
-    """The mark that the whole line repeats, or ``None``; indented lines are no adornment."""
+    """Return the mark that the whole line repeats, or ``None``; an indented line is none."""
     if len(content) < 2 or content[0] not in _PUNCTUATION or content.strip(content[0]):
         return None
     return content[0] if content != "::" else None
@@ -152,23 +170,3 @@ def _adornment(content: str) -> str | None:
 
 def _indent(content: str) -> int:
     return len(content.expandtabs()) - len(content.expandtabs().lstrip())
-
-
-class RstReader(WholeFileReader):
-    """The text stays as written; the field list (``:Author: …``) is metadata as well as text."""
-
-    def parse(self, text: str, path: str) -> ParsedDocument:
-        """The document; its title is the first heading, else a ``title`` field, else the stem."""
-        outline = scan(text)
-        metadata = normalise(outline.fields)
-        named = take_title(metadata) if "title" in outline.fields else None
-        first = outline.headings[0].title if outline.headings else None
-        return ParsedDocument(
-            path=path,
-            text=text,
-            title=one_line(first or "") or title_or_stem(named, path),
-            file_type=file_type(path),
-            metadata=metadata,
-            headings=outline.headings,
-            atomic=outline.atomic,
-        )

@@ -14,7 +14,7 @@ from lxml import etree
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.text import storable
-from catalog.ingest.readers.base import MAX_TITLE, ReadFailure, ReadLimits, one_line, title_or_stem
+from catalog.ingest.readers.base import MAX_TITLE, ReadFailure, ReadLimits, choose_title
 from catalog.ingest.readers.containers.archive import (
     Archive,
     Element,
@@ -272,7 +272,7 @@ class DocxReader:
         yield ParsedDocument(
             path=path,
             text=storable(page.text),
-            title=one_line(title or "") or title_or_stem(first, path),
+            title=choose_title(path, title, first),
             file_type="docx",
             metadata=metadata,
             headings=page.headings,

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, first_of
+from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures, decode
 from catalog.ingest.readers.containers.archive import (
     Archive,
     BrokenPartError,
@@ -166,5 +166,5 @@ class EpubReader:
             if source.strip():
                 page = extract(source, keep_navigation=False)
                 joined.add(page.text, page.headings, page.atomic)
-        yield from first_of(missing)
+        yield from cap_failures(missing)
         yield joined.document(path, title=title, file_type="epub", metadata=metadata)

@@ -13,7 +13,7 @@ from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, first_of, one_line
+from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures, one_line
 from catalog.ingest.readers.containers.archive import (
     Archive,
     Element,
@@ -164,7 +164,7 @@ class PptxReader:
                     _add(joined, blocks)
         except RecursionError as error:
             raise ReadError("nested too deeply") from error
-        yield from first_of(broken)
+        yield from cap_failures(broken)
         yield joined.document(path, title=title, file_type="pptx", metadata=metadata, pages=pages)
 
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, BinaryIO
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.text import storable
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, first_of, one_line, title_or_stem
+from catalog.ingest.readers.base import (
+    ReadFailure,
+    ReadLimits,
+    cap_failures,
+    choose_title,
+    one_line,
+)
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.pdf.headings import (
     HeadingLines,
@@ -168,7 +174,9 @@ class PdfReader:
                 told = "1 page" if count == 1 else f"{count:,} pages"
                 raise EmptyDocumentError(f"no text in it: {told} of images; OCR it first")
             yield _document(document, path, pages, tops)
-        yield from first_of([ReadFailure(f"{path}#page={page}", "broken page") for page in failed])
+        yield from cap_failures(
+            [ReadFailure(f"{path}#page={page}", "broken page") for page in failed]
+        )
 
 
 def _opened(data: bytes) -> PdfDocument:
@@ -231,7 +239,7 @@ def _document(
     return ParsedDocument(
         path=path,
         text=joined.text,
-        title=title_or_stem(title, path),
+        title=choose_title(path, title),
         file_type="pdf",
         metadata=metadata(document),
         headings=tuple(_headings(found, joined)),

@@ -1,13 +1,133 @@
-"""Cues of a transcript, whatever file they come from, made into text with timed segments."""
+"""Timecodes, speakers and cues: what every form of transcript is made of."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from catalog.core.documents import Modality, Segment
 from catalog.core.text import storable
-from catalog.ingest.readers.timed.timecodes import speakers
+
+MAX_SECONDS = 1000 * 3600.0
+"""What claims to lie later in a recording than this is no time."""
+CODE = r"(?:\d{1,3}:)?\d{1,3}:\d{2}(?:[.,]\d{1,9})?"
+"""A timecode inside a larger pattern (to be compiled with ``re.ASCII``)."""
+_TIMECODE = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
+_SECONDS = re.compile(r"(\d{1,7})(?:[.,](\d{1,9}))?", re.ASCII)
+
+
+def parse_timecode(text: str, *, bare_seconds: bool = False) -> float | None:
+    """Return seconds of ``HH:MM:SS`` or ``MM:SS`` with ``.mmm`` or ``,mmm``; ``None`` for others.
+
+    Hours and, in ``MM:SS``, minutes have up to three digits. Minutes beside hours, and seconds,
+    stay under 60. With ``bare_seconds`` a plain number of seconds is a time as well.
+    """
+    code = text.strip()
+    match = _TIMECODE.fullmatch(code)
+    if match is None:
+        bare = _SECONDS.fullmatch(code) if bare_seconds else None
+        return None if bare is None else valid_seconds(f"{bare[1]}.{bare[2] or 0}")
+    hours, minutes, seconds, fraction = match.groups()
+    if int(seconds) > 59 or (hours is not None and int(minutes) > 59):
+        return None
+    whole = int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds)
+    return float(f"{whole}.{fraction or 0}")
+
+
+def valid_seconds(value: object) -> float | None:
+    """Return a number (or its digits) of seconds, at least 0, under 1000 hours; else ``None``."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and len(value) > 30:
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds < MAX_SECONDS else None
+
+
+_PREFIX = re.compile(
+    r"(?:>{2,3}[ ]?|[-–—>][ ])?"
+    r"(?:\*\*(?P<bold>[^*:\n]{1,48}?)(?::\*\*|\*\*:)"
+    r"|(?P<name>[^\W_][^:;,!?<>\[\](){}\n]{0,47}?)(?:[ ]?\([^()\n]{1,24}\))?:)(?:\s|$)"
+)
+_CHANGE = re.compile(r">{2,3}|[-–—][ ]?\w")
+_NUMBERED = re.compile(
+    r"(?:speaker|spk|voice|person|participant|sprecher(?:in)?)[ _-]?\w{1,3}", re.I
+)
+_PARTICLES = "van von der den de da di del la le bin al of the"
+_NOT_NAMES = (
+    "note notes warning caution example examples question answer step chapter part section hint "
+    "tip summary remark figure table theorem proof definition lemma error info debug todo update "
+    "http https important result results problem solution source edit ps so first second third"
+)
+_MOST_WORDS = 5
+
+
+def is_name(text: str) -> bool:
+    """Return whether the words look like somebody's name or role, in at most five words."""
+    words = text.split()
+    if not 1 <= len(words) <= _MOST_WORDS or words[0].casefold().rstrip(".") in _NOT_NAMES.split():
+        return False
+    if _NUMBERED.fullmatch(text.strip()):
+        return True
+    return words[0][0].isupper() and all(
+        word[0].isupper() or word[0].isdigit() or word.casefold() in _PARTICLES for word in words
+    )
+
+
+def find_speakers(texts: Sequence[str]) -> list[str | None]:
+    """Return the speaker of each cue, by the names that the cues begin with.
+
+    A name in capitals, in bold or numbered (``SPEAKER_01``) counts at once, any other
+    if at least two cues begin with it: "Look: …" said once is nobody. It holds for the
+    cues after it, until another name, ``>>`` or a dialogue dash tells of a change; but a
+    name in capitals that is the only one and said once ("CPU: …") is its own cue's alone.
+    """
+    prefixes = [_name_prefix(text) for text in texts]
+    counts = Counter(prefix.name for prefix in prefixes if prefix is not None)
+    names = {
+        prefix.name
+        for prefix in prefixes
+        if prefix is not None and (prefix.is_certain or counts[prefix.name] > 1)
+    }
+    is_lone = len(names) == 1 and all(counts[name] == 1 for name in names)
+    current: str | None = None
+    speakers: list[str | None] = []
+    for text, prefix in zip(texts, prefixes, strict=True):
+        name = prefix.name if prefix is not None and prefix.name in names else None
+        if name is not None or _CHANGE.match(text):
+            current = name
+        speakers.append(current)
+        if prefix is not None and is_lone and not prefix.is_marked:
+            current = None
+    return speakers
+
+
+@dataclass(frozen=True, slots=True)
+class _NamePrefix:
+    """A name; ``is_marked`` in bold or by a number, ``is_certain`` also in capitals."""
+
+    name: str
+    is_marked: bool
+    is_certain: bool
+
+
+def _name_prefix(text: str) -> _NamePrefix | None:
+    """Return the name before the first colon."""
+    match = _PREFIX.match(text)
+    if match is None:
+        return None
+    name = (match["bold"] or match["name"]).strip()
+    if not name or not is_name(name):
+        return None
+    is_capitals = name.isupper() and len(name) > 1 and "_" not in name
+    is_marked = bool(match["bold"]) or _NUMBERED.fullmatch(name) is not None
+    return _NamePrefix(name, is_marked, is_marked or is_capitals)
+
 
 _TOUCHING = 0.25
 """Seconds between two cues up to which the second may repeat what still stands of the first."""
@@ -16,8 +136,8 @@ _MOST_REPEATED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class HeardCue:
-    """One cue as a file tells it: its lines without markup, seconds where they are known."""
+class Cue:
+    """One cue as a file has it: its lines without markup, seconds where they are known."""
 
     lines: tuple[str, ...]
     start: float | None = None
@@ -26,7 +146,7 @@ class HeardCue:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedCue:
+class _TimedCue:
     """A cue with times: ``0 <= start <= end``; ``is_placed`` if only its neighbours tell when."""
 
     lines: tuple[str, ...]
@@ -35,114 +155,105 @@ class TimedCue:
     speaker: str | None = None
     is_placed: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """A text with one line for each cue, and the segments that are these lines."""
-
-    text: str
-    segments: tuple[Segment, ...]
+    @property
+    def words(self) -> str:
+        return storable(" ".join(" ".join(self.lines).split()))
 
 
-def transcript(cues: Sequence[HeardCue], modality: Modality) -> Transcript:
-    """The cues in the order of time, a line each, every repeated caption line once.
+def build_transcript(cues: Sequence[Cue], modality: Modality) -> tuple[str, tuple[Segment, ...]]:
+    """Return a text with one line for each cue, in the order of time, and their segments.
 
-    A known speaker's name stands before the words with which they begin to speak.
+    Every repeated caption line stands in it once. A known speaker's name stands before the
+    words with which they begin to speak.
     """
-    timed = [cue for cue in without_repeats(in_order(cues)) if _words(cue)]
-    texts = [_words(cue) for cue in timed]
+    timed = [cue for cue in _drop_repeats(_in_order(cues)) if cue.words]
+    texts = [cue.words for cue in timed]
     if any(cue.speaker is not None for cue in timed):
         names = [cue.speaker for cue in timed]
-        texts = list(_introduced(texts, names))
+        texts = list(_introduce(texts, names))
     else:
-        names = speakers(texts)
+        names = find_speakers(texts)
     segments = []
     at = 0
     for cue, text, name in zip(timed, texts, names, strict=True):
         segments.append(Segment(at, at + len(text), modality, cue.start, cue.end, name))
         at += len(text) + 1
-    return Transcript("\n".join(texts), tuple(segments))
+    return "\n".join(texts), tuple(segments)
 
 
-def in_order(cues: Sequence[HeardCue]) -> list[TimedCue]:
-    """The cues sorted by start (those of one start as they stood), all with times.
+def _in_order(cues: Sequence[Cue]) -> Iterator[_TimedCue]:
+    """Yield the cues sorted by start (those of one start as they stood), all with times.
 
     Cues without a start share the time between their neighbours evenly. A cue whose end is
     missing or before its start ends where the next one starts; the last one where it starts.
     """
-    placed = sorted(_with_starts(cues), key=lambda each: each[0].start or 0.0)
-    answer = []
+    placed = sorted(_with_starts(cues), key=lambda entry: entry[0].start or 0.0)
     for position, (cue, is_placed) in enumerate(placed):
         start = cue.start or 0.0
         end = cue.end
         if end is None or end < start:
             following = placed[position + 1][0].start if position + 1 < len(placed) else start
             end = max(start, following or 0.0)
-        answer.append(TimedCue(cue.lines, start, end, cue.speaker, is_placed))
-    return answer
+        yield _TimedCue(cue.lines, start, end, cue.speaker, is_placed)
 
 
-def without_repeats(cues: Iterable[TimedCue]) -> Iterator[TimedCue]:
-    """Cues without the lines that roll-up captions show again from the cue just before.
+def _drop_repeats(cues: Iterable[_TimedCue]) -> Iterator[_TimedCue]:
+    """Yield cues without the lines that roll-up captions show again from the cue just before.
 
     A cue that is nothing but a repetition lengthens the one that it repeats.
     """
-    held: TimedCue | None = None
+    pending: _TimedCue | None = None
     shown: tuple[str, ...] = ()
     until = 0.0
     for cue in cues:
         is_touching = not cue.is_placed and cue.start - until <= _TOUCHING
-        is_same_voice = held is not None and cue.speaker == held.speaker
+        is_same_voice = pending is not None and cue.speaker == pending.speaker
         repeated = _overlap(shown, cue.lines) if is_touching and is_same_voice else 0
         shown, until = cue.lines, max(until, cue.end)
         rest = cue.lines[repeated:]
-        if held is not None and not rest:
-            held = replace(held, end=max(held.end, cue.end))
+        if pending is not None and not rest:
+            pending = replace(pending, end=max(pending.end, cue.end))
             continue
-        if held is not None:
-            yield held
-        held = replace(cue, lines=rest)
-    if held is not None:
-        yield held
+        if pending is not None:
+            yield pending
+        pending = replace(cue, lines=rest)
+    if pending is not None:
+        yield pending
 
 
 def _overlap(before: tuple[str, ...], after: tuple[str, ...]) -> int:
-    """How many lines at the start of ``after`` are the last ones of ``before``."""
+    """Count the lines at the start of ``after`` that are the last ones of ``before``."""
     for size in range(min(_MOST_REPEATED, len(before), len(after)), 0, -1):
         if before[-size:] == after[:size]:
             return size
     return 0
 
 
-def _with_starts(cues: Sequence[HeardCue]) -> Iterator[tuple[HeardCue, bool]]:
-    """The cues, all with a start, and whether it was made up from their neighbours."""
-    waiting: list[HeardCue] = []
+def _with_starts(cues: Sequence[Cue]) -> Iterator[tuple[Cue, bool]]:
+    """Yield the cues, all with a start, and whether it was made up from their neighbours."""
+    waiting: list[Cue] = []
     before = 0.0
     for cue in cues:
         if cue.start is None:
             waiting.append(cue)
             continue
-        yield from _shared(waiting, before, cue.start)
+        yield from _share_time(waiting, before, cue.start)
         waiting = []
         yield cue, False
         before = max(cue.start, cue.end or 0.0)
-    yield from _shared(waiting, before, before)
+    yield from _share_time(waiting, before, before)
 
 
-def _shared(cues: Sequence[HeardCue], start: float, end: float) -> Iterator[tuple[HeardCue, bool]]:
+def _share_time(cues: Sequence[Cue], start: float, end: float) -> Iterator[tuple[Cue, bool]]:
     step = max(0.0, end - start) / max(1, len(cues))
     for position, cue in enumerate(cues):
         at = start + position * step
         yield replace(cue, start=at, end=max(at, start + (position + 1) * step)), True
 
 
-def _introduced(texts: Sequence[str], names: Sequence[str | None]) -> Iterator[str]:
+def _introduce(texts: Sequence[str], names: Sequence[str | None]) -> Iterator[str]:
     before: str | None = None
     for text, name in zip(texts, names, strict=True):
         is_new = name is not None and name != before and not text.startswith(f"{name}:")
         yield f"{name}: {text}" if is_new else text
         before = name
-
-
-def _words(cue: TimedCue) -> str:
-    return storable(" ".join(" ".join(cue.lines).split()))

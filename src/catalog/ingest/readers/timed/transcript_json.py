@@ -9,23 +9,23 @@ from typing import Any
 
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
-from catalog.ingest.readers.base import title_or_stem
-from catalog.ingest.readers.timed.cues import HeardCue, transcript
-from catalog.ingest.readers.timed.source_media import medium_of, recording_fields
-from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
+from catalog.ingest.readers.base import choose_title
+from catalog.ingest.readers.timed.cues import Cue, build_transcript, parse_timecode, valid_seconds
+from catalog.ingest.readers.timed.source_media import find_medium, normalise_recording
 
 _LISTS = ("snippets", "segments", "utterances", "transcript", "transcription", "events")
 _VIDEO_ID = re.compile(r"[A-Za-z0-9_-]{11}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
 _SLOWEST_SPEECH = 0.5
 """Characters in a second under which whole numbers can only be milliseconds (usual: 15)."""
-_THOUSAND = 1000.0
+_MILLISECONDS = 1000.0
+_FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
 
 
 def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
-    """The transcript that the JSON is, a line for each cue, or ``None`` if it is something else.
+    """Return the transcript that the JSON is, a line for each cue, or ``None`` for other JSON.
 
-    Known are lists of ``{text, start, duration | end}`` (bare, or under ``transcript``,
+    Read are lists of ``{text, start, duration | end}`` (bare, or under ``transcript``,
     ``snippets`` or ``segments``: youtube-transcript-api, whisper, WhisperX), YouTube's json3
     (``events``), whisper.cpp (``transcription``), and ``utterances`` with speakers (Deepgram,
     AssemblyAI). At least half of the items must have both words and a time.
@@ -34,35 +34,36 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
         data = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    cues = _cues(data)
+    cues = _find_cues(data)
     if not cues:
         return None
     top = data if isinstance(data, Mapping) else {}
-    medium = medium_of(path, _named(top))
-    spoken = transcript(cues, medium.transcript_modality)
-    if not spoken.segments:
+    names = [top[key] for key in _FILE_KEYS if isinstance(top.get(key), str)]
+    medium = find_medium(path, names[0] if names else None)
+    transcript, segments = build_transcript(cues, medium.transcript_modality)
+    if not segments:
         return None
     return ParsedDocument(
         path=path,
-        text=spoken.text,
-        title=title_or_stem(top.get("title"), medium.key),
+        text=transcript,
+        title=choose_title(medium.key, top.get("title")),
         file_type=medium.file_type or "video",
         source_type="transcript",
         metadata={**medium.metadata(), **_metadata(top)},
-        segments=spoken.segments,
+        segments=segments,
     )
 
 
-def _cues(data: object) -> list[HeardCue]:
-    """The cues that the data holds; none if it is no transcript."""
-    for items in _lists(data):
-        cues = [cue for item in items if (cue := _cue(item)) is not None]
+def _find_cues(data: object) -> list[Cue]:
+    """Return the cues that the data holds; none if it is no transcript."""
+    for items in _find_lists(data):
+        cues = [cue for item in items if (cue := _parse_cue(item)) is not None]
         if cues and 2 * sum(cue.start is not None for cue in cues) >= len(items):
-            return _in_seconds(cues, data)
+            return _in_seconds(cues) if _is_in_milliseconds(cues, data) else cues
     return []
 
 
-def _lists(data: object) -> Iterator[Sequence[Any]]:
+def _find_lists(data: object) -> Iterator[Sequence[Any]]:
     if isinstance(data, list):
         yield data
     if not isinstance(data, Mapping):
@@ -77,49 +78,45 @@ def _lists(data: object) -> Iterator[Sequence[Any]]:
 
 
 def _has_words(event: object) -> bool:
-    """Whether an event of json3 says anything: others only set up windows and line breaks."""
-    return isinstance(event, Mapping) and not _joined_words(event.get("segs")).isspace()
+    """Return whether an event of json3 has words: others set up windows and line breaks."""
+    return isinstance(event, Mapping) and not _join_words(event.get("segs")).isspace()
 
 
-def _cue(item: object) -> HeardCue | None:
+def _parse_cue(item: object) -> Cue | None:
     if not isinstance(item, Mapping):
         return None
     words = item.get("text", item.get("transcript"))
     if isinstance(item.get("segs"), list):
-        words = _joined_words(item["segs"])
+        words = _join_words(item["segs"])
     if not isinstance(words, str) or not words.strip():
         return None
-    start, end = _times(item)
+    start, end = _parse_times(item)
     lines = tuple(" ".join(line.split()) for line in words.splitlines() if line.strip())
-    return HeardCue(lines, start, end, _speaker(item.get("speaker")))
+    return Cue(lines, start, end, _parse_speaker(item.get("speaker")))
 
 
-def _joined_words(parts: object) -> str:
+def _join_words(parts: object) -> str:
     if not isinstance(parts, list):
         return " "
     words = [part.get("utf8") for part in parts if isinstance(part, Mapping)]
     return "".join(word for word in words if isinstance(word, str)) or " "
 
 
-def _times(item: Mapping[str, object]) -> tuple[float | None, float | None]:
-    if "tStartMs" in item:
-        return _span(item.get("tStartMs"), None, item.get("dDurationMs"), unit=_THOUSAND)
+def _parse_times(item: Mapping[str, object]) -> tuple[float | None, float | None]:
     offsets = item.get("offsets")
-    if isinstance(offsets, Mapping):
-        return _span(offsets.get("from"), offsets.get("to"), None, unit=_THOUSAND)
-    return _span(item.get("start"), item.get("end"), item.get("duration"))
+    if "tStartMs" in item:
+        fields, unit = (item.get("tStartMs"), None, item.get("dDurationMs")), _MILLISECONDS
+    elif isinstance(offsets, Mapping):
+        fields, unit = (offsets.get("from"), offsets.get("to"), None), _MILLISECONDS
+    else:
+        fields, unit = (item.get("start"), item.get("end"), item.get("duration")), 1.0
+    start, end, duration = (_parse_number(field, unit) for field in fields)
+    if end is None and start is not None and duration is not None:
+        end = valid_seconds(round(start + duration, 6))
+    return start, end
 
 
-def _span(
-    start: object, end: object, duration: object, *, unit: float = 1.0
-) -> tuple[float | None, float | None]:
-    first, last, length = (_number(value, unit) for value in (start, end, duration))
-    if last is None and first is not None and length is not None:
-        last = valid_seconds(round(first + length, 6))
-    return first, last
-
-
-def _number(value: object, unit: float) -> float | None:
+def _parse_number(value: object, unit: float) -> float | None:
     if isinstance(value, str) and ":" in value:
         return parse_timecode(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -130,52 +127,41 @@ def _number(value: object, unit: float) -> float | None:
         return None
 
 
-def _speaker(value: object) -> str | None:
+def _parse_speaker(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     name = storable(" ".join(str(value).split())[:80].strip())
-    return (
-        f"Speaker {name}"
-        if name.isdecimal() or (len(name) == 1 and name.isalpha())
-        else name or None
-    )
+    is_label = name.isdecimal() or (len(name) == 1 and name.isalpha())
+    return f"Speaker {name}" if is_label else name or None
 
 
-def _in_seconds(cues: list[HeardCue], data: object) -> list[HeardCue]:
-    """The cues as they are, or with milliseconds made seconds where they can be nothing else."""
-    if not _is_in_milliseconds(cues, data):
-        return cues
-    return [HeardCue(cue.lines, _less(cue.start), _less(cue.end), cue.speaker) for cue in cues]
+def _in_seconds(cues: Sequence[Cue]) -> list[Cue]:
+    def seconds(time: float | None) -> float | None:
+        return None if time is None else time / _MILLISECONDS
+
+    return [Cue(cue.lines, seconds(cue.start), seconds(cue.end), cue.speaker) for cue in cues]
 
 
-def _is_in_milliseconds(cues: Sequence[HeardCue], data: object) -> bool:
+def _is_in_milliseconds(cues: Sequence[Cue], data: object) -> bool:
+    """Return whether the times of utterances can be nothing else than milliseconds."""
     if not isinstance(data, Mapping) or not isinstance(data.get("utterances"), list):
         return False
     times = [time for cue in cues for time in (cue.start, cue.end) if time is not None]
-    length = _number(data.get("audio_duration"), 1.0)
-    if length:
-        return max(times) > 2 * length
+    duration = _parse_number(data.get("audio_duration"), 1.0)
+    if duration:
+        return max(times) > 2 * duration
     if not all(time.is_integer() for time in times):
         return False
-    said = sum(len(line) for cue in cues for line in cue.lines)
+    characters = sum(len(line) for cue in cues for line in cue.lines)
     seconds = sum(
         max(0.0, cue.end - cue.start) for cue in cues if cue.start is not None and cue.end
     )
-    return seconds > 0 and said / seconds < _SLOWEST_SPEECH
-
-
-def _less(time: float | None) -> float | None:
-    return None if time is None else time / _THOUSAND
-
-
-def _named(top: Mapping[str, object]) -> str | None:
-    names = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
-    return next((name for key in names if isinstance(name := top.get(key), str)), None)
+    return seconds > 0 and characters / seconds < _SLOWEST_SPEECH
 
 
 def _metadata(top: Mapping[str, object]) -> dict[str, MetadataValue]:
     fields = {
-        "source_url": _address(top),
+        "source_url": _address_of(top),
         "channel": top.get("channel") or top.get("uploader"),
         "upload_date": top.get("upload_date"),
         "duration": top.get("duration", top.get("audio_duration")),
@@ -183,10 +169,10 @@ def _metadata(top: Mapping[str, object]) -> dict[str, MetadataValue]:
     language = top.get("language_code") or top.get("language")
     is_code = isinstance(language, str) and _LANGUAGE.fullmatch(language) is not None
     known = {"language": str(language).replace("_", "-")} if is_code else {}
-    return {**recording_fields(fields), **known}
+    return {**normalise_recording(fields), **known}
 
 
-def _address(top: Mapping[str, object]) -> object:
+def _address_of(top: Mapping[str, object]) -> object:
     for key in ("video_id", "id"):
         name = top.get(key)
         if isinstance(name, str) and _VIDEO_ID.fullmatch(name):

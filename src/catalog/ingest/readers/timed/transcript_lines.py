@@ -8,6 +8,10 @@ that alone would take an agenda or a log for one, so its times must also rise an
 in the first five minutes or be ranges set off by brackets or an arrow that cannot be times of
 day: those have seconds, or minutes that are not all multiples of five. None begins with
 a bare ``3:16`` before words, as verses, laps and ratios do.
+
+A line opens with ``[start]``, ``[start - end]`` (also ``-->``, ``→``, an en dash; also in round
+brackets or bold), a bare ``MM:SS`` or ``HH:MM:SS``, or one of those after a name:
+``Anna (00:01:05): text``.
 """
 
 from __future__ import annotations
@@ -15,14 +19,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from catalog.core.documents import Heading
 from catalog.ingest.chunking.boundaries import Line, iter_lines
-from catalog.ingest.readers.timed.timecodes import LineTime, line_time, may_hold_times, speakers
+from catalog.ingest.readers.timed.cues import CODE, find_speakers, is_name, parse_timecode
 
-_NAMES = re.compile(
+_TITLES = re.compile(
     r"(?:full |video |audio |auto(?:matic|-generated)? |timed )?(?:transcription|transcripts?"
     r"|subtitles?|(?:closed )?captions?|transkript(?:ion)?|untertitel|transcrição|transcripción"
     r"|trascrizione|legendas|subtítulos|sottotitoli|sous-titres)(?: \(.*\))?[:.]?"
@@ -31,7 +35,7 @@ _FIRST_MINUTES = 300.0
 _LAST_CUE = 5.0
 """Seconds that the last cue lasts where nothing tells."""
 _LONGEST_LAST_CUE = 60.0
-"""Seconds that it lasts at most where only the length of the recording is told."""
+"""Seconds that it lasts at most where only the length of the recording is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +51,7 @@ class CueLines:
     speaker: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
-    line: Line
-    time: LineTime
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    start: int
-    end: int
-    is_named: bool
-
-
-def transcript_lines(
+def find_cues(
     text: str,
     start: int,
     headings: Sequence[Heading],
@@ -69,26 +60,31 @@ def transcript_lines(
     is_declared: bool,
     duration: float | None,
 ) -> list[CueLines]:
-    """The cues of every transcript in ``text[start:]``, in order; none inside ``excluded``.
+    """Return the cues of every transcript in ``text[start:]``, in order; none in ``excluded``.
 
-    ``is_declared``: the document says which recording it is of. ``excluded`` are spans in order
-    (code, tables, frames). A cue runs to the next one or to the end of its section. One that
-    does not tell its end lasts until the next begins; the last one to ``duration`` or 5 s.
+    ``is_declared``: the document says which recording it is of. ``excluded`` are disjoint spans in
+    order (code, tables, frames). A cue runs to the next one or to the end of its section. One
+    without an end lasts until the next begins; the last one to ``duration`` or 5 s.
     """
-    if not may_hold_times(text, start):
+    if _ANY_CODE.search(text, start) is None:  # a quick no for most texts
         return []
     outside = _Outside(excluded)
     cues: list[CueLines] = []
-    for section in _sections(text, start, headings):
-        lines = [line for line in _filled(text, section) if outside.holds(line.start)]
+    for section_start, section_end, is_named in _sections(text, start, headings):
+        lines = [
+            line
+            for line in _filled_lines(text, section_start, section_end)
+            if outside.holds(line.start)
+        ]
         timed = [
-            _Timed(line, time)
+            (line, time)
             for line in lines
             if (time := line_time(text[line.start : line.end])) is not None
         ]
-        if _is_transcript(timed, len(lines), section, is_declared=is_declared):
-            end = outside.limit(timed[-1].line.start, section.end)
-            cues.extend(_cue_lines(text, timed, end, outside, duration))
+        times = [time for _, time in timed]
+        if _is_transcript(times, len(lines), is_named=is_named, is_declared=is_declared):
+            end = outside.limit(timed[-1][0].start, section_end)
+            cues.extend(_build_cues(text, timed, end, outside, duration))
     return cues
 
 
@@ -104,43 +100,46 @@ class _Outside:
         return at < 0 or offset >= self._ends[at]
 
     def limit(self, offset: int, end: int) -> int:
-        """``end``, or where the next span after ``offset`` begins if that is before."""
+        """Return ``end``, or where the next span after ``offset`` begins if that is before."""
         at = bisect_right(self._starts, offset)
         return min(end, self._starts[at]) if at < len(self._starts) else end
 
 
-def _sections(text: str, start: int, headings: Sequence[Heading]) -> Iterator[_Section]:
+def _sections(
+    text: str, start: int, headings: Sequence[Heading]
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield start and end of each section, and whether a heading calls it a transcript."""
     first = headings[0].start if headings else len(text)
-    yield _Section(start, max(start, first), is_named=False)
-    named_at = 0
+    yield start, max(start, first), False
+    named_level = 0
     """Level of the heading that announces a transcript; 0 for none."""
     for position, heading in enumerate(headings):
-        if heading.level <= named_at:
-            named_at = 0
-        if not named_at and _NAMES.fullmatch(heading.title.casefold().strip()):
-            named_at = heading.level
+        if heading.level <= named_level:
+            named_level = 0
+        if not named_level and _TITLES.fullmatch(heading.title.casefold().strip()):
+            named_level = heading.level
         is_last = position + 1 == len(headings)
         end = len(text) if is_last else headings[position + 1].start
-        yield _Section(heading.end, end, is_named=named_at > 0)
+        yield heading.end, end, named_level > 0
 
 
-def _filled(text: str, section: _Section) -> Iterator[Line]:
-    for line in iter_lines(text, section.start):
-        if line.start >= section.end:
+def _filled_lines(text: str, start: int, end: int) -> Iterator[Line]:
+    for line in iter_lines(text, start):
+        if line.start >= end:
             return
         if not text[line.start : line.end].isspace() and line.end > line.start:
             yield line
 
 
 def _is_transcript(
-    timed: Sequence[_Timed], lines: int, section: _Section, *, is_declared: bool
+    times: Sequence[LineTime], lines: int, *, is_named: bool, is_declared: bool
 ) -> bool:
-    if section.is_named:
-        return bool(timed)
-    is_dense = 3 * len(timed) >= lines
+    if is_named:
+        return bool(times)
+    is_dense = 3 * len(times) >= lines
     if is_declared:
-        return bool(timed) and (is_dense or all(each.time.is_set_off for each in timed))
-    return is_dense and len(timed) >= 2 and _is_like_a_recording([each.time for each in timed])
+        return bool(times) and (is_dense or all(time.is_set_off for time in times))
+    return is_dense and len(times) >= 2 and _is_like_a_recording(times)
 
 
 def _is_like_a_recording(times: Sequence[LineTime]) -> bool:
@@ -158,33 +157,140 @@ def _may_be_time_of_day(time: LineTime) -> bool:
     return is_round and not time.has_seconds
 
 
-def _cue_lines(
-    text: str, timed: Sequence[_Timed], end: int, outside: _Outside, duration: float | None
+def _build_cues(
+    text: str,
+    timed: Sequence[tuple[Line, LineTime]],
+    end: int,
+    outside: _Outside,
+    duration: float | None,
 ) -> Iterator[CueLines]:
-    rests = [text[each.line.start + each.time.cut_end : each.line.end] for each in timed]
-    names = [each.time.name for each in timed]
-    told = names if any(names) else speakers(rests)
-    for position, each in enumerate(timed):
-        line, time = each.line, each.time
-        is_last = position + 1 == len(timed)
-        following = None if is_last else timed[position + 1]
-        stop = end if following is None else outside.limit(line.start, following.line.start)
+    speakers = [time.name for _, time in timed]
+    if not any(speakers):
+        speakers = find_speakers(
+            [text[line.start + time.cut_end : line.end] for line, time in timed]
+        )
+    for position, (line, time) in enumerate(timed):
+        following = timed[position + 1] if position + 1 < len(timed) else None
+        stop = end if following is None else outside.limit(line.start, following[0].start)
         yield CueLines(
             line.start,
             stop,
             line.start + time.cut_start,
             line.start + time.cut_end,
             time.start,
-            _time_end(time, following, duration),
-            told[position],
+            _time_end(time, None if following is None else following[1], duration),
+            speakers[position],
         )
 
 
-def _time_end(time: LineTime, following: _Timed | None, duration: float | None) -> float:
+def _time_end(time: LineTime, following: LineTime | None, duration: float | None) -> float:
     if time.end is not None and time.end >= time.start:
         return time.end
     if following is not None:
-        return max(time.start, following.time.start)
+        return max(time.start, following.start)
     if duration is not None and duration > time.start:
         return min(duration, time.start + _LONGEST_LAST_CUE)
     return time.start + _LAST_CUE
+
+
+_RANGE = (
+    rf"(?P<start>{CODE})"
+    rf"(?:[ \t]{{0,4}}(?P<dash>-{{1,3}}>|=>|→|-{{1,2}}|[–—])[ \t]{{0,4}}(?P<end>{CODE}))?"
+)
+_BRACKETED = rf"(?P<open>[\[(])?[ \t]{{0,4}}{_RANGE}(?:[ \t]{{0,4}}(?P<close>[\])]))?"
+_LEADING = re.compile(
+    rf"[ \t]{{0,12}}+(?:[-*+>][ \t]{{1,4}}+)?(?P<mark>\*\*|__|`)?{_BRACKETED}"
+    r"(?::?(?P<shut>(?P=mark)))?",
+    re.ASCII,
+)
+_NAMED = re.compile(
+    r"[ \t]{0,12}+(?:[-*+>][ \t]{1,4}+)?(?P<mark>\*\*|__|)(?P<name>[^\W_][^:()\[\]<>*|]{0,59}?):?"
+    rf"(?P=mark)?:?(?P<gap>[ \t]{{0,8}}){_BRACKETED}(?P<after>:?(?:\*\*|__):?|:|[ \t]*$|)"
+)
+_SEPARATOR = re.compile(r"[ \t]*(?:(?:-{1,2}|[–—:|])(?=[ \t]|$))?[ \t]*")
+_CLOCK = re.compile(r"(?:[ap]\.?m\b|uhr\b|h\b|o'clock)", re.IGNORECASE)
+_ANY_CODE = re.compile(r"\d:\d\d", re.ASCII)
+_RATIO = re.compile(r"[1-9]:\d\d", re.ASCII)
+_PAIRS = {("[", "]"), ("(", ")"), (None, None)}
+_MAX_HEAD = 200
+"""Characters of a line within which its timecode stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """The time of a line.
+
+    ``line[cut_start:cut_end]`` is the timecode with what sets it off from the text. ``name`` is
+    a speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may
+    as well be a time of day; ``is_set_off`` tells brackets or an arrow from a bare code, and
+    ``may_be_ratio`` a bare ``3:16`` with text behind it, which may as well count verses, laps or
+    parts of a mixture.
+    """
+
+    start: float
+    end: float | None
+    cut_start: int
+    cut_end: int
+    name: str | None = None
+    has_seconds: bool = False
+    is_set_off: bool = False
+    may_be_ratio: bool = False
+
+
+def line_time(line: str) -> LineTime | None:
+    """Return the time that ``line`` (without its break) opens with, or ``None``."""
+    head = line[:_MAX_HEAD]
+    if _ANY_CODE.search(head) is None:
+        return None
+    return _leading_time(head, line) or _time_after_name(head)
+
+
+def _leading_time(head: str, line: str) -> LineTime | None:
+    match = _LEADING.match(head)
+    if match is None or (match["open"], match["close"]) not in _PAIRS:
+        return None
+    is_marked = match["open"] is not None or match["shut"] is not None
+    if not is_marked and not _is_bare(head, match.end()):
+        return None
+    separator = _SEPARATOR.match(line, match.end())
+    end = match.end() if separator is None else separator.end()
+    first = "mark" if match["shut"] else "open" if match["open"] else "start"
+    time = _build_time(match, (match.start(first), end), None)
+    if time is None or time.is_set_off or _RATIO.fullmatch(match["start"]) is None:
+        return time
+    return replace(time, may_be_ratio=end < len(line))
+
+
+def _is_bare(head: str, at: int) -> bool:
+    """Return whether a code without brackets ends there, and is no time of day by its words."""
+    following = head[at : at + 1]
+    if following == ":":
+        return head[at + 1 : at + 2] in ("", " ", "\t")
+    if following and following not in " \t":
+        return False
+    return _CLOCK.match(head[at:].lstrip()) is None
+
+
+def _time_after_name(head: str) -> LineTime | None:
+    match = _NAMED.match(head)
+    if match is None or (match["open"], match["close"]) not in _PAIRS:
+        return None
+    at_end = match["after"].strip() == "" and match.end() == len(head)
+    is_bold = match["mark"] != ""
+    name = match["name"].strip()
+    if match["open"] is None and not (at_end and match["gap"]):
+        return None
+    if not is_bold and not (is_name(name) and (match["after"] == ":" or at_end)):
+        return None
+    return _build_time(match, (match.start("gap"), match.start("after")), name)
+
+
+def _build_time(match: re.Match[str], cut: tuple[int, int], name: str | None) -> LineTime | None:
+    start = parse_timecode(match["start"])
+    if start is None:
+        return None
+    end = parse_timecode(match["end"]) if match["end"] else None
+    has_seconds = match["start"].count(":") == 2 or "." in match["start"] or "," in match["start"]
+    dash = match["dash"]
+    is_arrow = dash is not None and dash[-1] in ">→"
+    return LineTime(start, end, *cut, name, has_seconds, match["open"] is not None or is_arrow)
