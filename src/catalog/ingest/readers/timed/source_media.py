@@ -155,7 +155,7 @@ def normalise_recording(raw: Mapping[str, Any]) -> dict[str, MetadataValue]:
     if date is not None:
         fields.setdefault("created", "-".join(date.groups()))
     address = raw.get("source_url")
-    if is_web_address(address):
+    if isinstance(address, str) and is_web_address(address):
         fields["source_url"] = address
     duration = _parse_duration(raw.get("duration"))
     if duration is not None:

@@ -104,12 +104,12 @@ def _join_words(parts: object) -> str:
 
 def _parse_times(item: Mapping[str, object]) -> tuple[float | None, float | None]:
     offsets = item.get("offsets")
+    fields: tuple[object, object, object]
+    fields, unit = (item.get("start"), item.get("end"), item.get("duration")), 1.0
     if "tStartMs" in item:
         fields, unit = (item.get("tStartMs"), None, item.get("dDurationMs")), _MILLISECONDS
     elif isinstance(offsets, Mapping):
         fields, unit = (offsets.get("from"), offsets.get("to"), None), _MILLISECONDS
-    else:
-        fields, unit = (item.get("start"), item.get("end"), item.get("duration")), 1.0
     start, end, duration = (_parse_number(field, unit) for field in fields)
     if end is None and start is not None and duration is not None:
         end = valid_seconds(round(start + duration, 6))
