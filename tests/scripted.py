@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from catalog.search_v2.expansion.lines import ExpansionLine, parse_lines
@@ -21,14 +20,13 @@ class ScriptedReranker:
         scores: Mapping[str, float] | float,
         *,
         fingerprint: str = "1",
-        seconds: float = 0.0,
         error: Exception | None = None,
     ) -> None:
         self.fingerprint = f"scripted-{fingerprint}"
-        self._scores, self._seconds, self._error = scores, seconds, error
+        self._scores, self._error = scores, error
         self.asked: list[str] = []
 
-    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         del query
         return (f"{head}\n{passage}" if head else passage), False
 
@@ -36,7 +34,6 @@ class ScriptedReranker:
         del query
         if self._error is not None:
             raise self._error
-        time.sleep(self._seconds)
         self.asked += passages
         if isinstance(self._scores, Mapping):
             return [self._scores[passage] for passage in passages]
@@ -47,21 +44,18 @@ class ScriptedReranker:
 
 
 class ScriptedSource:
-    """Answers every query with the same reply, after some seconds, or raises it."""
+    """Answers every query with the same reply, or raises it."""
 
     name = "scripted"
     prompt = PROMPT.get_template()
 
-    def __init__(
-        self, reply: str | Exception, *, seconds: float = 0.0, fingerprint: str = "1"
-    ) -> None:
+    def __init__(self, reply: str | Exception, *, fingerprint: str = "1") -> None:
         self.fingerprint = f"scripted-{fingerprint}"
-        self._reply, self._seconds = reply, seconds
+        self._reply = reply
         self.asked: list[str] = []
 
     def expand(self, query: str) -> list[ExpansionLine]:
         self.asked.append(query)
-        time.sleep(self._seconds)
         if isinstance(self._reply, Exception):
             raise self._reply
         return parse_lines(self._reply)

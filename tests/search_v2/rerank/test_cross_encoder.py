@@ -52,7 +52,7 @@ def test_a_score_does_not_depend_on_what_else_is_asked(reranker):
 @needs_model
 def test_an_answer_at_the_end_of_a_long_passage_is_read(reranker):
     filler = "The committee met on Tuesday and approved the minutes of the meeting. " * 60
-    text, cut = reranker.fitted(QUESTION, filler + NUMBERS)
+    text, cut = reranker.fit(QUESTION, filler + NUMBERS)
     assert cut
     assert NUMBERS in text
     fitted, head = reranker.scores(QUESTION, [text, filler + NUMBERS])
@@ -63,7 +63,7 @@ def test_an_answer_at_the_end_of_a_long_passage_is_read(reranker):
 @needs_model
 def test_query_and_passage_fit_the_window_together(reranker):
     small = FastEmbedReranker(max_tokens=64, threads=1)
-    text, cut = small.fitted(QUESTION, NUMBERS * 20, head="Cities > Berlin")
+    text, cut = small.fit(QUESTION, NUMBERS * 20, head="Cities > Berlin")
     tokens = small._counter.spans
     assert cut
     assert text.startswith("Cities > Berlin\n")

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -28,6 +27,7 @@ class Server(HTTPServer):
         self.requests = []
         self.pause = 0.0  # seconds between the bytes of an answer
         self.slow_head = False  # the pauses are in the headers
+        self.closing = threading.Event()
         self.silent = threading.Event()  # set: answers come at once
         self.silent.set()
 
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         for byte in content:
             self.wfile.write(bytes([byte]))
             self.wfile.flush()
-            time.sleep(self.server.pause)
+            self.server.closing.wait(self.server.pause)
 
     def log_message(self, *_args):
         return
@@ -75,6 +75,7 @@ def server(monkeypatch):
         thread.start()
         yield running
         running.silent.set()
+        running.closing.set()
         running.shutdown()
         thread.join()
 
@@ -250,7 +251,7 @@ def test_the_fingerprint_names_server_and_model():
 
 
 def test_a_long_passage_is_cut_before_it_is_sent():
-    text, cut = HttpReranker("http://a", model="m", max_tokens=64).fitted("q", "words " * 300)
+    text, cut = HttpReranker("http://a", model="m", max_tokens=64).fit("q", "words " * 300)
     assert cut
     assert 200 < len(text) <= 64 * 4
 

@@ -173,10 +173,10 @@ def test_a_call_may_be_given_less_time_than_the_reranker_has():
 def test_a_batch_of_passages_fits_a_small_context():
     # 2000 less 200 of output less 400 of prompt: 140 of four characters for each of ten
     reranker = LLMReranker(ScriptedLLM(context_window=2000))
-    text, cut = reranker.fitted("query", "some words " * 300)
+    text, cut = reranker.fit("query", "some words " * 300)
     assert cut
     assert 400 < len(text) <= 140 * 4
-    assert reranker.fitted("query", "short") == ("short", False)
+    assert reranker.fit("query", "short") == ("short", False)
 
 
 def test_the_llm_provider_needs_an_llm():

@@ -1,7 +1,5 @@
 """The rerank stage: who is scored, what the cache spares, what a failure leaves."""
 
-import time
-
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
@@ -87,13 +85,12 @@ def test_the_cache_spares_every_score_of_the_same_query_text_and_model(cache):
 
 
 def test_a_budget_scores_as_many_as_fit_and_says_so():
-    reranker = ScriptedReranker({"a": 0.0, "b": 1.0, "c": 2.0, "d": 3.0}, seconds=0.05)
-    stage = RerankPostprocessor(reranker, blend="replace", budget_ms=120)
-    done = stage.rerank(nodes("a", "b", "c", "d"), "q")
-    assert 1 <= len(reranker.asked) < 4
-    assert f"{len(reranker.asked)} of 4 scored" in done.note
-    assert "120 ms allow no more" in done.note
-    assert texts(done.nodes)[-1] == "d"
+    reranker = Timed(seconds=0.05)
+    stage = RerankPostprocessor(reranker, blend="replace", budget_ms=120, clock=reranker.clock)
+    done = stage.rerank(nodes("a", "c", "d", "e"), "q")
+    assert reranker.asked == ["a", "c"]  # a third would end at 150 ms
+    assert "2 of 4 scored; 120 ms allow no more" in done.note
+    assert texts(done.nodes) == ["c", "a", "d", "e"]
 
 
 def test_a_failure_is_raised_to_those_who_ask_and_leaves_the_order_to_those_who_chain(caplog):
@@ -217,16 +214,19 @@ def test_a_reranker_that_learns_its_scale_is_shown_kept_scores_first(cache):
 
 
 class Timed(ScriptedReranker):
-    """Can be told how long a call may last; ``b`` takes all of it."""
+    """Can be told how long a call may last; takes its ``seconds``, and all of them for ``b``."""
 
-    def __init__(self):
-        super().__init__({"a": 1.0})
-        self.allowed = []
+    def __init__(self, seconds=0.0):
+        super().__init__({"a": 1.0, "c": 2.0, "d": 3.0})
+        self.now, self.seconds, self.allowed = 100.0, seconds, []
+
+    def clock(self):
+        return self.now
 
     def scores_within(self, query, passages, seconds):
         self.allowed.append(seconds)
+        self.now += seconds + 0.01 if "b" in passages else self.seconds
         if "b" in passages:
-            time.sleep(seconds + 0.01)
             raise LLMTimeoutError("no answer in time")
         if "bad" in passages:
             raise RerankError("no answer")
@@ -234,21 +234,25 @@ class Timed(ScriptedReranker):
 
 
 def test_each_call_is_given_what_is_left_of_the_budget():
-    reranker = Timed()
-    done = RerankPostprocessor(reranker, budget_ms=600).rerank(nodes("a", "b", "c"), "q")
-    first, second = reranker.allowed
-    assert 0 < second < first <= 0.6
+    reranker = Timed(seconds=0.2)
+    stage = RerankPostprocessor(reranker, budget_ms=600, clock=reranker.clock)
+    done = stage.rerank(nodes("a", "b", "c"), "q")
+    assert reranker.allowed == pytest.approx([0.6, 0.4])
     assert "1 of 3 scored; 600 ms allow no more" in done.note
     assert done.error is None
 
 
 def test_a_call_that_uses_up_the_budget_before_any_score_is_a_failure():
+    reranker = Timed()
+    stage = RerankPostprocessor(reranker, budget_ms=50, clock=reranker.clock)
     with pytest.raises(LLMTimeoutError):
-        RerankPostprocessor(Timed(), budget_ms=50).rerank(nodes("b", "a"), "q")
+        stage.rerank(nodes("b", "a"), "q")
 
 
 def test_a_failure_while_time_is_left_is_one_with_a_budget_too():
-    done = RerankPostprocessor(Timed(), budget_ms=60_000).rerank(nodes("a", "bad"), "q")
+    reranker = Timed()
+    stage = RerankPostprocessor(reranker, budget_ms=60_000, clock=reranker.clock)
+    done = stage.rerank(nodes("a", "bad"), "q")
     assert "stopped: no answer" in done.note
     assert isinstance(done.error, RerankError)
 

@@ -8,7 +8,7 @@ from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import RAGv2Settings
 from catalog.embedding import model_files as packaged
 from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.sentence_reranker import SentenceTransformersReranker
+from catalog.search_v2.rerank.cross_encoder import SentenceTransformersReranker
 
 MINILM = packaged.HUGGINGFACE["sentence-transformers/all-MiniLM-L6-v2"]
 needs_minilm = pytest.mark.skipif(
@@ -90,11 +90,11 @@ def test_scores_are_raw_logits(folder):
 def test_the_window_is_the_models_or_the_setting(folder):
     long = "word " * 300
     whole = SentenceTransformersReranker(folder)
-    text, cut = whole.fitted("a query", long)
+    text, cut = whole.fit("a query", long)
     assert cut
     assert len(text.split()) == 128 - 4 - 2
     small = SentenceTransformersReranker(folder, max_tokens=32)
-    assert len(small.fitted("a query", long)[0].split()) == 32 - 4 - 2
+    assert len(small.fit("a query", long)[0].split()) == 32 - 4 - 2
     assert small.fingerprint != whole.fingerprint
 
 

@@ -14,18 +14,18 @@ class Reranker(Protocol):
 
     One reranker may be asked from several threads at once. Two methods are used where they exist:
     ``scores_within(query, passages, seconds)``, which is :meth:`scores` but gives up after that
-    time, and ``learn(scores)``, which is shown raw scores, kept ones too, before any of them is
+    time, and ``learn(scores)``, which is shown raw scores, cached ones too, before any of them is
     given to :meth:`relevance`.
     """
 
     @property
     def name(self) -> str:
-        """The model as explanations name it, such as ``ms-marco-MiniLM-L-12-v2``."""
+        """Return the model's name for explanations, such as ``ms-marco-MiniLM-L-12-v2``."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Names the exact weights, or the model and prompt: equal ones give equal scores.
+        """Return a name for the exact weights, or model and prompt: equal ones score equally.
 
         Raises :class:`~catalog.core.errors.ModelUnavailableError`.
         """
@@ -33,11 +33,11 @@ class Reranker(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """How many passages one call of :meth:`scores` should be given at most."""
+        """Return how many passages one call of :meth:`scores` should be given at most."""
         ...
 
-    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """What is read beside the query, and whether any of the passage was cut.
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return what is read beside the query, and whether any of the passage was cut.
 
         That is ``head`` (such as title and headings) on a line of its own, and the run of the
         passage that fits under it. See :mod:`catalog.search_v2.rerank.excerpts`.
@@ -45,22 +45,22 @@ class Reranker(Protocol):
         ...
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """One finite raw score for each passage, in order; higher is better.
+        """Return one finite raw score for each passage, in order; higher is better.
 
         Raw scores of one :attr:`fingerprint` are on one scale, whichever call gave them.
-        ``passages`` are as :meth:`fitted` gives them. Raises
+        ``passages`` are as :meth:`fit` gives them. Raises
         :class:`~catalog.core.errors.RerankError` for a failure or an answer that cannot be used,
         and :class:`~catalog.core.errors.ConfigError` when the model cannot be had at all.
         """
         ...
 
     def relevance(self, score: float) -> float:
-        """A raw score as 0..1, in the same order."""
+        """Map a raw score to 0..1, in the same order."""
         ...
 
 
 def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
-    """``scores`` as floats; raises :class:`RerankError` unless ``count`` of them, all finite."""
+    """Return the scores as floats; raise :class:`RerankError` unless ``count``, all finite."""
     if len(scores) != count:
         raise RerankError(f"{name} gave {len(scores)} scores for {count} passages")
     try:
@@ -73,7 +73,7 @@ def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
 
 
 def sigmoid(logit: float) -> float:
-    """``1 / (1 + exp(-logit))``, for logits of any size."""
+    """Compute ``1 / (1 + exp(-logit))``, for logits of any size."""
     if logit >= 0:
         return 1 / (1 + math.exp(-logit))
     power = math.exp(logit)

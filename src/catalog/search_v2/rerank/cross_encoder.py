@@ -1,20 +1,20 @@
-"""ONNX cross-encoders through fastembed: the default, no torch."""
+"""Cross-encoders in this process: ONNX models through fastembed (the default), or torch ones."""
 
 from __future__ import annotations
 
 import json
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from catalog.core.errors import ModelUnavailableError, RerankError
+from catalog.core.errors import MissingExtraError, ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
-from catalog.embedding import model_files as packaged
+from catalog.embedding import model_files
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.model_files import ModelFiles, hash_weights, model_unavailable
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
@@ -25,15 +25,68 @@ _HUB_NAMES: Mapping[str, str] = {  # the ONNX exports that fastembed knows
     DEFAULT_MODEL: "Xenova/ms-marco-MiniLM-L-12-v2",
 }
 _BATCH = 16
-_WINDOW = 512  # of a model whose files do not tell
+_WINDOW = 512  # tokens, of a model that does not say
+_TORCH_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 _registering = Lock()
 
 
-class FastEmbedReranker:
-    """A model from an installed package, from a folder, or from the hub, in that order.
+class _CrossEncoder(ABC):
+    """A cross-encoder on this machine; its raw scores are logits.
 
     Reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
-    Raw scores are logits. Weights whose scores depend on the batch are given one pair at a time.
+    Subclasses have ``_folder``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
+    """
+
+    _folder: Any
+    _window: Any
+    _loaded: Any
+
+    def __init__(self, model: str, *, max_tokens: int = _WINDOW, offline: bool = False) -> None:
+        self._model, self._max_tokens, self._offline = model, max_tokens, offline
+        self._loading = Lock()
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the model's name."""
+        return Path(self._model).name
+
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return the part of a passage that the model can read, and whether any was cut."""
+        return fit_pair(query, passage, self._counter, self._window, head)
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Score each passage, in order; a long query is cut to its head."""
+        model = self._load_once()
+        query = cut_query(query, self._counter, self._window)
+        try:
+            answers = self._predict(model, query, passages)
+        except RerankError:
+            raise
+        except Exception as error:
+            raise RerankError(f"{self.name} failed: {error}") from error
+        return check_scores(answers, len(passages), self.name)
+
+    def relevance(self, score: float) -> float:
+        """Return the sigmoid of a logit."""
+        return sigmoid(score)
+
+    @abstractmethod
+    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]: ...
+
+    def _load_once(self) -> Any:
+        with self._loading:
+            return self._loaded
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        path = self._folder / "tokenizer.json"
+        return FallbackCounter(ModelTokenCounter(path, f"tokenizer of {self._model}"))
+
+
+class FastEmbedReranker(_CrossEncoder):
+    """An ONNX model from an installed package, from a folder, or from the hub, in that order.
+
+    Weights whose scores depend on the batch are given one pair at a time.
     """
 
     def __init__(
@@ -44,77 +97,55 @@ class FastEmbedReranker:
         threads: int | None = None,
         offline: bool = False,
     ) -> None:
-        self._model = model
-        self._max_tokens = max_tokens
+        super().__init__(model, max_tokens=max_tokens, offline=offline)
         self._threads = threads
-        self._offline = offline
-        self._packaged = packaged.RERANKERS.get(model)
-        self._files = ModelFiles(model, self._packaged, self._hub_folder)
-        self._loading = Lock()
-
-    @property
-    def name(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        return Path(self._model).name
+        self._packaged = model_files.RERANKERS.get(model)
+        self._files = model_files.ModelFiles(
+            model, self._packaged, lambda: Path(self._from_hub.model._model_dir)
+        )
 
     @cached_property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        weights = self._files.weights_hash if self._files.is_local else hash_weights(self._weights)
+        """Return a name for the weights and the window."""
+        files = self._files
+        weights = files.weights_hash if files.is_local else model_files.hash_weights(self._weights)
         return make_fingerprint("fastembed-rerank", weights, self._window)
 
     @cached_property
     def batch_size(self) -> int:
-        """1 for weights quantised at run time: each score would depend on its neighbours."""
+        """Return 1 for weights quantised at run time: scores would depend on their neighbours."""
         known = self._files.known
         alone = not known.batch_invariant if known else _quantises(self._weights)
         return 1 if alone else _BATCH
 
-    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        return fit_pair(query, passage, self._counter, self._window, head)
-
-    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`; a long query is cut to its head."""
-        with self._loading:
-            model = self._loaded
-        query = cut_query(query, self._counter, self._window)
+    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
         order = sorted(range(len(passages)), key=lambda index: len(passages[index]))
         ordered = [passages[index] for index in order]
-        try:
-            answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
-        except Exception as error:
-            raise RerankError(f"{self.name} failed: {error}") from error
-        numbers = check_scores(answers, len(passages), self.name)
-        return [number for _, number in sorted(zip(order, numbers, strict=True))]
+        answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
+        answers = check_scores(answers, len(order), self.name)
+        return [score for _, score in sorted(zip(order, answers, strict=True))]
 
-    def relevance(self, score: float) -> float:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`; the sigmoid of the logit."""
-        return sigmoid(score)
+    @property
+    def _folder(self) -> Path:
+        return self._files.folder
 
     @property
     def _weights(self) -> Path:
         if self._files.is_local:
             return self._files.weights_file
         description = self._from_hub.model.model_description  # other variants may lie beside it
-        return Path(self._files.folder / description.model_file)
+        return Path(self._folder / description.model_file)
 
     @cached_property
     def _window(self) -> int:
-        """Tokens of a pair: the setting, or the model's own limit where that is lower."""
-        path = self._files.folder / "tokenizer_config.json"
+        path = self._folder / "tokenizer_config.json"
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelUnavailableError(f"{path} cannot be read") from error
-        told = [config.get(key) for key in ("model_max_length", "max_length")]
-        limits = [limit for limit in told if isinstance(limit, int) and 0 < limit < 1_000_000]
-        return min(self._max_tokens, *limits) if limits else min(self._max_tokens, _WINDOW)
-
-    @cached_property
-    def _counter(self) -> TokenCounter:
-        path = self._files.folder / "tokenizer.json"
-        return FallbackCounter(ModelTokenCounter(path, f"tokenizer of {self._model}"))
+        values = [config.get(key) for key in ("model_max_length", "max_length")]
+        limits = [limit for limit in values if isinstance(limit, int) and 0 < limit < 1_000_000]
+        return min(self._max_tokens, *limits or [_WINDOW])
 
     @cached_property
     def _loaded(self) -> Any:
@@ -125,17 +156,15 @@ class FastEmbedReranker:
         from fastembed.rerank.cross_encoder import TextCrossEncoder
 
         name = f"catalog/{self.fingerprint}"
-        folder = self._files.folder
-        weights = str(self._weights.relative_to(folder))
         with _registering:
-            _register(name, weights)
+            _register(name, str(self._weights.relative_to(self._folder)))
         try:
-            return TextCrossEncoder(name, specific_model_path=str(folder), threads=self._threads)
+            return TextCrossEncoder(
+                name, specific_model_path=str(self._folder), threads=self._threads
+            )
         except Exception as error:
-            raise ModelUnavailableError(f"{folder} holds no usable reranker: {error}") from error
-
-    def _hub_folder(self) -> Path:
-        return Path(self._from_hub.model._model_dir)
+            message = f"{self._folder} holds no usable reranker: {error}"
+            raise ModelUnavailableError(message) from error
 
     @cached_property
     def _from_hub(self) -> Any:
@@ -149,9 +178,71 @@ class FastEmbedReranker:
                 local_files_only=self._offline,
             )
         except (ValueError, OSError) as error:
-            raise model_unavailable(
-                self._model, self._packaged.extra if self._packaged else "offline"
-            ) from error
+            extra = self._packaged.extra if self._packaged else "offline"
+            raise model_files.model_unavailable(self._model, extra) from error
+
+
+class SentenceTransformersReranker(_CrossEncoder):
+    """A torch model from a folder or the hub; safetensors weights, never a model's own code."""
+
+    batch_size = _BATCH
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a name for the weights and the window."""
+        files = sorted(self._folder.glob("*.safetensors"))
+        if not files:
+            raise ModelUnavailableError(f"the folder {self._folder} holds no .safetensors model")
+        hashes = map(model_files.hash_file, files)
+        return make_fingerprint("sentence-transformers-rerank", *hashes, self._window)
+
+    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
+        pairs = [(query, passage) for passage in passages]
+        scores: list[float] = model.predict(
+            pairs, batch_size=_BATCH, show_progress_bar=False
+        ).tolist()
+        return scores
+
+    @cached_property
+    def _folder(self) -> Path:
+        if Path(self._model).is_dir():
+            return Path(self._model)
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = snapshot_download(
+                self._model, allow_patterns=list(_TORCH_FILES), local_files_only=self._offline
+            )
+        except (ValueError, OSError) as error:
+            raise model_files.model_unavailable(self._model, "huggingface") from error
+        return Path(folder)
+
+    @cached_property
+    def _window(self) -> int:
+        return min(self._max_tokens, int(self._load_once().max_seq_length or _WINDOW))
+
+    @cached_property
+    def _loaded(self) -> Any:
+        try:
+            import torch
+            from sentence_transformers import CrossEncoder
+        except ImportError as error:
+            raise MissingExtraError("the sentence_transformers reranker", "huggingface") from error
+        try:
+            model = CrossEncoder(
+                str(self._folder),
+                activation_fn=torch.nn.Identity(),
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+        except (ValueError, OSError) as error:
+            message = f"{self._folder} holds no usable cross-encoder: {error}"
+            raise ModelUnavailableError(message) from error
+        if model.num_labels != 1:
+            raise ModelUnavailableError(
+                f"{self._model} gives {model.num_labels} scores a pair: it is no reranker"
+            )
+        return model
 
 
 def _register(name: str, weights: str) -> None:
@@ -165,6 +256,6 @@ def _register(name: str, weights: str) -> None:
 
 
 def _quantises(weights: Path) -> bool:
-    """Whether the ONNX graph scales its inputs by what is in the batch (dynamic quantisation)."""
+    """Return whether the ONNX graph scales its inputs by what is in the batch."""
     with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return data.find(b"DynamicQuantize") >= 0

@@ -7,7 +7,7 @@ stands at its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from catalog.core.tokens import TokenCounter
@@ -30,37 +30,37 @@ _LOOK_BACK = 8  # characters before a token that tell whether a sentence begins 
 def fit_pair(
     query: str, passage: str, counter: TokenCounter, max_tokens: int, head: str = ""
 ) -> tuple[str, bool]:
-    """``head`` and the best run of ``passage`` that fit beside the query, and if it was cut.
+    """Return ``head`` and the best run of ``passage`` that fit beside the query, and if it was cut.
 
     Counts the query as :func:`cut_query` leaves it, and a head of a quarter of ``max_tokens``
     at most: what is longer of it is left out.
     """
-    taken = len(counter.spans(cut_query(query, counter, max_tokens)))
-    room = max(1, max_tokens - SPECIAL_TOKENS - taken)
+    query_tokens = len(counter.spans(cut_query(query, counter, max_tokens)))
+    room = max(1, max_tokens - SPECIAL_TOKENS - query_tokens)
     if head:
-        head = _first(head, counter, min(room // 2, max_tokens // 4)) + "\n"
+        head = _first_tokens(head, counter, min(room // 2, max_tokens // 4)) + "\n"
         room = max(1, room - len(counter.spans(head)))
-    text, cut = passage, False
+    text, was_cut = passage, False
     while True:  # a word that is cut may come apart into more tokens than it had
-        run, shorter = best_window(text, query, room, counter.spans(text))
-        if not shorter or len(run) == len(text):
-            return head + text, cut
-        text, cut = run, True
+        run, is_shorter = best_window(text, query, room, counter.spans(text))
+        if not is_shorter or len(run) == len(text):
+            return head + text, was_cut
+        text, was_cut = run, True
 
 
 def cut_query(query: str, counter: TokenCounter, max_tokens: int) -> str:
-    """The query's first tokens, half of ``max_tokens`` at most."""
-    return _first(query, counter, max_tokens // 2)
+    """Return the query's first tokens, half of ``max_tokens`` at most."""
+    return _first_tokens(query, counter, max_tokens // 2)
 
 
-def _first(text: str, counter: TokenCounter, count: int) -> str:
+def _first_tokens(text: str, counter: TokenCounter, count: int) -> str:
     spans = counter.spans(text)
     count = max(1, count)
     return text if len(spans) <= count else text[: int(spans[count - 1, 1])]
 
 
 def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[str, bool]:
-    """The run of at most ``max_tokens`` tokens with most different query words, and if it is cut.
+    """Return the run of ``max_tokens`` tokens with most different query words, and if it is cut.
 
     ``spans`` has the shape ``(n, 2)``: character offsets of the text's tokens, ascending. Query
     words are compared whole and case-folded; those under three characters count only with a
@@ -72,28 +72,27 @@ def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[s
     if len(spans) <= max_tokens:
         return text, False
     first, last = _best_starts(text, query, max_tokens, spans)
-    start = _begin(text, spans, max_tokens, first, last)
-    end = _end(text, spans, start, min(start + max_tokens, len(spans)))
-    return text[_from(text, spans, start) : int(spans[end - 1, 1])], True
+    start = _choose_start(text, spans, max_tokens, first, last)
+    end = _choose_end(text, spans, start, min(start + max_tokens, len(spans)))
+    return text[_token_start(text, spans, start) : int(spans[end - 1, 1])], True
 
 
 def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, int]:
-    """The earliest stretch of starts, first and last, whose runs hold most query words.
+    """Return the earliest stretch of starts, first and last, whose runs hold most query words.
 
     Runs that reach over either end of the text count too, so that the stretch's middle has the
     words in the middle of the run wherever they stand.
     """
-    found = list(_occurrences(text, query, spans))
-    held: dict[str, int] = {}
+    words = _query_words(text, query, spans)
+    held: Counter[str] = Counter()
     entering = leaving = 0
     most, first, last = 0, 0, 0
     for start in range(1 - size, len(spans)):
-        while entering < len(found) and found[entering][1] < start + size:
-            word = found[entering][2]
-            held[word] = held.get(word, 0) + 1
+        while entering < len(words) and words[entering][1] < start + size:
+            held[words[entering][2]] += 1
             entering += 1
-        while leaving < entering and found[leaving][0] < start:
-            word = found[leaving][2]
+        while leaving < entering and words[leaving][0] < start:
+            word = words[leaving][2]
             held[word] -= 1
             if not held[word]:
                 del held[word]
@@ -105,25 +104,24 @@ def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, i
     return first, last
 
 
-def _occurrences(text: str, query: str, spans: Spans) -> Iterator[tuple[int, int, str]]:
-    """First token, last token and case-folded form of every query word in the text, in order."""
+def _query_words(text: str, query: str, spans: Spans) -> list[tuple[int, int, str]]:
+    """List the query's words in the text: first token, last token, and case-folded form."""
     import numpy as np
 
     wanted = {word for word in map(str.casefold, _WORD.findall(query)) if _counts(word)}
-    found = [match for match in _WORD.finditer(text) if match[0].casefold() in wanted]
-    firsts = np.searchsorted(spans[:, 1], [match.start() for match in found], side="right")
-    lasts = np.searchsorted(spans[:, 0], [match.end() for match in found], side="left") - 1
-    for match, first, last in zip(found, firsts.tolist(), lasts.tolist(), strict=True):
-        if first <= last:
-            yield first, last, match[0].casefold()
+    matches = [match for match in _WORD.finditer(text) if match[0].casefold() in wanted]
+    firsts = np.searchsorted(spans[:, 1], [match.start() for match in matches], side="right")
+    lasts = np.searchsorted(spans[:, 0], [match.end() for match in matches], side="left") - 1
+    words = zip(firsts.tolist(), lasts.tolist(), matches, strict=True)
+    return [(first, last, match[0].casefold()) for first, last, match in words if first <= last]
 
 
 def _counts(word: str) -> bool:
     return len(word) >= _SHORTEST_WORD or _DIGIT.search(word) is not None
 
 
-def _begin(text: str, spans: Spans, size: int, first: int, last: int) -> int:
-    """Of the tokens ``first`` to ``last`` the one that a run of ``size`` best begins with.
+def _choose_start(text: str, spans: Spans, size: int, first: int, last: int) -> int:
+    """Return the token from ``first`` to ``last`` that a run of ``size`` best begins with.
 
     It is looked for within a quarter of the run around the stretch's middle. A run that reaches
     the end of the text is rather made shorter at its beginning than cut at its end.
@@ -134,34 +132,34 @@ def _begin(text: str, spans: Spans, size: int, first: int, last: int) -> int:
     lowest = latest if middle == latest else max(first, middle - reach, 0)
     highest = min(last, middle + reach)
 
-    def goodness(index: int) -> tuple[int, int]:
-        return _boundary(text, _from(text, spans, index)), -abs(index - middle)
+    def rank(index: int) -> tuple[int, int]:
+        return _rank_boundary(text, _token_start(text, spans, index)), -abs(index - middle)
 
-    return max(range(lowest, highest + 1), key=goodness)
+    return max(range(lowest, highest + 1), key=rank)
 
 
-def _boundary(text: str, at: int) -> int:
-    """2 where a sentence or line begins, 1 where a word does, else 0."""
-    before = text[max(0, at - _LOOK_BACK) : at]
-    if at == 0 or _SENTENCE_END.search(before):
+def _rank_boundary(text: str, offset: int) -> int:
+    """Return 2 where a sentence or line begins, 1 where a word does, else 0."""
+    before = text[max(0, offset - _LOOK_BACK) : offset]
+    if offset == 0 or _SENTENCE_END.search(before):
         return 2
-    return 0 if _inside_word(text, at) else 1
+    return 0 if _is_inside_word(text, offset) else 1
 
 
-def _end(text: str, spans: Spans, start: int, end: int) -> int:
-    """``end``, or the last token before it that ends a word."""
+def _choose_end(text: str, spans: Spans, start: int, end: int) -> int:
+    """Return ``end``, or the last token before it that ends a word."""
     for index in range(end, start, -1):
-        if not _inside_word(text, int(spans[index - 1, 1])):
+        if not _is_inside_word(text, int(spans[index - 1, 1])):
             return index
     return end
 
 
-def _inside_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
+def _is_inside_word(text: str, offset: int) -> bool:
+    return 0 < offset < len(text) and text[offset - 1].isalnum() and text[offset].isalnum()
 
 
-def _from(text: str, spans: Spans, index: int) -> int:
-    """Where the token's first character stands that is no white space; 0 for the first token."""
+def _token_start(text: str, spans: Spans, index: int) -> int:
+    """Return where the token's first character stands that is no white space; 0 for the first."""
     if index == 0:
         return 0
     start, end = int(spans[index, 0]), int(spans[index, 1])

@@ -45,7 +45,7 @@ class HttpReranker:
         timeout_seconds: float = 30.0,
         max_tokens: int = 512,
     ) -> None:
-        parts = _parts(url)
+        parts = _split(url)
         self._url = url
         self._host = parts.netloc.rpartition("@")[2]
         self._public_url = parts._replace(netloc=self._host).geturl()
@@ -59,28 +59,28 @@ class HttpReranker:
 
     @property
     def name(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
+        """Return the model's name, as the server knows it."""
         return self._model
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`: address, model's name, window.
+        """Return a name for address, model's name and window.
 
         The address is the whole of it but user and password. Weights that the server changes
         under the same name go unnoticed.
         """
         return make_fingerprint("http-rerank", self._public_url, self._model, self._max_tokens)
 
-    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return the part of a passage that is sent, and whether any was cut."""
         return fit_pair(query, passage, CharTokenCounter(), self._max_tokens, head)
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`; one request for all passages."""
+        """Score each passage, in order, by one request for all."""
         return self.scores_within(query, passages, self._timeout)
 
     def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
-        """As :meth:`scores`, given up after ``seconds`` if that is less than the time-out."""
+        """Score as :meth:`scores` within ``seconds``, or the time-out where that is less."""
         if not passages:
             return []
         body = {
@@ -89,11 +89,10 @@ class HttpReranker:
             "documents": list(passages),
             "top_n": len(passages),
         }
-        answer = self._answer(body, min(seconds, self._timeout))
-        given = self._by_index(answer, len(passages))
-        numbers = check_scores([given[i] for i in range(len(passages))], len(passages), self._at)
-        self.learn(numbers)
-        return numbers
+        answer = self._request(body, min(seconds, self._timeout))
+        scores = check_scores(self._parse(answer, len(passages)), len(passages), self._label)
+        self.learn(scores)
+        return scores
 
     def learn(self, scores: Iterable[float]) -> None:
         """Take the server to give logits, for good, if any of its scores lies outside 0..1."""
@@ -102,26 +101,28 @@ class HttpReranker:
                 self._gives_logits = True
 
     def relevance(self, score: float) -> float:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`; the score, or a logit's sigmoid."""
+        """Return the score itself, or the sigmoid of a logit."""
         self.learn([score])
         with self._learning:
             return sigmoid(score) if self._gives_logits else score
 
     @property
-    def _at(self) -> str:
+    def _label(self) -> str:
         return f"the reranker at {self._host}"
 
-    def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
+    def _request(self, body: Mapping[str, Any], seconds: float) -> Any:
         try:  # the whole request, for httpx bounds only each wait of it
             content = self._calls.call(lambda: self._post(body, seconds), seconds)
         except LLMTimeoutError as error:
-            raise RerankError(f"{self._at} gave no answer in {seconds:g} s") from error
+            raise RerankError(f"{self._label} gave no answer in {seconds:g} s") from error
         except LLMError as error:
-            raise RerankError(f"{self._at} cannot be asked: {error}") from error
+            raise RerankError(f"{self._label} cannot be asked: {error}") from error
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise RerankError(f"{self._at} answered, but not in JSON that can be read") from error
+            raise RerankError(
+                f"{self._label} answered, but not in JSON that can be read"
+            ) from error
 
     def _post(self, body: Mapping[str, Any], seconds: float) -> bytes:
         import httpx
@@ -139,38 +140,39 @@ class HttpReranker:
                 follow_redirects=False,
             ) as response:
                 if not response.is_success:
-                    raise RerankError(f"{self._at} answered with status {response.status_code}")
+                    raise RerankError(f"{self._label} answered with status {response.status_code}")
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) > _MOST_BYTES:
-                        raise RerankError(f"{self._at} answered with over {_MOST_BYTES} bytes")
+                        raise RerankError(f"{self._label} answered with over {_MOST_BYTES} bytes")
                     if time.monotonic() > deadline:
-                        raise RerankError(f"{self._at} gave no answer in {seconds:g} s")
+                        raise RerankError(f"{self._label} gave no answer in {seconds:g} s")
         except httpx.TimeoutException as error:
-            raise RerankError(f"{self._at} gave no answer in {seconds:g} s") from error
+            raise RerankError(f"{self._label} gave no answer in {seconds:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise RerankError(f"{self._at} cannot be asked: {type(error).__name__}") from error
+            raise RerankError(f"{self._label} cannot be asked: {type(error).__name__}") from error
         return bytes(content)
 
-    def _by_index(self, answer: Any, count: int) -> dict[int, Any]:
-        """The answer's scores by document; each of ``count`` documents must be there once."""
+    def _parse(self, answer: Any, count: int) -> list[Any]:
+        """Read the documents' scores, in order; each of ``count`` must be there once."""
         rows = answer
         if isinstance(answer, Mapping):
             rows = answer.get("results", answer.get("data"))
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            raise RerankError(f"{self._at} answered without a list of results")
+            raise RerankError(f"{self._label} answered without a list of results")
         indexes = [row.get("index") for row in rows]
         if sorted(map(str, indexes)) != sorted(map(str, range(count))):
-            raise RerankError(f"{self._at} did not score each of {count} documents once")
-        return {int(row["index"]): row.get("relevance_score", row.get("score")) for row in rows}
+            raise RerankError(f"{self._label} did not score each of {count} documents once")
+        rows = sorted(rows, key=lambda row: int(row["index"]))
+        return [row.get("relevance_score", row.get("score")) for row in rows]
 
 
-def _parts(url: str) -> SplitResult:
+def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        usable = None
-    if not usable:  # outside the handler: the ValueError may quote a password
+        is_usable = False
+    if not is_usable:  # outside the handler: the ValueError may quote a password
         raise ConfigError("IDX_RAG_V2__RERANK_URL must be an http:// or https:// address")
     return parts

@@ -51,28 +51,31 @@ class LLMReranker:
         max_tokens: int = 512,
         timeout_seconds: float = 30.0,
     ) -> None:
-        self._llm = llm
-        self._seconds = timeout_seconds
+        self._llm, self._timeout = llm, timeout_seconds
         self._calls = BoundedCalls(_ABANDONED)
         self._max_tokens = max_tokens
         self.batch_size = batch_size
 
     @property
     def name(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
+        """Return the language model's name."""
         return llm_name(self._llm)
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`: LLM, prompt, reading."""
+        """Return a name for language model, prompt, and how answers are read."""
         prompt = self._reranker(1).choice_select_prompt.get_template(self._llm)
-        llm = llm_identity(self._llm)
         return make_fingerprint(
-            "llm-rerank", *llm, _VERSION, prompt, self.batch_size, self._max_tokens
+            "llm-rerank",
+            *llm_identity(self._llm),
+            _VERSION,
+            prompt,
+            self.batch_size,
+            self._max_tokens,
         )
 
-    def fitted(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`.
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return the part of a passage that is shown, and whether any was cut.
 
         A batch shares the model's context; tokens are taken to have four characters.
         """
@@ -82,34 +85,36 @@ class LLMReranker:
         return fit_pair(query, passage, CharTokenCounter(), each, head)
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`."""
-        return self.scores_within(query, passages, self._seconds)
+        """Score each passage, in order, 0 to 10."""
+        return self.scores_within(query, passages, self._timeout)
 
     def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
-        """As :meth:`scores`, given up after ``seconds`` if that is less than the time-out."""
+        """Score as :meth:`scores` within ``seconds``, or the time-out where that is less."""
         if not passages:
             return []
         from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-        query = cut_query(query, CharTokenCounter(), self._max_tokens)
+        bundle = QueryBundle(cut_query(query, CharTokenCounter(), self._max_tokens))
         nodes = [
             NodeWithScore(node=TextNode(text=passage, id_=str(index)))
             for index, passage in enumerate(passages)
         ]
         try:
             ranked = self._calls.call(
-                lambda: self._reranker(len(nodes)).postprocess_nodes(nodes, QueryBundle(query)),
-                min(seconds, self._seconds),
+                lambda: self._reranker(len(nodes)).postprocess_nodes(nodes, bundle),
+                min(seconds, self._timeout),
             )
         except (RerankError, LLMError):
             raise
         except Exception as error:
             raise RerankError(f"{self.name} failed: {type(error).__name__}: {error}") from error
-        given = {int(found.node_id): found.score or 0.0 for found in ranked}
-        return check_scores([given.get(i, 0.0) for i in range(len(nodes))], len(nodes), self.name)
+        scores = {node.node_id: node.score or 0.0 for node in ranked}
+        return check_scores(
+            [scores.get(node.node_id, 0.0) for node in nodes], len(nodes), self.name
+        )
 
     def relevance(self, score: float) -> float:
-        """See :class:`~catalog.search_v2.rerank.base.Reranker`; a tenth of the score."""
+        """Return a tenth of the score."""
         return score / SCALE
 
     def _reranker(self, top_n: int) -> LLMRerank:
@@ -124,28 +129,28 @@ class LLMReranker:
 
 
 def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
-    """Document numbers (1..``count``) and their relevance (0..10) from an LLM's answer.
+    """Read document numbers (1..``count``) and their relevance (0..10) from an LLM's answer.
 
     Reads ``Doc: 2, Relevance: 7`` in any case, with bullets, bold or prose around it, and
     ``7/10``. Where no bare value is over 1 and one has a decimal point, 1 is the top of the
     scale: ``0.8`` is 8. Unknown numbers and all but a document's first judgement are ignored.
     Raises :class:`RerankError` when nothing usable is left, or for a value off the scale.
     """
-    found = list(_JUDGEMENT.finditer(_THOUGHT.sub("", answer)))
-    bare = [match["value"] for match in found if match["whole"] is None]
-    fractions = any("." in value for value in bare) and all(float(value) <= 1 for value in bare)
-    judged: dict[int, float] = {}
-    for match in found:
+    matches = list(_JUDGEMENT.finditer(_THOUGHT.sub("", answer)))
+    bare = [match["value"] for match in matches if match["whole"] is None]
+    are_fractions = any("." in value for value in bare) and all(float(value) <= 1 for value in bare)
+    relevances: dict[int, float] = {}
+    for match in matches:
         number = int(match["document"])
-        if 1 <= number <= count and number not in judged:
-            top = match["whole"] or ("1" if fractions else str(SCALE))
-            judged[number] = _of_ten(match["value"], top)
-    if not judged:
+        if 1 <= number <= count and number not in relevances:
+            top = match["whole"] or ("1" if are_fractions else str(SCALE))
+            relevances[number] = _rescale(match["value"], top)
+    if not relevances:
         raise RerankError("the language model's answer names no passage and relevance")
-    return list(judged), list(judged.values())
+    return list(relevances), list(relevances.values())
 
 
-def _of_ten(value: str, top: str) -> float:
+def _rescale(value: str, top: str) -> float:
     if not 0 <= float(value) <= float(top) or float(top) == 0:
         raise RerankError(f"the language model gave a relevance of {value} on a scale to {top}")
     return float(value) / float(top) * SCALE
