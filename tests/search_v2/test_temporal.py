@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from catalog.core import ids
 from catalog.core.documents import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
@@ -26,7 +26,12 @@ from catalog.search_v2.temporal import TemporalExpansion, merge_windows, seconds
 from catalog.store import manifest
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
-from catalog.store.recordings import find_media_end, load_chunks_between, media_name
+from catalog.store.recordings import (
+    find_media_end,
+    find_media_file,
+    load_chunks_between,
+    recording_name,
+)
 from catalog.store.revisions import NewChunk, NewRevision, content_hash, ensure_dataset, publish
 from fakes import open_library
 
@@ -404,25 +409,29 @@ def test_the_json_form_carries_evidence_link_and_place_of_the_snippet(opened):
     assert hit["snippet_locator"]["time_end"] == 90.0
 
 
+def name_of(connection: Connection, chunk: Chunk) -> str:
+    return recording_name(find_media_file(connection, chunk), chunk)
+
+
 def test_a_recording_is_called_as_told_else_as_listed_else_as_its_document(opened):
     library = opened()
     database = library.database
     anchor = stored(database, "talks/lecture.srt")[0]
     with database.read() as connection:
-        assert media_name(connection, anchor) == "Lecture"
+        assert name_of(connection, anchor) == "Lecture"
         told = replace(anchor, metadata={"media_file": "talks/own name.mov"})
-        assert media_name(connection, told) == "own name.mov"
-        assert media_name(connection, replace(anchor, title="")) == "lecture.srt"
+        assert name_of(connection, told) == "own name.mov"
+        assert name_of(connection, replace(anchor, title="")) == "lecture.srt"
     listed = ("talks/lecture.mp3", "talks/lecture.MP4", "talks/lecture.srt", "talks/lecture/a.mov")
     with database.write() as connection:
         for file in listed:
             entry = manifest.ManifestEntry(file, 1, 1, "p", "failed", "binary", NOW)
             manifest.record(connection, "vault", entry)
     with database.read() as connection:
-        assert media_name(connection, anchor) == "lecture.MP4"
+        assert name_of(connection, anchor) == "lecture.MP4"
         heard = replace(anchor, modality="audio_transcript", metadata={})
-        assert media_name(connection, heard) == "lecture.mp3"
-        assert media_name(connection, replace(anchor, path="talks/lect", metadata={})) == "Lecture"
+        assert name_of(connection, heard) == "lecture.mp3"
+        assert name_of(connection, replace(anchor, path="talks/lect", metadata={})) == "Lecture"
     (hit,) = ask(library)
     assert (hit.evidence.media, hit.link) == ("lecture.MP4", "talks/lecture.MP4#t=65")
 

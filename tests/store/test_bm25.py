@@ -184,7 +184,7 @@ def read_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(connection: object, dataset: str, seqs: object) -> object:
         for chunk in original(connection, dataset, seqs):  # type: ignore[arg-type]
-            seen.append(chunk.seq)
+            seen.append(chunk[0])
             yield chunk
 
     monkeypatch.setattr(bm25, "read_texts", noted)
@@ -345,7 +345,7 @@ def test_a_reader_goes_on_with_files_that_were_replaced_meanwhile(
     with database.read() as connection:
         stamp = read_stamp(connection, "notes")
         assert stamp is not None
-        snapshot = reader._at(connection, stamp)
+        snapshot = reader._snapshot_at(connection, stamp)
     for index in range(4):
         put(database, "notes", f"{index}.md", "flour")
         writer.refresh()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
-from catalog.core.params import DEFAULT_LIMIT
+from catalog.core.params import BrowseParams, takes_self
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
@@ -19,6 +18,7 @@ from catalog.store.card_search import find_documents, top_documents
 from catalog.store.cards import count_without_card
 from catalog.store.chunks import list_fields
 from catalog.store.engine_types import Restriction
+from catalog.store.filter_sql import among
 from catalog.store.listing import (
     ListedDocument,
     allowed_documents,
@@ -27,35 +27,22 @@ from catalog.store.listing import (
     describe_documents,
     list_document_ids,
     materialize,
-    with_ids,
 )
+from catalog.store.schema import documents
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
 class DocumentCatalog:
-    """Lists the documents of a store's datasets. Thread-safe."""
+    """List the documents of a store's datasets. Thread-safe."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
 
-    def query(
-        self,
-        *,
-        dataset: str,
-        query: str | None = None,
-        file_type: str | None = None,
-        name: str | None = None,
-        tags: Iterable[str] = (),
-        filters: object = None,
-        after: str | None = None,
-        before: str | None = None,
-        sort: str = "best",
-        limit: int = DEFAULT_LIMIT,
-        offset: int = 0,
-    ) -> CatalogPage:
-        """The documents that everything given lets through, from the ``offset``-th on.
+    @takes_self(BrowseParams)
+    def query(self, params: BrowseParams) -> CatalogPage:
+        """Return the documents that every parameter lets through, from the ``offset``-th on.
 
         ``query``: words, of which a document needs one in its title, name, headings, summary or
         text metadata (stop words count only if there are no others); how it is scored, see
@@ -67,101 +54,88 @@ class DocumentCatalog:
         modified; a document without a date is left out then. ``sort``: ``best`` (by name without
         a query), ``name`` (path, case ignored), ``modified`` (newest first, by the date just
         described), ``size`` (largest first: bytes, or characters where those are not known); ties
-        go by path. ``limit``: 1 to 1000. A query of more than ``rag.max_query_chars`` is cut, and
-        a note says so. Raises :class:`InputError` kinds for a bad call.
+        go by path. A query of more than ``rag.max_query_chars`` is cut, and a note says so.
+        Raises :class:`InputError` kinds for a bad call.
         """
         started = time.perf_counter()
-        request = read_browse_request(
-            {
-                "dataset": dataset,
-                "query": query,
-                "file_type": file_type,
-                "name": name,
-                "tags": tags,
-                "filters": filters,
-                "after": after,
-                "before": before,
-                "sort": sort,
-                "limit": limit,
-                "offset": offset,
-            },
-            max_query_chars=self._library.settings.rag_v2.max_query_chars,
-        )
-        self._library.require_dataset(request.dataset)
-        lacking = self._refreshed(request)
+        most = self._library.settings.rag_v2.max_query_chars
+        request = read_browse_request(params, max_query_chars=most)
+        dataset = self._library.chosen_dataset(params.dataset)
+        lacking = self._make_some_cards(dataset, request.query)
         notes = request.notes + lacking
         with self._library.database.read() as connection:
             if request.visible is not None:
                 check_fields(request.visible, list_fields(connection, dataset))
-            page, types, scores = _chosen(connection, request, carded=not lacking)
-            about = describe_documents(connection, page)
+            page, types, scores = _find(connection, dataset, request, carded=not lacking)
+            listed = describe_documents(connection, page)
             if not types:
-                notes += find_hints(connection, request)
+                notes += find_hints(connection, dataset, request)
         return CatalogPage(
             dataset=dataset,
-            query=query,
-            entries=tuple(_entry(about[one], dataset, scores.get(one)) for one in page),
+            query=params.query,
+            entries=tuple(_entry(listed[id_], dataset, scores.get(id_)) for id_ in page),
             total=sum(types.values()),
-            offset=offset,
+            offset=params.offset,
             types=types,
             notes=notes,
             elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         )
 
-    def _refreshed(self, request: BrowseRequest) -> tuple[str, ...]:
-        """Make some cards if nobody else is writing; a note of the rest if that matters here."""
+    def _make_some_cards(self, dataset: str, query: str | None) -> tuple[str, ...]:
+        """Make some cards if nobody else is writing; return a note on the rest if it matters."""
         database = self._library.database
         why = CARDS_MADE_LATER
         try:
-            made = make_cards(database, request.dataset, wait=False, limit=CARDS_PER_QUERY)
+            made = make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY)
             if made < CARDS_PER_QUERY:
                 return ()
         except StoreError as error:
             why = str(error)
         with database.read() as connection:
-            count = count_without_card(connection, request.dataset)
-        if count == 0 or request.query is None:
+            count = count_without_card(connection, dataset)
+        if count == 0 or query is None:
             return ()
-        told = "1 document is" if count == 1 else f"{count} documents are"
-        return (f"{told} found by title and path alone for now: {why}",)
+        subject = "1 document is" if count == 1 else f"{count} documents are"
+        return (f"{subject} found by title and path alone for now: {why}",)
 
 
-def _chosen(
-    connection: Connection, request: BrowseRequest, *, carded: bool
+def _find(
+    connection: Connection, dataset: str, request: BrowseRequest, *, carded: bool
 ) -> tuple[list[int], dict[str, int], dict[int, float]]:
-    """The documents of the page, how many match by type, and their scores, if there is a query."""
-    allowed = allowed_documents(Restriction(request.dataset, filter=request.wanted))
+    """Return the documents of the page, how many match by type, and scores if there is a query."""
+    allowed = allowed_documents(Restriction(dataset, filter=request.wanted))
     if request.after is not None or request.before is not None:
         allowed = allowed & dated_between(request.after, request.before)
     if request.wanted is not None:
         allowed = materialize(connection, allowed)
-    limit, offset = request.limit, request.offset
+    sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
     if request.query is None:
-        ids = list_document_ids(connection, allowed, request.sort, limit, offset)
+        ids = list_document_ids(connection, allowed, sort, limit, offset)
         return ids, count_by_type(connection, allowed), {}
-    found = find_documents(connection, request.dataset, request.query, allowed, carded=carded)
-    if request.sort == "best":
-        ids = top_documents(connection, found.scores, limit, offset)
+    matches = find_documents(connection, dataset, request.query, allowed, carded=carded)
+    if sort == "best":
+        ids = top_documents(connection, matches.scores, limit, offset)
     else:
-        ids = list_document_ids(connection, with_ids(found.scores), request.sort, limit, offset)
-    return ids, found.types, {one: round(found.scores[one], 6) for one in ids}
+        among_matches = among(documents.c.id, matches.scores)
+        ids = list_document_ids(connection, among_matches, sort, limit, offset)
+    return ids, matches.types, {id_: round(matches.scores[id_], 6) for id_ in ids}
 
 
-def _entry(about: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
+def _entry(listed: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
     return CatalogEntry(
-        source_doc_id=about.source_doc_id,
+        source_doc_id=listed.source_doc_id,
         dataset=dataset,
-        path=about.path,
-        title=about.title,
-        file_type=about.file_type,
-        docid=about.docid,
-        summary=about.summary,
-        tags=tuple(about.tags),
-        created=about.dates.get("created"),
-        modified=about.dates.get("modified"),
-        date=None if about.dated is None else format_timestamp(about.dated),
-        characters=about.characters,
-        bytes=about.size,
-        chunks=about.chunks,
+        path=listed.path,
+        title=listed.title,
+        file_type=listed.file_type,
+        docid=listed.docid,
+        summary=listed.summary,
+        tags=tuple(listed.tags),
+        created=listed.dates.get("created"),
+        modified=listed.dates.get("modified"),
+        date=None if listed.dated is None else format_timestamp(listed.dated),
+        characters=listed.characters,
+        bytes=listed.size,
+        chunks=listed.chunks,
         score=score,
     )

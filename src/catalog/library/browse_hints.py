@@ -27,98 +27,91 @@ _NEAR, _MOST_NAMES, _MOST_TAGS = 5, 5000, 12
 _LONGEST = 200  # characters of a name that others are compared to
 
 
-def find_hints(connection: Connection, request: BrowseRequest) -> tuple[str, ...]:
-    """Notes on a listing without a document; only on what the caller's own filters let through."""
-    visible = allowed_documents(Restriction(request.dataset, filter=request.visible))
+def find_hints(connection: Connection, dataset: str, request: BrowseRequest) -> tuple[str, ...]:
+    """Return notes on a listing without a document, on what the caller's filters let through."""
+    visible = allowed_documents(Restriction(dataset, filter=request.visible))
     if not count_documents(connection, visible, 1):
-        told = "the dataset has no documents"
-        return (told if request.visible is None else "no document fulfils the filters",)
-    alone = {told: _is_met(connection, one) for told, one in _conditions(request, visible)}
+        nothing = "the dataset has no documents"
+        return (nothing if request.visible is None else "no document fulfils the filters",)
+    is_met = {
+        name: count_documents(connection, allowed, 1) > 0
+        for name, allowed in _conditions(dataset, request, visible)
+    }
     if request.query is not None:
-        alone["query"] = bool(_found(connection, request, visible))
-    if all(alone.values()):
-        return (f"{', '.join(alone)}: each of these matches some document, but none matches all",)
-    failing = [told for told, is_met in alone.items() if not is_met]
+        matches = find_documents(connection, dataset, request.query, visible)
+        is_met["query"] = bool(matches.scores)
+    if all(is_met.values()):
+        return (f"{', '.join(is_met)}: each of these matches some document, but none matches all",)
     notes: dict[str, None] = {}
-    for told in failing:
-        given = list(_hints_for(told, connection, request, visible))
-        if not given and len(alone) > 1:
-            given = [f"nothing matches the {told} alone"]
-        notes |= dict.fromkeys(given)
+    for name in [name for name, met in is_met.items() if not met]:
+        hints = list(_hints_for(name, connection, request, visible))
+        if not hints and len(is_met) > 1:
+            hints = [f"nothing matches the {name} alone"]
+        notes |= dict.fromkeys(hints)
     return tuple(notes)
 
 
 def _conditions(
-    request: BrowseRequest, visible: ColumnElement[bool]
+    dataset: str, request: BrowseRequest, visible: ColumnElement[bool]
 ) -> Iterator[tuple[str, ColumnElement[bool]]]:
-    """The conditions but the query, by name, each on the documents that are visible."""
-    narrowed = {"file type": request.by_type, "name": request.by_name}
-    narrowed |= {_tag_told(tag): part for tag, part in request.by_tag.items()}
-    for told, part in narrowed.items():
+    """Yield the conditions but the query, by name, each on the documents that are visible."""
+    filters = {"file type": request.by_type, "name": request.by_name}
+    filters |= {_tag_name(tag): part for tag, part in request.by_tag.items()}
+    for name, part in filters.items():
         if part is not None:
-            yield told, visible & allowed_documents(Restriction(request.dataset, filter=part))
+            yield name, visible & allowed_documents(Restriction(dataset, filter=part))
     if request.after is not None or request.before is not None:
         yield "date", visible & dated_between(request.after, request.before)
 
 
-def _is_met(connection: Connection, allowed: ColumnElement[bool]) -> bool:
-    return count_documents(connection, allowed, 1) > 0
-
-
-def _found(
-    connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
-) -> Mapping[int, float]:
-    return find_documents(connection, request.dataset, request.query or "", visible).scores
-
-
 def _hints_for(
-    told: str, connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
+    name: str, connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
 ) -> Iterator[str]:
-    if told == "file type":
-        yield f"file types there are: {_counted(count_by_type(connection, visible))}"
-    elif told == "date":
+    if name == "file type":
+        yield f"file types there are: {_format_counts(count_by_type(connection, visible))}"
+    elif name == "date":
         days = date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
-    elif told in ("name", "query"):
-        wanted = request.name if told == "name" else request.query
+    elif name in ("name", "query"):
+        wanted = request.params.name if name == "name" else request.query
         near = _near_paths(list_document_paths(connection, visible), wanted or "")
         if near:
             yield f"names that are near: {', '.join(near)}"
     else:
-        yield from _hints_for_tags(count_by_tag(connection, visible), request, told)
+        wanted = next(tag for tag in request.by_tag if name == _tag_name(tag))
+        yield from _hints_for_tag(count_by_tag(connection, visible), wanted)
 
 
-def _hints_for_tags(tags: Mapping[str, int], request: BrowseRequest, told: str) -> Iterator[str]:
-    asked = next(tag for tag in request.by_tag if told == _tag_told(tag))
-    near = _near(asked, {tag: [tag] for tag in tags})
+def _hints_for_tag(tags: Mapping[str, int], wanted: str) -> Iterator[str]:
+    near = _near(wanted, {tag: [tag] for tag in tags})
     if near:
         yield f"tags that are near: {', '.join(near)}"
     most = dict(list(tags.items())[:_MOST_TAGS])
     more = ", …" if len(tags) > len(most) else ""
-    yield f"tags there are: {_counted(most)}{more}"
+    yield f"tags there are: {_format_counts(most)}{more}"
 
 
-def _tag_told(tag: str) -> str:
+def _tag_name(tag: str) -> str:
     return f"tag {tag[:_LONGEST]!r}"
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 def _near_paths(paths: Iterable[str], wanted: str) -> list[str]:
-    told: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}
     for path in list(paths)[:_MOST_NAMES]:
         name = path.rpartition("/")[2]
         for form in (path, name, name.rpartition(".")[0] or name):
-            told.setdefault(form, []).append(path)
-    return _near(wanted, told)
+            named.setdefault(form, []).append(path)
+    return _near(wanted, named)
 
 
-def _near(wanted: str, meant: Mapping[str, list[str]]) -> list[str]:
-    """What is meant by the names most like the one wanted, whatever their case."""
+def _near(wanted: str, named: Mapping[str, list[str]]) -> list[str]:
+    """Return what is named most like the name wanted, whatever their case."""
     folded: dict[str, list[str]] = {}
-    for name, those in meant.items():
-        folded.setdefault(name.casefold(), []).extend(those)
+    for name, items in named.items():
+        folded.setdefault(name.casefold(), []).extend(items)
     close = get_close_matches(wanted.casefold()[:_LONGEST], folded, n=_NEAR)
-    return list(dict.fromkeys(one for form in close for one in folded[form]))[:_NEAR]
+    return list(dict.fromkeys(item for form in close for item in folded[form]))[:_NEAR]

@@ -14,7 +14,7 @@ CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an u
 def make_cards(
     database: Database, dataset: str, *, wait: bool = True, limit: int | None = None
 ) -> int:
-    """Make the cards that are missing or not current, ``limit`` at most; how many were made.
+    """Make the cards that are missing or not current, ``limit`` at most; return their number.
 
     The write lock is taken before anything is summarised, so that no work is lost to another
     process. What is made stays, whatever ends the run, and the next one goes on from there.

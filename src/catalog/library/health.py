@@ -49,7 +49,7 @@ class DatasetStats:
 
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
-    """Counts straight from the truth; raises :class:`UnknownDatasetError`."""
+    """Count straight from the truth; raise :class:`UnknownDatasetError` for an unknown dataset."""
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
     with library.database.read() as connection:
         totals = manifest.totals(connection, dataset)
@@ -70,10 +70,10 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
 
 
 def stored_dataset(library: Library, name: str) -> StoredDataset:
-    """The dataset's row; raises :class:`UnknownDatasetError`."""
+    """Return the dataset's row; raise :class:`UnknownDatasetError` for an unknown one."""
     library.require_dataset(name)
     with library.database.read() as connection:
-        return next(one for one in list_datasets(connection) if one.name == name)
+        return next(stored for stored in list_datasets(connection) if stored.name == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Check:
 
 
 def describe_store(library: Library) -> dict[str, Any]:
-    """Where the store is, its model and engines, and the counts of each dataset."""
+    """Say where the store is, its model and engines, and the counts of each dataset."""
     settings = library.settings
     model = read_stored_model(library.database)
     with library.database.read() as connection:
@@ -148,7 +148,7 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
 
 
 def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
-    """``fix`` is for a defect; for want of rights or room at the ``place`` it would fail again."""
+    """Run a check; ``fix`` is for a defect, since for want of rights or room it would fail, too."""
     try:
         return Check(name, ok=True, detail=examine())
     except CatalogError as error:

@@ -17,7 +17,7 @@ from catalog.store.stored_model import adopt_model, require_model
 
 
 class Indexer:
-    """Keeps the datasets of one store in line with their folders."""
+    """Keep the datasets of one store in line with their folders."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -87,26 +87,28 @@ class Indexer:
         """Re-read and re-embed every dataset, adopting the configured model."""
         with self._library.database.read() as connection:
             stored = list_datasets(connection)
-        gone = [
-            one.root or one.name for one in stored if not one.root or not Path(one.root).exists()
+        missing = [
+            dataset.root or dataset.name
+            for dataset in stored
+            if not dataset.root or not Path(dataset.root).exists()
         ]
-        if gone:
-            raise SourceError(f"cannot rebuild: no folder to read {', '.join(gone)} from")
+        if missing:
+            raise SourceError(f"cannot rebuild: no folder to read {', '.join(missing)} from")
         adopt_model(self._library.database, self._library.wanted_model)
         return {
-            one.name: self.build(
-                Path(one.root),
-                one.name,
-                include=one.include,
-                exclude=one.exclude,
+            dataset.name: self.build(
+                Path(dataset.root),
+                dataset.name,
+                include=dataset.include,
+                exclude=dataset.exclude,
                 reread=True,
                 progress=progress,
             )
-            for one in stored
+            for dataset in stored
         }
 
     def stats(self, dataset: str) -> DatasetStats:
-        """Counts straight from the truth."""
+        """Count straight from the truth."""
         return dataset_stats(self._library, dataset)
 
     def _refresh(self, dataset: str) -> tuple[str, ...]:

@@ -47,20 +47,20 @@ class DocumentLines:
 
     @property
     def line_end(self) -> int:
-        """The last line given."""
+        """Return the last line given."""
         return self.line_start + len(self.lines) - 1
 
     def first(self, count: int) -> DocumentLines:
-        """Its first so many lines alone."""
+        """Return its first so many lines alone."""
         return replace(self, lines=self.lines[:count], ending="")
 
     @property
     def text(self) -> str:
-        """The lines as one text."""
+        """Return the lines as one text."""
         return "\n".join(self.lines) + self.ending
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "source_doc_id": self.document.source_doc_id,
             "path": self.document.path,
@@ -82,7 +82,7 @@ def find_document(
     line_start: int | None = None,
     line_end: int | None = None,
 ) -> DocumentLines:
-    """The document a reference names: whole, the lines after its last colon, or those given.
+    """Return the document a reference names: whole, or the lines given or after its last colon.
 
     Lines that are given win over those in the reference. Raises :class:`DocumentNotFoundError`
     with near misses, and :class:`InputError` for a docid or path that several documents share,
@@ -106,21 +106,21 @@ def find_document(
 
 
 def resolve_documents(database: Database, dataset: str, patterns: Iterable[str]) -> list[str]:
-    """The source document ids that paths, globs (as in ``.gitignore``) and docids name.
+    """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
     Raises :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError`
     for one that cannot name any, such as ``!``.
     """
-    found: dict[str, None] = {}
+    source_doc_ids: dict[str, None] = {}
     with database.read() as connection:
         paths = list_paths(connection, dataset)
         for pattern in patterns:
-            matched = _match(connection, dataset, pattern, paths)
-            if not matched:
+            matches = _match(connection, dataset, pattern, paths)
+            if not matches:
                 near = _near(connection, pattern, dataset)
                 raise DocumentNotFoundError(f"no document of {dataset!r} is {pattern!r}", near)
-            found.update(dict.fromkeys(matched))
-    return list(found)
+            source_doc_ids.update(dict.fromkeys(matches))
+    return list(source_doc_ids)
 
 
 def _match(connection: Connection, dataset: str, pattern: str, paths: list[str]) -> list[str]:
@@ -129,7 +129,7 @@ def _match(connection: Connection, dataset: str, pattern: str, paths: list[str])
         return [f"{dataset}:{name}"]
     docid = _DOCID.fullmatch(pattern)
     if docid is not None:
-        return [one.source_doc_id for one in find_by_docid(connection, docid[1], dataset)]
+        return [document.source_doc_id for document in find_by_docid(connection, docid[1], dataset)]
     glob = Glob.compile(name)
     return [f"{dataset}:{path}" for path in paths if glob.matches(path)]
 
@@ -138,42 +138,42 @@ def _find(connection: Connection, reference: str, dataset: str | None) -> Stored
     docid = _DOCID.fullmatch(reference)
     if docid is not None:
         return _only(find_by_docid(connection, docid[1], dataset), reference)
-    names = [dataset] if dataset else [one.name for one in list_datasets(connection)]
-    found = []
+    names = [dataset] if dataset else [stored.name for stored in list_datasets(connection)]
+    documents = []
     for name in names:
         path = reference.removeprefix(f"{name}:")
         document = find_by_path(connection, name, path)
         if document is not None:
-            found.append(document)
-    exact = [one for one in found if one.source_doc_id == reference]
-    return _only(exact or found, reference)
+            documents.append(document)
+    exact = [document for document in documents if document.source_doc_id == reference]
+    return _only(exact or documents, reference)
 
 
-def _only(found: list[StoredDocument], reference: str) -> StoredDocument | None:
-    if len(found) > 1:
-        names = ", ".join(one.source_doc_id for one in found)
+def _only(documents: list[StoredDocument], reference: str) -> StoredDocument | None:
+    if len(documents) > 1:
+        names = ", ".join(document.source_doc_id for document in documents)
         raise InputError(f"{reference!r} names several documents: {names}")
-    return found[0] if found else None
+    return documents[0] if documents else None
 
 
 def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
-    """References that may have been meant: the same path elsewhere, then like ones."""
-    datasets = [one.name for one in list_datasets(connection)]
+    """Return references that may have been meant: the same path elsewhere, then similar ones."""
+    datasets = [stored.name for stored in list_datasets(connection)]
     elsewhere = [
-        found.source_doc_id
-        for one in datasets
-        if one != dataset and (found := find_by_path(connection, one, name)) is not None
+        document.source_doc_id
+        for name_ in datasets
+        if name_ != dataset and (document := find_by_path(connection, name_, name)) is not None
     ]
-    wanted = name.removeprefix("#").casefold()
+    text = name.removeprefix("#").casefold()
     inside, by_name = [], defaultdict(list)
-    for one in [dataset] if dataset else datasets:
-        for path in list_paths(connection, one):
-            reference = f"{one}:{path}"
-            if wanted in reference.casefold():
+    for name_ in [dataset] if dataset else datasets:
+        for path in list_paths(connection, name_):
+            reference = f"{name_}:{path}"
+            if text in reference.casefold():
                 inside.append(reference)
             for form in {reference, path, path.rpartition("/")[2]}:
                 by_name[form.casefold()].append(reference)
-    close = difflib.get_close_matches(wanted, by_name, n=_SUGGESTIONS, cutoff=_ALIKE)
+    close = difflib.get_close_matches(text, by_name, n=_SUGGESTIONS, cutoff=_ALIKE)
     alike = [reference for form in close for reference in by_name[form]]
     return list(dict.fromkeys((*elsewhere, *inside, *alike)))[:_SUGGESTIONS]
 

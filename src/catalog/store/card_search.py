@@ -34,41 +34,44 @@ _RELEVANCE: ColumnElement[float] = literal_column(
 
 @dataclass(frozen=True, slots=True)
 class DocumentMatches:
-    """What a query finds: scores by document, as ``find_documents`` gives them; counts by type."""
+    """The documents a query finds: scores by document, as ``find_documents`` gives them.
+
+    ``types`` counts them by file type.
+    """
 
     scores: dict[int, float]
     types: dict[str, int]
 
 
 def card_terms(query: str) -> list[str]:
-    """The words of a text to look for in cards; stop words only where there are no others.
+    """Return the words of a text to look for in cards; stop words only if there are no others.
 
     A compound such as ``foo.bar`` is looked for as a phrase as well, a long one by its first
     parts; of scripts without spaces every two signs that follow one another. At most
     :data:`~catalog.store.fts_match.MAX_TERMS`, the first.
     """
-    listed: dict[str, None] = {}
+    terms: dict[str, None] = {}
     for raw in raw_words(query):
-        inner = fts_words(raw)[:_MOST_PARTS]
-        listed |= dict.fromkeys([" ".join(inner), *inner] if len(inner) > 1 else inner)
+        words = fts_words(raw)[:_MOST_PARTS]
+        terms |= dict.fromkeys([" ".join(words), *words] if len(words) > 1 else words)
     common = stop_words("english")
-    telling = [term for term in listed if fold(term) not in common] or listed
-    forms = dict.fromkeys(form for term in telling for form in _forms(term))
+    meaningful = [term for term in terms if fold(term) not in common] or terms
+    forms = dict.fromkeys(form for term in meaningful for form in _forms(term))
     return list(islice(forms, MAX_TERMS))
 
 
 def search_cards(
     connection: Connection, terms: Collection[str], allowed: ColumnElement[bool], limit: int
 ) -> list[int]:
-    """The ``limit`` documents whose cards hold any of the terms best, ties by path.
+    """Return the ``limit`` documents whose cards hold any of the terms best, ties by path.
 
     By BM25 over the weighted columns; ``allowed`` is a condition on ``documents``.
     """
     if len(terms) == 0:
         return []
     score, query = _matching(match_any(terms))
-    ordered = query.where(allowed).order_by(score.desc(), documents.c.path).limit(limit)
-    return list(connection.scalars(ordered))
+    query = query.where(allowed).order_by(score.desc(), documents.c.path).limit(limit)
+    return list(connection.scalars(query))
 
 
 def find_documents(
@@ -79,7 +82,7 @@ def find_documents(
     *,
     carded: bool = False,
 ) -> DocumentMatches:
-    """The documents that a person's query finds, those of that name with the highest scores.
+    """Find documents as a person's query asks, those of that name with the highest scores.
 
     The score is BM25 over the weighted columns of the card as a share of the best one, 1 more
     where title or name holds the query's words one after another, and 2 more where they are all
@@ -93,10 +96,10 @@ def find_documents(
     if terms:
         score, matching = _matching(match_any(terms))
         rows = connection.execute(matching.add_columns(documents.c.file_type, score).where(allowed))
-        for id_, file_type, found in rows.all():
-            types[id_], scores[id_] = file_type, found
+        for id_, file_type, relevance in rows.all():
+            types[id_], scores[id_] = file_type, relevance
     best = max(scores.values(), default=1.0)
-    scores = {id_: found / best for id_, found in scores.items()}
+    scores = {id_: relevance / best for id_, relevance in scores.items()}
     if not carded:
         for id_, file_type in _cardless(connection, dataset, terms, allowed):
             types[id_] = file_type
@@ -105,18 +108,20 @@ def find_documents(
         types[id_] = file_type
         scores[id_] = scores.get(id_, 0.0) + more
     counts = Counter(types.values())
-    return DocumentMatches(scores, dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))))
+    return DocumentMatches(
+        scores, dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    )
 
 
 def top_documents(
     connection: Connection, scores: Mapping[int, float], limit: int, offset: int
 ) -> list[int]:
-    """The documents of the highest scores, from the ``offset``-th on; ties go by path."""
+    """Return the documents of the highest scores, from the ``offset``-th on; ties go by path."""
     highest = nlargest(offset + limit, scores.values())
     if len(highest) <= offset:
         return []
-    kept = [id_ for id_, score in scores.items() if score >= highest[-1]]
-    query = select(documents.c.id, documents.c.path).where(among(documents.c.id, kept))
+    candidates = [id_ for id_, score in scores.items() if score >= highest[-1]]
+    query = select(documents.c.id, documents.c.path).where(among(documents.c.id, candidates))
     paths: dict[int, str] = {row[0]: row[1] for row in connection.execute(query)}
     ranked = sorted(paths, key=lambda id_: (-scores[id_], paths[id_]))
     return ranked[offset : offset + limit]
@@ -136,34 +141,36 @@ def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> 
 def _named_by(
     connection: Connection, query: str, allowed: ColumnElement[bool]
 ) -> Iterator[tuple[int, str, float]]:
-    asked = [word.casefold() for word in fts_words(query)[: MOST_NAME_WORDS + 1]]
-    if not 0 < len(asked) <= MOST_NAME_WORDS:
+    query_words = [word.casefold() for word in fts_words(query)[: MOST_NAME_WORDS + 1]]
+    if not 0 < len(query_words) <= MOST_NAME_WORDS:
         return
-    if sum(map(len, asked)) > _MOST_NAME_CHARS:  # a phrase of many signs takes long
+    if sum(map(len, query_words)) > _MOST_NAME_CHARS:  # a phrase of many signs takes long
         return
-    phrase = "{title name} : " + quote(separate_characters(" ".join(asked)).strip())
-    told = (documents.c.file_type, documents.c.title, documents.c.path)
+    phrase = "{title name} : " + quote(separate_characters(" ".join(query_words)).strip())
+    columns = (documents.c.file_type, documents.c.title, documents.c.path)
     _, matching = _matching(phrase)
     for id_, file_type, title, path in connection.execute(
-        matching.add_columns(*told).where(allowed)
+        matching.add_columns(*columns).where(allowed)
     ):
-        yield id_, file_type, 2.0 if _is_called(asked, title, path) else 1.0
+        yield id_, file_type, 2.0 if _is_called(query_words, title, path) else 1.0
 
 
 def _cardless(
     connection: Connection, dataset: str, terms: Sequence[str], allowed: ColumnElement[bool]
 ) -> Iterator[tuple[int, str]]:
-    lacking = documents.c.id.in_(ids_without_card(dataset))
+    has_no_card = documents.c.id.in_(ids_without_card(dataset))
     folded = [term.casefold() for term in terms]
     columns = (documents.c.id, documents.c.file_type, documents.c.title, documents.c.path)
-    for id_, file_type, title, path in connection.execute(select(*columns).where(lacking, allowed)):
-        told = separate_characters(f"{title} {path}").casefold()
-        if any(term in told for term in folded):
+    for id_, file_type, title, path in connection.execute(
+        select(*columns).where(has_no_card, allowed)
+    ):
+        searchable = separate_characters(f"{title} {path}").casefold()
+        if any(term in searchable for term in folded):
             yield id_, file_type
 
 
 def _matching(match: str) -> tuple[ColumnElement[float], Select[Any]]:
-    """The score, and the ids of documents that match.
+    """Return the score, and the ids of documents that match.
 
     The limit makes SQLite match once, whatever is joined to it; a score is only worked out if
     it is asked for.
@@ -182,14 +189,14 @@ def _forms(term: str) -> Iterable[str]:
     run = None if term.isascii() else UNSPACED.search(term)
     if run is None or len(run[0]) < 2:
         return (separate_characters(term).strip(),)
-    signs = "".join(UNSPACED.findall(term))
-    return (f"{first} {second}" for first, second in pairwise(signs))
+    characters = "".join(UNSPACED.findall(term))
+    return (f"{first} {second}" for first, second in pairwise(characters))
 
 
-def _is_called(asked: Sequence[str], title: str, path: str) -> bool:
+def _is_called(query_words: Sequence[str], title: str, path: str) -> bool:
     name = path.rpartition("/")[2]
     stem = name.rpartition(".")[0]
     whole = path.removesuffix(name) + stem
-    longest = sum(map(len, asked)) + 2 * len(asked) + 4
-    told = (text for text in (title, path, whole, name, stem) if len(text) <= longest)
-    return any([word.casefold() for word in fts_words(text)] == list(asked) for text in told)
+    longest_name = sum(map(len, query_words)) + 2 * len(query_words) + 4
+    names = (text for text in (title, path, whole, name, stem) if len(text) <= longest_name)
+    return any([word.casefold() for word in fts_words(text)] == list(query_words) for text in names)

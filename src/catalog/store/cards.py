@@ -1,4 +1,4 @@
-"""What each document is about, for finding documents: a card a document, with full text over it.
+"""What each document is about, for finding documents: a card per document, with full text over it.
 
 A card is derived from the document and may be deleted at any time. One that is missing, or was
 made by another version of this code, is made anew at the next refresh.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CARD_VERSION = 2
 WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
-_MOST_CHARS = 4000  # of headings and of metadata
+_MAX_CHARS = 4000  # of headings and of metadata
 # Fields that say nothing of what a document is about, or stand in another column.
 _NOT_ABOUT = (
     "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type", "media",
@@ -71,12 +71,12 @@ class CardSource:
 def read_card_sources(
     connection: Connection, dataset: str, limit: int
 ) -> Iterator[tuple[CardSource, str]]:
-    """Documents of the dataset that have no current card, with their text; at most ``limit``.
+    """Yield documents of the dataset that have no current card, with their text.
 
-    The texts are read as they are taken.
+    They are ``limit`` at most, and the texts are read as they are taken.
     """
-    lacking = ids_without_card(dataset).order_by(documents.c.id).limit(limit)
-    ids = list(connection.scalars(lacking))
+    query = ids_without_card(dataset).order_by(documents.c.id).limit(limit)
+    ids = list(connection.scalars(query))
     if not ids:
         return
     headings = _headings(connection, ids)
@@ -87,50 +87,50 @@ def read_card_sources(
         .where(among(documents.c.id, ids))
         .order_by(documents.c.id)
     )
-    for document, path, title, content in connection.execute(query):
-        told = fields.get(document, [])
-        about = tuple(value for name, value in told if name not in _NOT_ABOUT)
-        media = " ".join(value for name, value in told if name == "media")
-        over = tuple(dict.fromkeys(headings.get(document, ())))
-        yield CardSource(document, path, title, over, about, media), content
+    for row in connection.execute(query):
+        named = fields.get(row.id, [])
+        about = tuple(value for name, value in named if name not in _NOT_ABOUT)
+        media = " ".join(value for name, value in named if name == "media")
+        document_headings = tuple(dict.fromkeys(headings.get(row.id, ())))
+        yield CardSource(row.id, row.path, row.title, document_headings, about, media), row.text
 
 
 def count_without_card(connection: Connection, dataset: str) -> int:
-    """How many documents of the dataset have no current card."""
+    """Count the documents of the dataset that have no current card."""
     lacking = ids_without_card(dataset).subquery()
     return connection.scalar(select(func.count()).select_from(lacking)) or 0
 
 
-def save_cards(connection: Connection, made: Iterable[tuple[CardSource, str]]) -> int:
-    """Store cards: each document with its summary; the number stored.
+def save_cards(connection: Connection, cards: Iterable[tuple[CardSource, str]]) -> int:
+    """Store cards, each document with its summary; return the number stored.
 
     A document that has gone meanwhile is left out.
     """
-    listed = list(made)
-    ids = [card.document_id for card, _ in listed]
+    all_cards = list(cards)
+    ids = [card.document_id for card, _ in all_cards]
     live = set(connection.scalars(select(documents.c.id).where(among(documents.c.id, ids))))
     connection.execute(delete(document_cards).where(among(document_cards.c.document_id, ids)))
-    kept = [(card, summary) for card, summary in listed if card.document_id in live]
-    if not kept:
+    live_cards = [(card, summary) for card, summary in all_cards if card.document_id in live]
+    if not live_cards:
         return 0
     connection.execute(
         insert(document_cards),
         [
             {"document_id": card.document_id, "summary": summary, "version": CARD_VERSION}
-            for card, summary in kept
+            for card, summary in live_cards
         ],
     )
-    connection.execute(insert(CARDS_FTS), [_indexed(card, summary) for card, summary in kept])
-    return len(kept)
+    connection.execute(insert(CARDS_FTS), [_fts_row(card, summary) for card, summary in live_cards])
+    return len(live_cards)
 
 
 def ids_without_card(dataset: str) -> Select[Any]:
-    """The ids of the dataset's documents that have no current card."""
-    carded = document_cards.c
-    current = (carded.document_id == documents.c.id) & (carded.version == CARD_VERSION)
+    """Select the ids of the dataset's documents that have no current card."""
+    card = document_cards.c
+    current = (card.document_id == documents.c.id) & (card.version == CARD_VERSION)
     joined = documents.outerjoin(document_cards, current)
-    lacking = select(documents.c.id).select_from(joined)
-    return lacking.where(documents.c.dataset == dataset, carded.document_id.is_(None))
+    without_card = select(documents.c.id).select_from(joined)
+    return without_card.where(documents.c.dataset == dataset, card.document_id.is_(None))
 
 
 def _headings(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]]:
@@ -140,10 +140,10 @@ def _headings(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]
         .where(among(chunks.c.document_id, ids))
         .order_by(chunks.c.document_id, chunks.c.position, text("chunk_sections.rowid"))
     )
-    found: dict[int, list[str]] = {}
+    headings: dict[int, list[str]] = {}
     for document, heading in connection.execute(query):
-        found.setdefault(document, []).append(heading)
-    return found
+        headings.setdefault(document, []).append(heading)
+    return headings
 
 
 def _text_fields(connection: Connection, ids: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
@@ -153,29 +153,29 @@ def _text_fields(connection: Connection, ids: Sequence[int]) -> dict[int, list[t
         .where(among(fields.document_id, ids), fields.kind == "s")
         .order_by(fields.document_id, fields.field != "tags", text("document_fields.rowid"))
     )
-    found: dict[int, list[tuple[str, str]]] = {}
+    values: dict[int, list[tuple[str, str]]] = {}
     for document, field, value in connection.execute(query):
-        found.setdefault(document, []).append((field, value or ""))
-    return found
+        values.setdefault(document, []).append((field, value or ""))
+    return values
 
 
-def _indexed(card: CardSource, summary: str) -> dict[str, object]:
+def _fts_row(card: CardSource, summary: str) -> dict[str, object]:
     name = f"{card.path} {card.media}"
-    whole = {word.casefold() for word in fts_words(name)}
-    inner = (form for raw in raw_words(name) for form, is_plain in word_forms(raw) if is_plain)
-    humps = " ".join(form for form in dict.fromkeys(inner) if form not in whole)
+    name_words = {word.casefold() for word in fts_words(name)}
+    forms = (form for raw in raw_words(name) for form, is_plain in word_forms(raw) if is_plain)
+    humps = " ".join(form for form in dict.fromkeys(forms) if form not in name_words)
     return {
         "rowid": card.document_id,
         "title": separate_characters(card.title),
         "name": separate_characters(f"{name} {humps}"),
-        "headings": separate_characters(" ".join(card.headings)[:_MOST_CHARS]),
+        "headings": separate_characters(" ".join(card.headings)[:_MAX_CHARS]),
         "summary": separate_characters(summary),
-        "metadata": separate_characters(" ".join(card.metadata)[:_MOST_CHARS]),
+        "metadata": separate_characters(" ".join(card.metadata)[:_MAX_CHARS]),
     }
 
 
 def separate_characters(text: str) -> str:
-    """The text as the index has it, the signs of scripts without spaces apart from one another.
+    """Return the text as the index has it: the characters of unspaced scripts apart.
 
     FTS5 would take a run of them as one word.
     """

@@ -58,30 +58,30 @@ class StoredDataset:
 
 
 def read_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
-    """The chunk ids of those rows that are live chunks of the dataset, by row number."""
-    listed = list(seqs)
-    found: dict[int, str] = {}
-    for start in range(0, len(listed), _BATCH):
-        batch = chunks.c.seq.in_(listed[start : start + _BATCH])
+    """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
+    rows = list(seqs)
+    chunk_ids: dict[int, str] = {}
+    for start in range(0, len(rows), _BATCH):
+        batch = chunks.c.seq.in_(rows[start : start + _BATCH])
         query = select(chunks.c.seq, chunks.c.chunk_id).where(batch, chunks.c.dataset == dataset)
-        found.update((seq, chunk_id) for seq, chunk_id in connection.execute(query))
-    return found
+        chunk_ids.update((seq, chunk_id) for seq, chunk_id in connection.execute(query))
+    return chunk_ids
 
 
 def load_chunks(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, Chunk]:
-    """Those of the rows that are live chunks of the dataset, by row number."""
-    listed = list(dict.fromkeys(seqs))
-    found: dict[int, Chunk] = {}
+    """Return those of the rows that are live chunks of the dataset, by row number."""
+    rows = list(dict.fromkeys(seqs))
+    chunks_by_seq: dict[int, Chunk] = {}
     joined = select(*_CHUNK_COLUMNS).join(documents, documents.c.id == chunks.c.document_id)
-    for start in range(0, len(listed), _BATCH):
-        batch = listed[start : start + _BATCH]
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
         query = joined.where(chunks.c.seq.in_(batch), chunks.c.dataset == dataset)
-        found.update((row.seq, _chunk(row)) for row in connection.execute(query))
-    return found
+        chunks_by_seq.update((row.seq, _chunk(row)) for row in connection.execute(query))
+    return chunks_by_seq
 
 
 def list_datasets(connection: Connection) -> list[StoredDataset]:
-    """Every dataset, by name."""
+    """Return every dataset, by name."""
     columns = [datasets.c[name] for name in StoredDataset.__dataclass_fields__]
     query = select(*columns).order_by(datasets.c.name)
     globs = ("include", "exclude")
@@ -92,7 +92,7 @@ def list_datasets(connection: Connection) -> list[StoredDataset]:
 
 
 def has_dataset(connection: Connection, name: str) -> bool:
-    """Whether there is a dataset of that name."""
+    """Tell whether there is a dataset of that name."""
     query = select(datasets.c.name).where(datasets.c.name == name)
     return connection.scalar(query) is not None
 
@@ -100,13 +100,13 @@ def has_dataset(connection: Connection, name: str) -> bool:
 def require_dataset(connection: Connection, name: str) -> None:
     """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
     if not has_dataset(connection, name):
-        known = ", ".join(one.name for one in list_datasets(connection))
+        known = ", ".join(dataset.name for dataset in list_datasets(connection))
         hint = known or "none yet; 'catalog index build FOLDER --dataset NAME'"
         raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
 
 
 def list_fields(connection: Connection, dataset: str) -> set[str]:
-    """The metadata fields that at least one document of the dataset carries."""
+    """Return the metadata fields that at least one document of the dataset carries."""
     query = (
         select(document_fields.c.field)
         .join(documents, documents.c.id == document_fields.c.document_id)
@@ -117,7 +117,7 @@ def list_fields(connection: Connection, dataset: str) -> set[str]:
 
 
 def has_field(connection: Connection, dataset: str, field: str) -> bool:
-    """Whether some document of the dataset carries the metadata field."""
+    """Tell whether some document of the dataset carries the metadata field."""
     query = (
         select(document_fields.c.document_id)
         .join(documents, documents.c.id == document_fields.c.document_id)
@@ -128,29 +128,29 @@ def has_field(connection: Connection, dataset: str, field: str) -> bool:
 
 
 def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
-    """Those of the ids that are live documents."""
-    listed = list(source_doc_ids)
-    found: set[str] = set()
-    for start in range(0, len(listed), _BATCH):
-        ids_here = listed[start : start + _BATCH]
-        query = select(documents.c.source_doc_id).where(documents.c.source_doc_id.in_(ids_here))
-        found.update(connection.scalars(query))
-    return found
+    """Return those of the ids that are live documents."""
+    ids_ = list(source_doc_ids)
+    live: set[str] = set()
+    for start in range(0, len(ids_), _BATCH):
+        batch = ids_[start : start + _BATCH]
+        query = select(documents.c.source_doc_id).where(documents.c.source_doc_id.in_(batch))
+        live.update(connection.scalars(query))
+    return live
 
 
 def list_paths(connection: Connection, dataset: str) -> list[str]:
-    """The paths of the dataset's documents, in order."""
+    """Return the paths of the dataset's documents, in order."""
     query = select(documents.c.path).where(documents.c.dataset == dataset)
     return list(connection.scalars(query.order_by(documents.c.path)))
 
 
 def read_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
-    """The dataset's live documents with their text, in path order, read as they are taken."""
+    """Yield the dataset's live documents with their text, in path order, as they are taken."""
     return _documents(connection, (documents.c.dataset == dataset,))
 
 
 def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocument | None:
-    """The document at exactly this path."""
+    """Return the document at exactly this path."""
     where = (documents.c.dataset == dataset, documents.c.path == path)
     return next(_documents(connection, where), None)
 
@@ -158,14 +158,18 @@ def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocum
 def find_by_docid(
     connection: Connection, prefix: str, dataset: str | None = None, *, limit: int = 10
 ) -> list[StoredDocument]:
-    """Documents, of any dataset without one, whose content hash starts with the hex digits."""
+    """Return documents, of any dataset without one, whose content hash starts with the digits."""
     short = prefix[: ids.DOCID_LENGTH]
     after = short + "g"  # sorts after every hex digit that can follow
     where = [documents.c.docid >= short, documents.c.docid < after]
     if dataset is not None:
         where.append(documents.c.dataset == dataset)
-    found = (one for one in _documents(connection, where) if one.content_hash.startswith(prefix))
-    return list(islice(found, limit))
+    matches = (
+        document
+        for document in _documents(connection, where)
+        if document.content_hash.startswith(prefix)
+    )
+    return list(islice(matches, limit))
 
 
 def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredDocument]:

@@ -30,7 +30,7 @@ from catalog.store.sql_errors import is_unwritable, translate_errors
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
-    """The value of a key, if it has one."""
+    """Return the value of a key, if it has one."""
     value: str | None = connection.scalar(select(meta.c.value).where(meta.c.key == key))
     return value
 
@@ -45,61 +45,60 @@ def set_meta(connection: Connection, key: str, value: str, *, replace: bool = Tr
 
 
 BUSY_TIMEOUT_MS = 30_000
-WRITE = "catalog_write"
-"""Execution option of a connection that writes: ``wait`` for the lock, or ``try``."""
+WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
 
-_ANYHOW = (
+_PRAGMAS = (
     f"busy_timeout = {BUSY_TIMEOUT_MS}",
     "foreign_keys = ON",
     "temp_store = MEMORY",
     "mmap_size = 67108864",
 )
-_TO_WRITE = ("journal_mode = WAL", "synchronous = NORMAL")
+_WRITER_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL")
 _State = tuple[int, ...]
 
 
-class Connecting:
-    """The pool of one store's connections."""
+class ConnectionPool:
+    """Hold the pool of one store's connections."""
 
     def __init__(self, url: URL, file: Path) -> None:
         self._file = file
-        self._as_it_is: _State | None = None
-        patience = {"timeout": BUSY_TIMEOUT_MS / 1000}
-        self.engine: Engine = create_engine(url, connect_args=patience)
+        self._frozen_state: _State | None = None
+        timeout = {"timeout": BUSY_TIMEOUT_MS / 1000}
+        self.engine: Engine = create_engine(url, connect_args=timeout)
         event.listen(self.engine, "do_connect", self._connect)
         event.listen(self.engine, "begin", _begin)
 
     def follow(self, *, to_write: bool = False) -> None:
         """Drop connections that read the file as it was, if it changed or shall be written to."""
-        if self._as_it_is is not None and (to_write or self._state() != self._as_it_is):
-            self._as_it_is = None
+        if self._frozen_state is not None and (to_write or self._state() != self._frozen_state):
+            self._frozen_state = None
             self.engine.dispose()
 
     def _connect(
-        self, dialect: object, record: object, place: list[Any], how: dict[str, Any]
+        self, dialect: object, record: object, arguments: list[Any], options: dict[str, Any]
     ) -> sqlite3.Connection:
-        del dialect, record
+        del dialect, record  # SQLAlchemy gives them
         try:
-            return _opened(place, how, _TO_WRITE)
+            return _connect(arguments, options, _WRITER_PRAGMAS)
         except sqlite3.OperationalError as error:
             if not is_unwritable(error, self._file) or not self._is_whole():
                 raise
-        self._as_it_is = self._state()
+        self._frozen_state = self._state()
         unchanging = f"{self._file.absolute().as_uri()}?mode=ro&immutable=1"
-        return _opened([unchanging], how | {"uri": True}, ())
+        return _connect([unchanging], options | {"uri": True}, ())
 
     def _is_whole(self) -> bool:
-        """Whether the file holds all: what is in a log beside it would be missed."""
+        """Tell whether the file holds all: what is in a log beside it would be missed."""
         try:
             return self._file.stat().st_size > 0 and self._log_size() == 0
         except OSError:
             return False
 
     def _state(self) -> _State:
-        """What differs once another process writes."""
+        """Return what differs once another process writes."""
         try:
-            about = self._file.stat()
-            return about.st_ino, about.st_size, about.st_mtime_ns, self._log_size()
+            stat = self._file.stat()
+            return stat.st_ino, stat.st_size, stat.st_mtime_ns, self._log_size()
         except OSError:
             return ()
 
@@ -110,12 +109,14 @@ class Connecting:
             return 0
 
 
-def _opened(place: list[Any], how: dict[str, Any], more: tuple[str, ...]) -> sqlite3.Connection:
-    connection: sqlite3.Connection = sqlite3.connect(*place, **how)
+def _connect(
+    arguments: list[Any], options: dict[str, Any], more: tuple[str, ...]
+) -> sqlite3.Connection:
+    connection: sqlite3.Connection = sqlite3.connect(*arguments, **options)
     try:
         connection.isolation_level = None  # the begin event starts transactions
         connection.create_function("casefold", 1, _casefold, deterministic=True)
-        for pragma in (*_ANYHOW, *more):
+        for pragma in (*_PRAGMAS, *more):
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()
@@ -132,8 +133,8 @@ def _begin(connection: Connection) -> None:
     if writing is None:
         connection.exec_driver_sql("BEGIN")
         return
-    patience = BUSY_TIMEOUT_MS if writing == "wait" else 0
-    connection.exec_driver_sql(f"PRAGMA busy_timeout = {patience}")
+    timeout = BUSY_TIMEOUT_MS if writing == "wait" else 0
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {timeout}")
     try:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     finally:
@@ -154,55 +155,55 @@ class Database:
         if self.url.get_backend_name() != "sqlite":
             raise ConfigError(f"database {self.url.drivername!r} is not supported yet; use sqlite")
         self.file = _path(self.url)
-        self._connecting = Connecting(self.url, self.file)
-        self.engine = self._connecting.engine
-        self._held = threading.local()
+        self._pool = ConnectionPool(self.url, self.file)
+        self.engine = self._pool.engine
+        self._thread = threading.local()
         with translate_errors(self.file):
             migrate(self.engine, lock=Path(f"{self.file}.init-lock"))
 
     @classmethod
     def at(cls, home: Path) -> Database:
-        """The embedded store of an ``IDX_HOME`` folder, made if absent."""
+        """Open the embedded store of an ``IDX_HOME`` folder, made if absent."""
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            told = describe_os_error(home, error)
-            raise StoreError(f"cannot create the store folder {told}") from error
+            detail = describe_os_error(home, error)
+            raise StoreError(f"cannot create the store folder {detail}") from error
         return cls(URL.create("sqlite", database=str(store_file(home))))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection that sees one consistent state of the store until it is left."""
-        held: Connection | None = getattr(self._held, "connection", None)
-        if held is not None:
+        """Give a connection that sees one consistent state of the store until it is left."""
+        snapshot: Connection | None = getattr(self._thread, "connection", None)
+        if snapshot is not None:
             with translate_errors(self.file):
-                yield held
+                yield snapshot
             return
-        self._connecting.follow()
+        self._pool.follow()
         with translate_errors(self.file), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Until it is left, every ``read()`` of this thread sees the state there is now."""
+        """Let every ``read()`` of this thread see the state there is now, until it is left."""
         with self.read() as connection:
-            if hasattr(self._held, "connection"):  # within another: that one's state
+            if hasattr(self._thread, "connection"):  # within another: that one's state
                 yield
                 return
             connection.execute(select(schema.meta.c.key).limit(1)).all()  # BEGIN alone is lazy
-            self._held.connection = connection
+            self._thread.connection = connection
             try:
                 yield
             finally:
-                del self._held.connection
+                del self._thread.connection
 
     @contextmanager
     def write(self, *, wait: bool = True) -> Iterator[Connection]:
-        """A transaction holding the write lock; commits on leaving, rolls back on an exception.
+        """Hold the write lock in a transaction; commit on leaving, roll back on an exception.
 
         Raises :class:`StoreBusyError` when the lock is not to be had, at once if not to ``wait``.
         """
-        self._connecting.follow(to_write=True)
+        self._pool.follow(to_write=True)
         with translate_errors(self.file), self.engine.connect() as connection:
             writing = connection.execution_options(**{WRITE: "wait" if wait else "try"})
             with writing.begin():
@@ -213,7 +214,7 @@ class Database:
         self.engine.dispose()
 
     def meta(self, key: str) -> str | None:
-        """One value of the store's own settings, such as its embedding fingerprint."""
+        """Return one value of the store's own settings, such as its embedding fingerprint."""
         with self.read() as connection:
             return read_meta(connection, key)
 
@@ -224,11 +225,11 @@ class Database:
 
 
 def _path(url: URL) -> Path:
-    """The file a URL names, as a path or as SQLite's own kind of URI (``file:…``)."""
+    """Return the file a URL names, as a path or as SQLite's own kind of URI (``file:…``)."""
     name = url.database or ":memory:"
     return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
 
 
 def store_file(home: Path) -> Path:
-    """The file that is the embedded store of a home."""
+    """Return the file that is the embedded store of a home."""
     return home / "catalog.db"

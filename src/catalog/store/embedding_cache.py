@@ -26,28 +26,28 @@ _BATCH = 500  # bound parameters in one statement
 
 
 def embed_key(fingerprint: str, side: Side, text: str) -> str:
-    """The key of ``text`` exactly as the model sees it, prefix included."""
+    """Return the key of ``text`` exactly as the model sees it, prefix included."""
     return sha1_hex(f"{fingerprint}\0{side}\0{text}")
 
 
 def find_missing(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """Those keys that have no vector yet."""
-    wanted = list(dict.fromkeys(keys))
-    have: set[str] = set()
-    for batch in _batches(wanted):
+    """Return those keys that have no vector yet."""
+    distinct = list(dict.fromkeys(keys))
+    present: set[str] = set()
+    for batch in _batches(distinct):
         query = select(embeddings.c.embed_key).where(embeddings.c.embed_key.in_(batch))
-        have.update(connection.scalars(query))
-    return set(wanted) - have
+        present.update(connection.scalars(query))
+    return set(distinct) - present
 
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
-    """The vectors that exist, by key; each of shape ``(dim,)``."""
-    found: dict[str, Vector] = {}
+    """Return the vectors that exist, by key; each of shape ``(dim,)``."""
+    vectors: dict[str, Vector] = {}
     columns = select(embeddings.c.embed_key, embeddings.c.vector)
     for batch in _batches(list(dict.fromkeys(keys))):
         for key, blob in connection.execute(columns.where(embeddings.c.embed_key.in_(batch))):
-            found[key] = decode(blob)
-    return found
+            vectors[key] = decode(blob)
+    return vectors
 
 
 def save(
@@ -98,28 +98,28 @@ def trim_queries(connection: Connection, keep: int) -> None:
 
 
 def query_cache_stats(connection: Connection) -> tuple[int, int]:
-    """How many query vectors are kept, and how often they were used again."""
+    """Count the query vectors kept, and how often they were used again."""
     columns = select(func.count(), func.coalesce(func.sum(embeddings.c.hits), 0))
     row = connection.execute(columns.where(embeddings.c.side == "query")).one()
     return int(row[0]), int(row[1])
 
 
 def purge_unused(connection: Connection) -> int:
-    """Drop document vectors that no chunk uses any more; the number dropped."""
+    """Drop document vectors that no chunk uses any more; return the number dropped."""
     used = exists().where(chunk_windows.c.embed_key == embeddings.c.embed_key)
     result = connection.execute(delete(embeddings).where(embeddings.c.side == "document", ~used))
     return result.rowcount
 
 
 def encode(vector: Vector) -> bytes:
-    """Little-endian float32 bytes."""
+    """Return the vector as little-endian float32 bytes."""
     import numpy as np
 
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()
 
 
 def decode(blob: bytes) -> Vector:
-    """The inverse of :func:`encode`."""
+    """Return the vector that :func:`encode` wrote."""
     import numpy as np
 
     return np.frombuffer(blob, dtype="<f4")

@@ -28,7 +28,7 @@ class Hit(NamedTuple):
 
 
 def best_first(hits: Iterable[Hit], k: int) -> list[Hit]:
-    """The ``k`` best, highest score first, ties by row number."""
+    """Return the ``k`` best, highest score first, ties by row number."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.seq))[:k]
 
 
@@ -49,7 +49,7 @@ class Restriction:
 
     @property
     def is_whole_dataset(self) -> bool:
-        """True when every chunk of the dataset may answer."""
+        """Tell whether every chunk of the dataset may answer."""
         return (
             self.scope.is_all
             and self.filter is None
@@ -59,7 +59,7 @@ class Restriction:
 
     @property
     def is_one_document(self) -> bool:
-        """True when scope or filter name the only document, or recording, that may answer."""
+        """Tell whether scope or filter name the only document, or recording, that may answer."""
         if self.scope.ids is not None and len(self.scope.ids) == 1:
             return True
         parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)
@@ -69,7 +69,7 @@ class Restriction:
         )
 
     def clause(self) -> ColumnElement[bool]:
-        """The condition on ``chunks`` rows; every value in it is bound."""
+        """Return the condition on ``chunks`` rows; every value in it is bound."""
         parts: list[ColumnElement[bool]] = []
         if self.scope.ids is None:
             parts.append(chunks.c.dataset == self.dataset)
@@ -85,7 +85,7 @@ class Restriction:
 
 
 def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
-    """The row numbers of the chunks that may answer, ascending; ``None`` when all of them may."""
+    """Return the row numbers of the chunks that may answer, ascending; ``None`` for all of them."""
     import numpy as np
 
     if restriction.is_whole_dataset:
@@ -97,7 +97,7 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
 
 
 def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
-    """The documents with at least one chunk that may answer."""
+    """Return the documents with at least one chunk that may answer."""
     if restriction.scope.is_nothing:
         return frozenset()
     joined = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
@@ -113,7 +113,7 @@ class Stamp(NamedTuple):
 
 
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
-    """The dataset's present state, ``None`` when there is no such dataset."""
+    """Return the dataset's present state, ``None`` when there is no such dataset."""
     columns = select(datasets.c.created_at, datasets.c.generation, datasets.c.updated_at)
     row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
     return None if row is None else Stamp(*row)

@@ -39,7 +39,7 @@ class EvalRun:
 
 
 def new_run_id() -> str:
-    """An id nobody else has, short enough to type."""
+    """Make an id nobody else has, short enough to type."""
     return uuid.uuid4().hex[:12]
 
 
@@ -55,27 +55,27 @@ def add_run(connection: Connection, run: EvalRun) -> None:
 
 
 def list_runs(connection: Connection, limit: int = 50) -> list[EvalRun]:
-    """The newest runs, newest first."""
+    """Return the newest runs, newest first."""
     order = (eval_runs.c.created_at.desc(), eval_runs.c.id)
     rows = connection.execute(select(eval_runs).order_by(*order).limit(limit))
     return [_run(row) for row in rows]
 
 
 def find_runs(connection: Connection, prefix: str, limit: int = 2) -> list[EvalRun]:
-    """Runs whose id starts so."""
+    """Return runs whose id starts with the prefix."""
     query = select(eval_runs).where(eval_runs.c.id.startswith(prefix, autoescape=True))
     return [_run(row) for row in connection.execute(query.order_by(eval_runs.c.id).limit(limit))]
 
 
 def find_latest_run(connection: Connection, key: str) -> EvalRun | None:
-    """The newest run of exactly this configuration, corpus, queries and code."""
+    """Return the newest run of exactly this configuration, corpus, queries and code."""
     query = select(eval_runs).where(eval_runs.c.key == key)
     row = connection.execute(query.order_by(eval_runs.c.created_at.desc()).limit(1)).first()
     return None if row is None else _run(row)
 
 
 def read_corpus_state(connection: Connection, dataset: str) -> list[tuple[str, str, str, int]]:
-    """Path, content hash, pipeline and number of vectors of every document.
+    """Return path, content hash, pipeline and number of vectors of every document.
 
     All that an answer depends on: a passage that could not be embedded gets its vector later,
     without a change of its document.

@@ -17,7 +17,7 @@ DATES = ("modified", "created")  # the fields that tell a document's date, the f
 
 
 def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
-    """The rows of ``document_fields`` for these values, each value once, without a document."""
+    """Return the rows of ``document_fields`` for these values, each value once, no document set."""
     return [
         _field_row(field, value)
         for field, values in fields.items()
@@ -26,16 +26,16 @@ def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
 
 
 def folded_text(text: str | None) -> str | None:
-    """What ``document_fields.folded`` holds: the text in folded case, if that differs from it."""
+    """Return the text in folded case if that differs from it, as ``document_fields`` holds it."""
     folded = None if text is None else text.casefold()
     return None if folded == text else folded
 
 
 def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:
-    """A document's date by its rows of :data:`DATES`: seconds from 1970 (UTC); ``None``: no date.
+    """Return a document's date by its rows of :data:`DATES`, or ``None`` without one.
 
-    Of several values of a field the latest counts. ``has_own`` says that ``modified`` is the
-    document's own; that of its file counts after ``created``.
+    In seconds from 1970 (UTC). Of several values of a field the latest counts. ``has_own`` says
+    that ``modified`` is the document's own; that of its file counts after ``created``.
     """
     latest: dict[str, float] = {}
     for row in rows:
@@ -49,7 +49,7 @@ def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float 
 
 
 def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
-    """Without repetitions; 1 and True are two values."""
+    """Leave out repetitions; 1 and True are two values."""
     return {(value_kind(value), value): value for value in values}.values()
 
 

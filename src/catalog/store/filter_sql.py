@@ -24,7 +24,7 @@ _MOST_BOUND = 500  # longer lists travel as one JSON value: SQLite limits bound 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Holds for values of one kind on which ``holds`` is true, in folded case if it ``folds``."""
+    """A test of values of one kind: ``holds`` of the column, in folded case if it ``folds``."""
 
     kind: str
     holds: Callable[[ColumnElement[Any]], Clause]
@@ -32,7 +32,7 @@ class _Test:
 
 
 def compile_filter(tree: Filter) -> Clause:
-    """The filter as a condition on ``chunks``; it means what :func:`core.filters.matches` says."""
+    """Return the filter as a condition on ``chunks``; it means what ``core.filters`` says."""
     match tree:
         case And():
             return and_(true(), *(compile_filter(part) for part in tree.parts))
@@ -45,28 +45,30 @@ def compile_filter(tree: Filter) -> Clause:
 
 
 def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -> Clause:
-    """``column IN values``, for any number of values."""
-    listed: list[str | float] = list(values)
-    if len(listed) <= _MOST_BOUND:
-        return column.in_(listed)
-    bound = [value for value in listed if not _fits_json(value)]
-    packed = json.dumps([value for value in listed if _fits_json(value)] if bound else listed)
-    rows = func.json_each(packed).table_valued("value")
-    inside = column.in_(select(rows.c.value))
-    return or_(inside, column.in_(bound)) if bound else inside
+    """Return ``column IN values``, for any number of values."""
+    items: list[str | float] = list(values)
+    if len(items) <= _MOST_BOUND:
+        return column.in_(items)
+    unfit = [value for value in items if not _fits_json(value)]
+    as_json = json.dumps([value for value in items if _fits_json(value)] if unfit else items)
+    rows = func.json_each(as_json).table_valued("value")
+    is_inside = column.in_(select(rows.c.value))
+    return or_(is_inside, column.in_(unfit)) if unfit else is_inside
 
 
-def matching_values(connection: Connection, dataset: str, asked: Condition) -> list[MetadataScalar]:
-    """The distinct values of the field in the dataset on which the condition holds, each alone.
+def matching_values(
+    connection: Connection, dataset: str, condition: Condition
+) -> list[MetadataScalar]:
+    """Return the field's distinct values in the dataset on which the condition alone holds.
 
-    A passage satisfies ``asked`` (a comparison or text match) exactly when it has one of them.
+    A passage satisfies ``condition`` (a comparison or text match) exactly when it has one of them.
     """
-    rows = connection.execute(_values_query(dataset, asked.field, _comparison(asked)))
+    rows = connection.execute(_values_query(dataset, condition.field, _comparison(condition)))
     return [decoded_value(kind, text, value) for kind, text, value in rows]
 
 
 def decoded_value(kind: str, text: str | None, value: float | None) -> MetadataScalar:
-    """A value as a row of ``document_fields`` holds it: its kind and one of the two columns."""
+    """Return the value of a row of ``document_fields``: its kind and one of the two columns."""
     if value is not None and kind == "n":
         return value
     return text == "true" if kind == "b" else text or ""
@@ -76,33 +78,33 @@ def _fits_json(value: str | float) -> bool:
     return "\0" not in value if isinstance(value, str) else math.isfinite(value)
 
 
-def _condition(asked: Condition) -> Clause:
-    listed = asked.value if isinstance(asked.value, tuple) else (asked.value,)
-    values = tuple(item for item in listed if item is not None)
-    match asked.op:
+def _condition(condition: Condition) -> Clause:
+    items = condition.value if isinstance(condition.value, tuple) else (condition.value,)
+    values = tuple(item for item in items if item is not None)
+    match condition.op:
         case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
-            return _some(asked.field, values)
+            return _some(condition.field, values)
         case Op.NE | Op.NIN:
-            return not_(_some(asked.field, values))
+            return not_(_some(condition.field, values))
         case Op.ALL:
-            return and_(true(), *(_some(asked.field, (value,)) for value in values))
+            return and_(true(), *(_some(condition.field, (value,)) for value in values))
         case Op.IS_EMPTY:
-            return not_(_exists(asked.field, None))
+            return not_(_exists(condition.field, None))
         case _:
-            return _exists(asked.field, _comparison(asked))
+            return _exists(condition.field, _comparison(condition))
 
 
 def _some(field: str, values: Sequence[MetadataScalar]) -> Clause:
-    """Some value of the field equals one of these."""
+    """Require that some value of the field equals one of these."""
     by_kind: dict[str, list[Any]] = {}
     for value in values:
         by_kind.setdefault(value_kind(value), []).append(_stored(value))
-    tests = (_Test(kind, _equals(listed)) for kind, listed in by_kind.items())
+    tests = (_Test(kind, _equals(stored)) for kind, stored in by_kind.items())
     return or_(false(), *(_exists(field, test) for test in tests))
 
 
 def _exists(field: str, test: _Test | None) -> Clause:
-    """The field has a value, or one for which the test holds."""
+    """Require that the field has a value, or one for which the test holds."""
     if field == "modality":
         return _on_column(chunks.c.modality, "s", test)
     if field == "page":
@@ -125,7 +127,7 @@ def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Cla
 
 
 def _on_pages(test: _Test | None) -> Clause:
-    """On the page a passage begins on, or on one of those after it."""
+    """Test the page a passage begins on, or one of those after it."""
     first = _on_column(chunks.c.page, "n", test)
     if test is None or test.kind != "n":
         return first
@@ -135,7 +137,7 @@ def _on_pages(test: _Test | None) -> Clause:
 
 
 def _later_pages() -> tuple[TableValuedAlias, ColumnElement[int]]:
-    """The page breaks of a row of ``chunks``, and the page that begins at each."""
+    """Return the page breaks of a row of ``chunks``, and the page that begins at each."""
     breaks = func.json_each(chunks.c.page_breaks).table_valued("key")
     return breaks, chunks.c.page + breaks.c.key + 1
 
@@ -152,15 +154,15 @@ def _equals(stored: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
     return lambda column: among(column, stored)
 
 
-def _comparison(asked: Condition) -> _Test:
-    """The test of a comparison or text match, whose value is one scalar."""
-    value = asked.value[0] if isinstance(asked.value, tuple) else asked.value
+def _comparison(condition: Condition) -> _Test:
+    """Return the test of a comparison or text match, whose value is one scalar."""
+    value = condition.value[0] if isinstance(condition.value, tuple) else condition.value
     if value is None:
         return _Test("s", lambda _column: false())
     stored = _stored(value)
-    if folds := asked.op is Op.TEXT_MATCH_INSENSITIVE:
+    if folds := condition.op is Op.TEXT_MATCH_INSENSITIVE:
         stored = str(stored).casefold()
-    return _Test(value_kind(value), lambda column: _compare(column, asked.op, stored), folds)
+    return _Test(value_kind(value), lambda column: _compare(column, condition.op, stored), folds)
 
 
 def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:

@@ -24,37 +24,37 @@ _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 
 
 def fts_words(text: str) -> list[str]:
-    """Runs of letters, digits and marks, in order: what FTS5's unicode61 would index."""
+    """Return runs of letters, digits and marks, in order: what FTS5's unicode61 would index."""
     return _WORD.findall(unicodedata.normalize("NFC", text).replace("_", " "))
 
 
 def quote(word: str) -> str:
-    """One FTS5 string: a literal token or phrase, whatever it holds."""
+    """Return one FTS5 string: a literal token or phrase, whatever it holds."""
     return '"' + word.replace('"', '""') + '"'
 
 
 def match_any(terms: Iterable[str]) -> str:
-    """A MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
+    """Return a MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
     return " OR ".join(quote(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
 
 
 def phrase_clause(phrase: str) -> ColumnElement[bool]:
-    """The condition that a chunk holds these words one after another; without a word: false.
+    """Require that a chunk holds these words one after another; without a word: false.
 
     A name whose signs FTS5 does not index, such as ``c++`` or ``.net``, must also stand there
     as it is written.
     """
-    listed = fts_words(phrase)[:MAX_TERMS]
-    if not listed:
+    words = fts_words(phrase)[:MAX_TERMS]
+    if not words:
         return false()
     # unique, because a query may hold several phrases
-    value: BindParameter[str] = bindparam("phrase", quote(" ".join(listed)), unique=True)
+    value: BindParameter[str] = bindparam("phrase", quote(" ".join(words)), unique=True)
     match = text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :phrase")
-    found = chunks.c.seq.in_(match.bindparams(value).columns(literal_column("rowid")))
-    signed = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
-    return and_(found, *(_written(name) for name in signed[:MAX_TERMS]))
+    holds_words = chunks.c.seq.in_(match.bindparams(value).columns(literal_column("rowid")))
+    signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
+    return and_(holds_words, *(_contains_name(name) for name in signed_names[:MAX_TERMS]))
 
 
-def _written(name: str) -> ColumnElement[bool]:
+def _contains_name(name: str) -> ColumnElement[bool]:
     fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
     return or_(*(func.instr(func.casefold(field), name.casefold()) > 0 for field in fields))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 # Only of a file that is one document: it has the document's path.
 _IS_ITS_FILE = (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path)
-_MOST_SETTLED = 20_000  # documents
+_MOST_MATERIALIZED = 20_000  # documents
 
 
 @dataclass(slots=True)
 class ListedDocument:
-    """A document as a catalog tells it; ``summary`` is ``""`` while it has no card."""
+    """A document as a listing shows it; ``summary`` is ``""`` while it has no card."""
 
     source_doc_id: str
     path: str
@@ -56,9 +56,10 @@ class ListedDocument:
 
 
 def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
-    """The condition on ``documents`` that at least one passage may answer; every value is bound.
+    """Return the condition on ``documents`` that at least one passage may answer.
 
-    Where nothing is asked of passages themselves, a document without any is let through, too.
+    Every value is bound. Where nothing is asked of passages themselves, a document without any is
+    let through, too.
     """
     parts: list[ColumnElement[bool]] = [documents.c.dataset == restriction.dataset]
     tree = restriction.filter
@@ -74,25 +75,20 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
 
 
 def materialize(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The same condition, worked out unless very many fulfil it: for those who ask it again."""
-    query = select(documents.c.id).where(allowed).limit(_MOST_SETTLED + 1)
+    """Return the same condition, worked out unless very many fulfil it, for use more than once."""
+    query = select(documents.c.id).where(allowed).limit(_MOST_MATERIALIZED + 1)
     ids = connection.scalars(query).all()
-    return with_ids(ids) if len(ids) <= _MOST_SETTLED else allowed
-
-
-def with_ids(ids: Iterable[int]) -> ColumnElement[bool]:
-    """The condition on ``documents`` to be one of these, any number of them."""
-    return among(documents.c.id, ids)
+    return among(documents.c.id, ids) if len(ids) <= _MOST_MATERIALIZED else allowed
 
 
 def count_documents(connection: Connection, allowed: ColumnElement[bool], most: int) -> int:
-    """How many documents the condition lets through; counting stops at ``most``."""
+    """Count the documents the condition lets through; counting stops at ``most``."""
     query = select(documents.c.id).where(allowed).limit(most)
     return connection.scalar(select(func.count()).select_from(query.subquery())) or 0
 
 
 def list_document_paths(connection: Connection, allowed: ColumnElement[bool]) -> list[str]:
-    """The paths of the documents the condition lets through, in order."""
+    """Return the paths of the documents the condition lets through, in order."""
     query = select(documents.c.path).where(allowed).order_by(documents.c.path)
     return list(connection.scalars(query))
 
@@ -100,7 +96,7 @@ def list_document_paths(connection: Connection, allowed: ColumnElement[bool]) ->
 def list_document_ids(
     connection: Connection, allowed: ColumnElement[bool], sort: Sort, limit: int, offset: int
 ) -> list[int]:
-    """Documents the condition lets through, from the ``offset``-th on; ties go by path.
+    """Return documents the condition lets through, from the ``offset``-th on; ties go by path.
 
     ``size`` puts the largest first, by the bytes of the file, or the characters where those are
     not known; ``modified`` the newest, by the date :func:`dated_between` takes, and those without
@@ -119,7 +115,7 @@ def list_document_ids(
 
 
 def dated_between(after: datetime | None, before: datetime | None) -> ColumnElement[bool]:
-    """The condition on ``documents`` that their date is between the two.
+    """Return the condition on ``documents`` that their date is between the two.
 
     It is the document's own ``modified``, else its own ``created``, else when its file was
     modified. ``after`` is included, ``before`` is not, both know their time zone; of a document
@@ -135,7 +131,7 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
 
 
 def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """The source document ids of those of the documents that are there."""
+    """Return the source document ids of those of the documents that are there."""
     query = select(documents.c.id, documents.c.source_doc_id).where(among(documents.c.id, ids))
     return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -143,26 +139,26 @@ def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str
 def read_documents_of_chunks(
     connection: Connection, dataset: str, seqs: Sequence[int]
 ) -> list[str]:
-    """The source document ids of the chunks, each once, in the order of the chunks given."""
+    """Return the source document ids of the chunks, each once, in the order given."""
     query = (
         select(chunks.c.seq, documents.c.source_doc_id)
         .join(documents, documents.c.id == chunks.c.document_id)
         .where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset)
     )
-    found = {row[0]: row[1] for row in connection.execute(query)}
-    return list(dict.fromkeys(found[seq] for seq in seqs if seq in found))
+    by_seq = {row[0]: row[1] for row in connection.execute(query)}
+    return list(dict.fromkeys(by_seq[seq] for seq in seqs if seq in by_seq))
 
 
 def count_by_type(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
-    """Documents by file type, most first, then by name."""
+    """Count documents by file type, most first, then by name."""
     count = func.count().label("count")
     query = select(documents.c.file_type, count).where(allowed).group_by(documents.c.file_type)
-    ordered = query.order_by(count.desc(), documents.c.file_type)
-    return {row[0]: row[1] for row in connection.execute(ordered)}
+    query = query.order_by(count.desc(), documents.c.file_type)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def count_by_tag(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
-    """Documents by tag, most first, then by name."""
+    """Count documents by tag, most first, then by name."""
     fields = document_fields.c
     count = func.count(fields.document_id.distinct()).label("count")
     query = (
@@ -176,8 +172,8 @@ def count_by_tag(connection: Connection, allowed: ColumnElement[bool]) -> dict[s
 
 
 def describe_documents(connection: Connection, ids: Sequence[int]) -> dict[int, ListedDocument]:
-    """What a catalog tells of these documents, by id; those that have gone are left out."""
-    wanted = among(documents.c.id, ids)
+    """Return what a listing shows of these documents, by id, without those that have gone."""
+    is_wanted = among(documents.c.id, ids)
     is_current = document_cards.c.version == CARD_VERSION
     with_card = documents.outerjoin(
         document_cards, (document_cards.c.document_id == documents.c.id) & is_current
@@ -194,31 +190,31 @@ def describe_documents(connection: Connection, ids: Sequence[int]) -> dict[int, 
         manifest.c.size,
         documents.c.dated,
     )
-    query = select(*columns).select_from(with_card).where(wanted)
-    found = {row[0]: ListedDocument(*row[1:]) for row in connection.execute(query)}
-    counted = (
+    query = select(*columns).select_from(with_card).where(is_wanted)
+    listed = {row[0]: ListedDocument(*row[1:]) for row in connection.execute(query)}
+    counts = (
         select(chunks.c.document_id, func.count())
         .where(among(chunks.c.document_id, ids))
         .group_by(chunks.c.document_id)
     )
-    for document, count in connection.execute(counted):
-        found[document].chunks = count
-    for document, name, value, number in connection.execute(_told_fields(ids)):
+    for document, count in connection.execute(counts):
+        listed[document].chunks = count
+    for document, name, value, number in connection.execute(_select_fields(ids)):
         if name != "tags":
-            found[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)
+            listed[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)
         elif value is not None:
-            found[document].tags.append(value)
-    return found
+            listed[document].tags.append(value)
+    return listed
 
 
 def date_range(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
-    """The first and the last day (UTC) of what is allowed; ``None`` where nothing has a date."""
+    """Return the first and the last day (UTC) of what is allowed; ``None`` without any date."""
     query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
     first, last = connection.execute(query).one()
     return None if first is None else (timestamp_to_date(first), timestamp_to_date(last))
 
 
-def _told_fields(ids: Sequence[int]) -> Any:
+def _select_fields(ids: Sequence[int]) -> Any:
     fields = document_fields.c
     return (
         select(fields.document_id, fields.field, fields.text_value, fields.number_value)
@@ -232,10 +228,10 @@ def _told_fields(ids: Sequence[int]) -> Any:
 
 
 def _on_documents(clause: ColumnElement[bool]) -> ColumnElement[bool]:
-    """A condition on passages that asks only about their document, as one on documents."""
+    """Turn a condition on passages that asks only about their document into one on documents."""
 
     def to_documents(element: Any, **_: Any) -> Any:
         return documents.c.id if element is chunks.c.document_id else None
 
-    found: ColumnElement[bool] = replacement_traverse(clause, {}, to_documents)
-    return found
+    replaced: ColumnElement[bool] = replacement_traverse(clause, {}, to_documents)
+    return replaced

@@ -67,27 +67,27 @@ class CacheStats:
 
 
 def cache_key(*parts: str) -> str:
-    """64 hex digits; no two lists of parts share one, however their texts would join."""
+    """Return 64 hex digits; no two lists of parts share one, however their texts would join."""
     return sha256_hex(json.dumps(parts, ensure_ascii=False))
 
 
 def load(connection: Connection, keys: Iterable[str], *, after: float) -> dict[str, str]:
-    """The values created after that time, by key."""
-    found = load_dated(connection, keys, after=after)
-    return {key: kept.value for key, kept in found.items()}
+    """Return the values created after that time, by key."""
+    cached = load_dated(connection, keys, after=after)
+    return {key: value.value for key, value in cached.items()}
 
 
 def load_dated(
     connection: Connection, keys: Iterable[str], *, after: float
 ) -> dict[str, CachedValue]:
-    """As :func:`load`, with the time each was created."""
+    """Do as :func:`load`, with the time each was created."""
     columns = select(llm_cache.c.key, llm_cache.c.value, llm_cache.c.created_at)
-    found: dict[str, CachedValue] = {}
+    cached: dict[str, CachedValue] = {}
     for batch in _batches(keys):
         where = (llm_cache.c.key.in_(batch), llm_cache.c.created_at > after)
         for key, value, created_at in connection.execute(columns.where(*where)):
-            found[key] = CachedValue(value, created_at)
-    return found
+            cached[key] = CachedValue(value, created_at)
+    return cached
 
 
 def save(
@@ -133,20 +133,21 @@ def purge(connection: Connection, *, before: float) -> int:
 
 
 def drop_expired(connection: Connection, kind: Kind, *, before: float) -> int:
-    """Drop the expired entries of one kind, found by an index; the number dropped."""
+    """Drop the expired entries of one kind, found by an index; return the number dropped."""
     old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
     return connection.execute(delete(llm_cache).where(*old)).rowcount
 
 
 def clear(connection: Connection, kind: Kind | None = None) -> int:
-    """Drop all entries, or all of one kind; the number dropped."""
-    everything = delete(llm_cache)
-    chosen = everything if kind is None else everything.where(llm_cache.c.kind == kind)
-    return connection.execute(chosen).rowcount
+    """Drop all entries, or all of one kind; return the number dropped."""
+    statement = delete(llm_cache)
+    if kind is not None:
+        statement = statement.where(llm_cache.c.kind == kind)
+    return connection.execute(statement).rowcount
 
 
 def stats(connection: Connection) -> list[CacheStats]:
-    """What is kept, expired or not, by kind and model in alphabetical order."""
+    """Count what is kept, expired or not, by kind and model in alphabetical order."""
     kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
     size = func.sum(
         func.length(cast(llm_cache.c.value, LargeBinary))

@@ -28,7 +28,7 @@ class ManifestEntry:
 
 
 def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
-    """Every file of the dataset that was ever read and is still listed, by name."""
+    """Return every file of the dataset that was ever read and is still listed, by name."""
     columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
     query = select(*columns).where(manifest.c.dataset == dataset)
     return {row.file: ManifestEntry(**row._mapping) for row in connection.execute(query)}
@@ -43,15 +43,15 @@ def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
 
 def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
     """Drop the notes on files that are no longer there."""
-    listed = list(files)
-    for start in range(0, len(listed), _BATCH):
-        batch = listed[start : start + _BATCH]
+    names = list(files)
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
         where = (manifest.c.dataset == dataset) & manifest.c.file.in_(batch)
         connection.execute(delete(manifest).where(where))
 
 
 def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[str, str]]:
-    """Per path: ``content_hash``, ``pipeline`` and ``file`` of the live revision."""
+    """Return ``content_hash``, ``pipeline`` and ``file`` of the live revisions, by path."""
     query = select(
         documents.c.path, documents.c.content_hash, documents.c.pipeline, documents.c.file
     ).where(documents.c.dataset == dataset)
@@ -62,7 +62,7 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
 
 
 def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[str]]:
-    """By path, the chunk ids of a document's chunks with a window that has no vector yet."""
+    """Return the chunk ids of chunks with a window that has no vector yet, by path."""
     query = (
         select(documents.c.path, chunks.c.chunk_id)
         .distinct()
@@ -72,10 +72,10 @@ def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[
         .outerjoin(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
         .where(chunks.c.dataset == dataset, embeddings.c.embed_key.is_(None))
     )
-    found: dict[str, set[str]] = {}
+    incomplete: dict[str, set[str]] = {}
     for path, chunk_id in connection.execute(query):
-        found.setdefault(path, set()).add(chunk_id)
-    return found
+        incomplete.setdefault(path, set()).add(chunk_id)
+    return incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,6 @@ def totals(connection: Connection, dataset: str) -> Totals:
 
 
 def pending_points(connection: Connection, dataset: str) -> int:
-    """Changes that the vector index has still to apply."""
+    """Count the changes that the vector index has still to apply."""
     query = select(func.count()).select_from(outbox).where(outbox.c.dataset == dataset)
     return connection.scalar(query) or 0

@@ -19,7 +19,7 @@ def migrate(engine: Engine, *, lock: Path) -> None:
 
     Raises :class:`StoreVersionError` for a schema this release does not know, and
     :class:`StoreBusyError` when another process keeps migrating for too long, or what
-    :func:`locked` raises.
+    :func:`hold_lock` raises.
     """
     if _version(engine) == HEAD:
         return

@@ -6,7 +6,6 @@ of the field ``media`` in one dataset belong together. A document without it is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 
@@ -24,7 +23,7 @@ _AUDIO = ("mp3", "m4a", "wav", "flac", "ogg", "opus", "aac", "wma", "aiff")
 
 
 def media_key(chunk: Chunk) -> str | None:
-    """What the passage's document gives as its recording; ``None``: it is one by itself."""
+    """Return what the passage's document gives as its recording; ``None``: it is one by itself."""
     key = chunk.metadata.get("media")
     return key if isinstance(key, str) and key else None
 
@@ -32,40 +31,40 @@ def media_key(chunk: Chunk) -> str | None:
 def load_chunks_between(
     connection: Connection, restriction: Restriction, chunk: Chunk, start: float, end: float
 ) -> list[Chunk]:
-    """The timed passages of the chunk's recording from second ``start`` to ``end``, both included.
+    """Return the timed passages of the chunk's recording between two seconds, both included.
 
-    Only those that may answer under the restriction. In the order of time; of passages that begin
-    together the transcript first.
+    Only those that may answer under the restriction, in the order of time; of passages that begin
+    together the transcript comes first.
     """
-    query, whose = _statements(media_key(chunk) is not None).between, _recording(chunk)
-    seqs = list(connection.scalars(query, {**whose, "first": start, "last": end}))
+    query, _ = _statements(media_key(chunk) is not None)
+    seqs = list(connection.scalars(query, _recording(chunk) | {"first": start, "last": end}))
     if seqs and not restriction.is_whole_dataset:
         # Apart, for SQLite would rather go through the dataset than through the recording.
-        narrowed = select(chunks.c.seq).where(among(chunks.c.seq, seqs), restriction.clause())
-        allowed = set(connection.scalars(narrowed))
+        query_allowed = select(chunks.c.seq).where(among(chunks.c.seq, seqs), restriction.clause())
+        allowed = set(connection.scalars(query_allowed))
         seqs = [seq for seq in seqs if seq in allowed]
-    found = load_chunks(connection, restriction.dataset, seqs)
-    return [found[seq] for seq in seqs if seq in found]
+    by_seq = load_chunks(connection, restriction.dataset, seqs)
+    return [by_seq[seq] for seq in seqs if seq in by_seq]
 
 
 def find_media_end(connection: Connection, chunk: Chunk) -> float:
-    """The last second of the chunk's recording, 0 if nothing of it is timed.
+    """Return the last second of the chunk's recording, 0 if nothing of it is timed.
 
-    That of its passages, whichever of them may answer, or the ``duration`` that the chunk's
+    It is that of its passages, whichever of them may answer, or the ``duration`` that the chunk's
     document tells, if later.
     """
-    query = _statements(media_key(chunk) is not None).end
-    found = connection.scalar(query, _recording(chunk))
-    told = chunk.metadata.get("duration")
-    duration = told if isinstance(told, int | float) and not isinstance(told, bool) else 0.0
-    return float(max(0.0, found or 0.0, duration))
+    _, query = _statements(media_key(chunk) is not None)
+    latest_end = connection.scalar(query, _recording(chunk))
+    tagged = chunk.metadata.get("duration")
+    duration = tagged if isinstance(tagged, int | float) and not isinstance(tagged, bool) else 0.0
+    return float(max(0.0, latest_end or 0.0, duration))
 
 
 def find_media_file(connection: Connection, chunk: Chunk) -> str | None:
-    """The recording's own file, relative to the dataset's folder; ``None``: it is not known.
+    """Return the recording's own file, relative to the dataset's folder, if it is known.
 
-    As the chunk's document tells in ``media_file``, else the file of the recording's name and an
-    extension of videos or sound among all that were listed, read or not.
+    The chunk's document names it in ``media_file``; else it is the file of the recording's name
+    with an extension of videos or sound among all that were listed, read or not.
     """
     own = chunk.metadata.get("media_file")
     if isinstance(own, str) and own:
@@ -79,22 +78,9 @@ def find_media_file(connection: Connection, chunk: Chunk) -> str | None:
     return next((beside[kind] for kind in kinds if kind in beside), None)
 
 
-def media_name(connection: Connection, chunk: Chunk) -> str:
-    """What to call the recording: its file without folders, else the document's title or path."""
-    return recording_name(find_media_file(connection, chunk), chunk)
-
-
 def recording_name(file: str | None, chunk: Chunk) -> str:
-    """The same for a recording's file that was found."""
+    """Return a recording's name: its file without folders, else the document's title or path."""
     return PurePosixPath(file or "").name or chunk.title or PurePosixPath(chunk.path).name
-
-
-@dataclass(frozen=True, slots=True)
-class _Statements:
-    """What is asked about a recording; the parameters say about which."""
-
-    between: Select[int]
-    end: Select[float | None]
 
 
 _LISTED = select(manifest.c.file).where(
@@ -105,27 +91,34 @@ _LISTED = select(manifest.c.file).where(
 
 
 @cache  # making a statement takes longer than running it
-def _statements(of_several: bool) -> _Statements:
-    """For a recording of several documents, or for a document that is one by itself."""
+def _statements(of_several: bool) -> tuple[Select[int], Select[float | None]]:
+    """Select the passages between two seconds, and the last second, of a recording.
+
+    It is one of several documents, or a document that is one by itself; parameters say which.
+    """
     fields = document_fields.c
-    its = select(documents.c.id).where(documents.c.source_doc_id == bindparam("document"))
+    document_ids = select(documents.c.id).where(documents.c.source_doc_id == bindparam("document"))
     if of_several:
-        its = select(documents.c.id).join(document_fields, fields.document_id == documents.c.id)
-        its = its.where(documents.c.dataset == bindparam("dataset"), fields.field == "media")
-        its = its.where(fields.kind == "s", fields.text_value == bindparam("media"))
-    is_of = and_(chunks.c.document_id.in_(its), chunks.c.modality.in_(TIMED_MODALITIES))
+        document_ids = select(documents.c.id).join(
+            document_fields, fields.document_id == documents.c.id
+        )
+        document_ids = document_ids.where(
+            documents.c.dataset == bindparam("dataset"), fields.field == "media"
+        )
+        document_ids = document_ids.where(
+            fields.kind == "s", fields.text_value == bindparam("media")
+        )
+    is_of = and_(chunks.c.document_id.in_(document_ids), chunks.c.modality.in_(TIMED_MODALITIES))
     start, end = chunks.c.time_start, func.coalesce(chunks.c.time_end, chunks.c.time_start)
     latest = func.max(start, end)
     is_in = and_(start <= bindparam("last"), latest >= bindparam("first"))
     is_frame = case((chunks.c.modality == "video_frame", 1), else_=0)
-    return _Statements(
-        select(chunks.c.seq).where(is_of, is_in).order_by(start, is_frame, chunks.c.seq),
-        select(func.max(latest)).where(is_of),
-    )
+    between = select(chunks.c.seq).where(is_of, is_in).order_by(start, is_frame, chunks.c.seq)
+    return between, select(func.max(latest)).where(is_of)
 
 
 def _recording(chunk: Chunk) -> dict[str, object]:
-    """The parameters that say which recording the chunk is of."""
+    """Return the parameters that say which recording the chunk is of."""
     key = media_key(chunk)
     if key is None:
         return {"document": chunk.source_doc_id}

@@ -53,31 +53,31 @@ class NewRevision:
 
     @property
     def source_doc_id(self) -> str:
-        """The document's stable id."""
+        """Return the document's stable id."""
         return ids.source_doc_id(self.dataset, self.document.path)
 
     @property
     def revision_id(self) -> str:
-        """The id of this content."""
+        """Return the id of this content."""
         return ids.revision_id(self.source_doc_id, self.content_hash)
 
 
 def content_hash(document: ParsedDocument) -> str:
-    """SHA-256 over everything of a document that a search can show or ask about."""
-    about: list[object] = [document.title, document.file_type, dict(document.metadata)]
+    """Return the SHA-256 over everything of a document that a search can show or ask about."""
+    content: list[object] = [document.title, document.file_type, dict(document.metadata)]
     if document.headings:
-        about.append({"headings": [astuple(heading) for heading in document.headings]})
+        content.append({"headings": [astuple(heading) for heading in document.headings]})
     if document.pages:
-        about.append({"pages": document.pages})
+        content.append({"pages": document.pages})
     if document.segments:
-        about.append({"segments": [astuple(segment) for segment in document.segments]})
-    return ids.sha256_hex(f"{json.dumps(about, sort_keys=True)}\0{document.text}")
+        content.append({"segments": [astuple(segment) for segment in document.segments]})
+    return ids.sha256_hex(f"{json.dumps(content, sort_keys=True)}\0{document.text}")
 
 
 def ensure_dataset(connection: Connection, name: str, now: float) -> None:
     """Make the dataset unless it is there."""
-    found = connection.scalar(select(datasets.c.name).where(datasets.c.name == name))
-    if found is None:
+    existing = connection.scalar(select(datasets.c.name).where(datasets.c.name == name))
+    if existing is None:
         row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
         connection.execute(insert(datasets).values(row))
 
@@ -101,16 +101,16 @@ def publish(connection: Connection, revision: NewRevision, now: float) -> None:
 
 
 def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
-    """Remove documents by path, with all that hangs on them; the number removed."""
+    """Remove documents by path, with all that hangs on them; return the number removed."""
     removed = 0
     for start in range(0, len(paths), _BATCH):
         batch = paths[start : start + _BATCH]
         where = (documents.c.dataset == dataset) & documents.c.path.in_(batch)
-        found = list(connection.scalars(select(documents.c.id).where(where)))
-        if found:
-            _note_deletions(connection, dataset, found)
-            connection.execute(delete(documents).where(documents.c.id.in_(found)))
-            removed += len(found)
+        document_ids = list(connection.scalars(select(documents.c.id).where(where)))
+        if document_ids:
+            _note_deletions(connection, dataset, document_ids)
+            connection.execute(delete(documents).where(documents.c.id.in_(document_ids)))
+            removed += len(document_ids)
     if removed:
         _touch(connection, dataset, now)
     return removed
@@ -248,7 +248,7 @@ def _json_or_null(items: Sequence[object]) -> str | None:
 
 
 def _last_seq() -> Any:
-    """The highest row number ever given: SQLite remembers it even after the rows are gone."""
+    """Select the highest row number ever given: SQLite remembers it after the rows are gone."""
     from sqlalchemy import column, table
 
     sequence = table("sqlite_sequence", column("name"), column("seq"))
@@ -261,6 +261,6 @@ def _touch(connection: Connection, dataset: str, now: float) -> None:
 
 
 def _insert_all(connection: Connection, table: Any, rows: Iterable[dict[str, Any]]) -> None:
-    listed = list(rows)
-    if listed:
-        connection.execute(insert(table), listed)
+    all_rows = list(rows)
+    if all_rows:
+        connection.execute(insert(table), all_rows)

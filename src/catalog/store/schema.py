@@ -67,7 +67,7 @@ documents = Table(
     Column("characters", Integer, nullable=False),
     Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
-    Column("dated", Float),  # seconds from 1970: see store.field_rows.date_of; NULL: no date
+    Column("dated", Float),  # seconds from 1970: see store.field_rows.document_date; NULL: no date
     UniqueConstraint("dataset", "path"),
     Index("documents_docid", "docid"),
     Index("documents_file", "dataset", "file"),

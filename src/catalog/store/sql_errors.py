@@ -27,34 +27,34 @@ def translate_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except (OperationalError, sqlite3.OperationalError) as error:
-        raise _typed(_text(error), file) from error
+        raise _store_error(_text(error), file) from error
     except (DatabaseError, sqlite3.DatabaseError) as error:
         if isinstance(error, DatabaseError) and not _is_damage(_text(error)):
             raise
-        raise _damaged(_text(error), file) from error
+        raise _damage_error(_text(error), file) from error
 
 
 def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
-    """Whether it means that nothing can be written in the store's folder: no right, or no room."""
+    """Tell whether nothing can be written in the store's folder: no right, or no room."""
     text = _text(error)
     return any(word in text for word in _CLOSED) or ("disk I/O" in text and _is_full(file))
 
 
-def _typed(text: str, file: Path) -> StoreError:
+def _store_error(text: str, file: Path) -> StoreError:
     if "locked" in text or "busy" in text:
         return StoreBusyError("another process is writing to the store; try again")
     if _is_damage(text):
-        return _damaged(text, file)
+        return _damage_error(text, file)
     if os.access(file, os.F_OK) and file.is_dir():
         return StoreError(f"the store cannot be read: {file} is a folder")
     if "is full" in text or ("disk I/O" in text and _is_full(file)):
         return StoreError(_no_room(text, file))
     if any(word in text for word in _CLOSED):
-        return StoreError(_why_shut(text, file))
+        return StoreError(_why_unwritable(text, file))
     return StoreError(f"the store {file} failed: {text}")
 
 
-def _why_shut(text: str, file: Path) -> str:
+def _why_unwritable(text: str, file: Path) -> str:
     is_there = os.access(file, os.F_OK) or not os.access(file.parent, os.X_OK)
     if is_there and not os.access(file, os.R_OK):
         return f"the store cannot be read: {remedy(errno.EACCES, file)}"
@@ -73,7 +73,7 @@ def _no_room(text: str, file: Path) -> str:
 
 
 def _why_not_writable(path: Path) -> int:
-    """``EROFS`` or ``EACCES``."""
+    """Return ``EROFS`` or ``EACCES``."""
     with suppress(OSError, AttributeError):  # Windows has no statvfs
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return errno.EROFS
@@ -87,7 +87,7 @@ def _is_full(file: Path) -> bool:
         return False
 
 
-def _damaged(text: str, file: Path) -> StoreDamagedError:
+def _damage_error(text: str, file: Path) -> StoreDamagedError:
     return StoreDamagedError(f"the store cannot be read: {file}: {text}; restore a copy of it")
 
 

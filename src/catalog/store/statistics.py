@@ -20,10 +20,10 @@ from catalog.store.schema import (
 
 
 def find_damage(connection: Connection) -> str | None:
-    """What the database's own check finds wrong, or ``None``."""
-    found = connection.execute(text("PRAGMA integrity_check(3)")).scalars().all()
-    if found != ["ok"]:
-        return "; ".join(str(line) for line in found)
+    """Return what the database's own check finds wrong, or ``None``."""
+    lines = connection.execute(text("PRAGMA integrity_check(3)")).scalars().all()
+    if lines != ["ok"]:
+        return "; ".join(str(line) for line in lines)
     indexed = connection.scalar(text("SELECT count(*) FROM chunks_fts_docsize"))
     stored = connection.scalar(select(func.count()).select_from(chunks))
     if indexed != stored:
@@ -32,7 +32,7 @@ def find_damage(connection: Connection) -> str | None:
 
 
 def count_orphans(connection: Connection) -> dict[str, int]:
-    """Rows whose owner is gone, by table; all zero in a sound store."""
+    """Count rows whose owner is gone, by table; all zero in a sound store."""
     owned: tuple[tuple[Table, str, Table, str], ...] = (
         (revisions, "document_id", documents, "id"),
         (document_fields, "document_id", documents, "id"),
@@ -98,7 +98,7 @@ class FileCounts:
 
 
 def count_modalities(connection: Connection, dataset: str) -> dict[str, int]:
-    """Passages by modality."""
+    """Count passages by modality."""
     query = (
         select(chunks.c.modality, func.count())
         .where(chunks.c.dataset == dataset)
@@ -109,34 +109,34 @@ def count_modalities(connection: Connection, dataset: str) -> dict[str, int]:
 
 
 def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> ChunkSizes:
-    """The sizes of the dataset's passages of text against the band."""
+    """Hold the sizes of the dataset's passages of text against the band."""
     prose = (chunks.c.dataset == dataset) & chunks.c.modality.in_(_PROSE)
     by_size = select(chunks.c.tokens, func.count()).where(prose).group_by(chunks.c.tokens)
-    found: dict[int | None, int] = {row[0]: row[1] for row in connection.execute(by_size)}
-    counts = {tokens: count for tokens, count in found.items() if tokens is not None}
+    by_tokens: dict[int | None, int] = {row[0]: row[1] for row in connection.execute(by_size)}
+    counts = {tokens: count for tokens, count in by_tokens.items() if tokens is not None}
     per_document = (
         select(func.count().label("chunks"), func.sum(chunks.c.tokens).label("tokens"))
         .where(prose)
         .group_by(chunks.c.document_id)
         .subquery()
     )
-    short = connection.scalar(
+    short_count = connection.scalar(
         select(func.coalesce(func.sum(per_document.c.chunks), 0)).where(per_document.c.tokens < low)
     )
     inside = sum(count for tokens, count in counts.items() if low <= tokens <= high)
-    others = sum(counts.values()) - (short or 0)
+    others = sum(counts.values()) - (short_count or 0)
     return ChunkSizes(
         low=low,
         high=high,
         in_band=inside / others if others > 0 else None,
-        short=short or 0,
-        uncounted=found.get(None, 0),
+        short=short_count or 0,
+        uncounted=by_tokens.get(None, 0),
         histogram=tuple(_bins(counts, _STEPS)),
     )
 
 
 def count_files(connection: Connection, dataset: str) -> FileCounts:
-    """The dataset's files, as the last run listed them."""
+    """Count the dataset's files, as the last run listed them."""
     with_passages = (
         select(documents.c.file)
         .join(chunks, chunks.c.document_id == documents.c.id)
@@ -144,27 +144,31 @@ def count_files(connection: Connection, dataset: str) -> FileCounts:
         .distinct()
     )
     indexed = set(connection.scalars(with_passages))
-    listed = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
-    noted: dict[str, str | None] = {row[0]: row[1] for row in connection.execute(listed)}
-    without = [reason for file, reason in noted.items() if file not in indexed]
+    reasons_query = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
+    reasons_by_file: dict[str, str | None] = {
+        row[0]: row[1] for row in connection.execute(reasons_query)
+    }
+    without = [reason for file, reason in reasons_by_file.items() if file not in indexed]
     readable = len(indexed) + without.count(None)
     return FileCounts(
         listed=len(indexed) + len(without),
         indexed=len(indexed),
         coverage=len(indexed) / readable if readable else None,
-        reasons=_counted(reason or "no reason told" for reason in without),
-        partly=_counted(reason for file in indexed if (reason := noted.get(file)) is not None),
+        reasons=_count_reasons(reason or "no reason told" for reason in without),
+        partly=_count_reasons(
+            reason for file in indexed if (reason := reasons_by_file.get(file)) is not None
+        ),
     )
 
 
-def _counted(reasons: Iterable[str]) -> dict[str, int]:
-    """Each with how often it is there, the commonest first."""
-    found = Counter(reasons)
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
+    """Count how often each is there, the commonest first."""
+    counts = Counter(reasons)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def database_bytes(connection: Connection) -> int:
-    """The size of the store's file, in bytes, the write-ahead log left out."""
+    """Return the size of the store's file, in bytes, the write-ahead log left out."""
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())
 
@@ -173,12 +177,12 @@ def _bins(counts: dict[int, int], steps: Sequence[int]) -> list[SizeBin]:
     bounds = [1, *steps]
     bins = []
     for low, after in zip(bounds, [*bounds[1:], None], strict=True):
-        found = sum(
+        total = sum(
             count
             for tokens, count in counts.items()
             if tokens >= low and (after is None or tokens < after)
         )
-        bins.append(SizeBin(low, None if after is None else after - 1, found))
+        bins.append(SizeBin(low, None if after is None else after - 1, total))
     while bins and bins[-1].chunks == 0:
         bins.pop()
     return bins

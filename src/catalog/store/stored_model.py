@@ -24,33 +24,33 @@ class StoredModel:
 
 
 def read_stored_model(database: Database) -> StoredModel | None:
-    """The store's model; ``None`` while nothing was ever embedded."""
+    """Return the store's model; ``None`` while nothing was ever embedded."""
     value = database.meta(_KEY)
     return StoredModel(**json.loads(value)) if value is not None else None
 
 
-def require_model(database: Database, wanted: StoredModel) -> None:
+def require_model(database: Database, model: StoredModel) -> None:
     """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
-    found = read_stored_model(database)
-    if found is None:
+    bound_model = read_stored_model(database)
+    if bound_model is None:
         with database.write() as connection:
-            set_meta(connection, _KEY, json.dumps(asdict(wanted)), replace=False)
-        found = read_stored_model(database)
-    if found is not None and found.fingerprint != wanted.fingerprint:
+            set_meta(connection, _KEY, json.dumps(asdict(model)), replace=False)
+        bound_model = read_stored_model(database)
+    if bound_model is not None and bound_model.fingerprint != model.fingerprint:
         raise EmbeddingMismatchError(
-            f"the store holds vectors of {found.model} ({found.fingerprint}), not of "
-            f"{wanted.model} ({wanted.fingerprint}); use that model, or re-embed everything: "
+            f"the store holds vectors of {bound_model.model} ({bound_model.fingerprint}), not of "
+            f"{model.model} ({model.fingerprint}); use that model, or re-embed everything: "
             "catalog index rebuild"
         )
 
 
-def adopt_model(database: Database, wanted: StoredModel) -> None:
+def adopt_model(database: Database, model: StoredModel) -> None:
     """Bind the store to another model: every old vector goes, texts and lexical index stay."""
     with database.write() as connection:
-        found = read_meta(connection, _KEY)
-        if found is not None and json.loads(found)["fingerprint"] == wanted.fingerprint:
+        bound = read_meta(connection, _KEY)
+        if bound is not None and json.loads(bound)["fingerprint"] == model.fingerprint:
             return
         for table in (chunk_windows, embeddings, outbox):
             connection.execute(delete(table))
         connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
-        set_meta(connection, _KEY, json.dumps(asdict(wanted)), replace=True)
+        set_meta(connection, _KEY, json.dumps(asdict(model)), replace=True)

@@ -19,7 +19,7 @@ LEXICAL_ENGINES = ("bm25", "fts")
 def get_lexical_engine(
     name: str, database: Database, dataset: str, folder: Path, **options: Any
 ) -> LexicalEngine:
-    """The engine of that name over one dataset; ``folder`` is for its derived files, if any.
+    """Return the engine of that name over one dataset; ``folder`` is for its derived files.
 
     ``options`` go to the engine: ``analyzer``, ``k1`` and ``b`` for ``bm25``, ``language`` for
     ``fts``. Raises :class:`ConfigError` for a name that is not in :data:`LEXICAL_ENGINES`.

@@ -50,14 +50,14 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 def raw_words(text: str) -> list[str]:
-    """The raw words of a text in order, compatibility forms unified (NFKC), case kept."""
+    """Return the raw words of a text in order, compatibility forms unified (NFKC), case kept."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return WORD.findall(text)
 
 
 def fold(word: str) -> str:
-    """Case and accents removed, so that ``Éclair`` and ``eclair`` are one word."""
+    """Remove case and accents, so that ``Éclair`` and ``eclair`` are one word."""
     return _without_accents(word).casefold()
 
 
@@ -68,7 +68,7 @@ def _without_accents(word: str) -> str:
 
 
 def word_forms(raw: str) -> Iterator[tuple[str, bool]]:
-    """The searchable forms of a raw word, folded, each with whether it is a plain word.
+    """Yield the searchable forms of a raw word, folded, each with whether it is a plain word.
 
     A compound comes whole first, then by its parts: ``foo.barBaz`` gives ``foo.barbaz``,
     ``foo``, ``barbaz``, ``bar``, ``baz``. Only plain words may be stemmed or be stop words.
@@ -102,7 +102,7 @@ def _cased(name: str) -> Iterator[tuple[str, bool]]:
 
 
 def _unspaced(name: str) -> Iterator[tuple[str, bool]]:
-    """Overlapping pairs of characters of unspaced scripts; other letters between them as words."""
+    """Yield overlapping pairs of characters of unspaced scripts, and letters between as words."""
     end = 0
     for run in UNSPACED.finditer(name):
         if run.start() > end:
@@ -127,15 +127,15 @@ _ENGLISH_QUESTION_WORDS = """
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """The stop words of a language, lower case; none for a language that has no list."""
+    """Return the stop words of a language, lower case; none for a language that has no list."""
     if language == "english":
-        return frozenset(_published().STOPWORDS_EN) | set(_ENGLISH_QUESTION_WORDS.split())
-    return frozenset(getattr(_published(), f"STOPWORDS_{language.upper()}", ()))
+        return frozenset(_bm25s_lists().STOPWORDS_EN) | set(_ENGLISH_QUESTION_WORDS.split())
+    return frozenset(getattr(_bm25s_lists(), f"STOPWORDS_{language.upper()}", ()))
 
 
 @cache
-def _published() -> ModuleType:
-    """The lists of bm25s, read from their own file: importing the package would load scipy."""
+def _bm25s_lists() -> ModuleType:
+    """Read the lists of bm25s from their own file: importing the package would load scipy."""
     package = find_spec("bm25s")
     if package is None or not package.submodule_search_locations:
         raise ConfigError("bm25s is not installed: run pip install bm25s")
@@ -149,12 +149,12 @@ def _published() -> ModuleType:
 
 
 RULES = 1  # raise it whenever the same text would give other tokens
-_REMEMBERED = 50_000  # raw words whose tokens are kept
+_CACHED = 50_000  # raw words whose tokens are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Analyzer:
-    """Words folded, stop words dropped, the rest stemmed, compound words also by their parts.
+    """Fold words, drop stop words and stem the rest; take compound words also by their parts.
 
     ``language`` is a Snowball name such as ``english`` or ``german``; another one raises
     :class:`ConfigError`. Single letters and digits are words like any other. Safe to share
@@ -166,45 +166,45 @@ class Analyzer:
     stemming: bool = True
     _dropped: frozenset[str] = field(init=False, repr=False, compare=False)
     _stemmer: Stemmer = field(init=False, repr=False, compare=False)
-    _known: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _cache: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     _lock: Lock = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         dropped = stop_words(self.language) if self.stop_words else frozenset[str]()
         object.__setattr__(self, "_dropped", dropped)
         object.__setattr__(self, "_stemmer", _stemmer(self.language))
-        object.__setattr__(self, "_known", {})
+        object.__setattr__(self, "_cache", {})
         object.__setattr__(self, "_lock", Lock())
 
     @property
     def fingerprint(self) -> str:
-        """Names the tokens this analyzer makes: an index of another fingerprint is of no use."""
+        """Name the tokens this analyzer makes: an index of another fingerprint is of no use."""
         about = f"{RULES}|{self.language}|{self.stemming}|{' '.join(sorted(self._dropped))}"
         return sha1_hex(about)
 
     def tokens(self, text: str) -> list[str]:
-        """The tokens of a text in order, as often as they occur; in time linear in the text."""
-        known = self._known
-        out: list[str] = []
+        """Return the tokens of a text in order, as often as they occur, in linear time."""
+        cache = self._cache
+        tokens: list[str] = []
         for raw in raw_words(text):
-            found = known.get(raw)
-            out += self._analyse(raw) if found is None else found
-        return out
+            cached = cache.get(raw)
+            tokens += self._analyse(raw) if cached is None else cached
+        return tokens
 
     def _analyse(self, raw: str) -> tuple[str, ...]:
-        kept = [
+        words = [
             (word, plain)
             for word, plain in word_forms(raw)
             if word != "" and not (plain and word in self._dropped)
         ]
         with self._lock:  # a Snowball stemmer serves one thread at a time
             stem = self._stemmer.stemWord
-            found = tuple(stem(word) if plain and self.stemming else word for word, plain in kept)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
+            tokens = tuple(stem(word) if plain and self.stemming else word for word, plain in words)
+            if len(self._cache) >= _CACHED:
+                self._cache.clear()
             if len(raw) <= 64:
-                self._known[raw] = found
-        return found
+                self._cache[raw] = tokens
+        return tokens
 
 
 def _stemmer(language: str) -> Stemmer:

@@ -12,11 +12,11 @@ class LexicalEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """The engine's name in settings, stages and explanations."""
+        """Return the engine's name in settings, stages and explanations."""
         ...
 
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
-        """The ``k`` best chunks holding at least one word of ``text``, best first.
+        """Return the ``k`` best chunks holding at least one word of ``text``, best first.
 
         Any text is safe: no character acts as an operator. Every score is above zero; a text
         with no indexable word, an empty corpus or a scope of nothing answer ``[]``. Stop words
@@ -26,7 +26,7 @@ class LexicalEngine(Protocol):
         ...
 
     def is_searchable(self, text: str) -> bool:
-        """Whether the text has a word that is looked for without a phrase to require."""
+        """Tell whether the text has a word that is looked for without a phrase to require."""
         ...
 
     def refresh(self) -> None:

@@ -7,6 +7,8 @@ takes in what changed, so that nothing needs a rebuild to be found or to be gone
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
@@ -19,7 +21,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, Stamp, allowed_seqs, read_stamp
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.fts import FtsEngine
-from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
+from catalog.store.lexical.postings import Int64, SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
     LexicalSnapshot,
@@ -71,7 +73,7 @@ class Bm25Engine:
         self._snapshot: LexicalSnapshot | None = None
 
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
-        """See :class:`LexicalEngine`; a restriction to another dataset answers ``[]``."""
+        """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         tokens = self.analyzer.tokens(text)
         if len(tokens) == 0 and restriction.containing:  # the full-text index has stop words
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
@@ -81,12 +83,16 @@ class Bm25Engine:
             stamp = read_stamp(connection, self.dataset)
             if stamp is None:
                 return []
-            snapshot = self._at(connection, stamp)
-            masks = _masks(connection, snapshot, stamp, restriction)
+            snapshot = self._snapshot_at(connection, stamp)
+            if restriction.is_whole_dataset:
+                masks = snapshot.live_masks()
+            else:
+                load = partial(allowed_seqs, connection, restriction)
+                masks = snapshot.masks(restriction, stamp, load)
         return snapshot.rank(tokens, k, masks)
 
     def is_searchable(self, text: str) -> bool:
-        """See :class:`LexicalEngine`."""
+        """Tell whether the text has a word to look for."""
         return len(self.analyzer.tokens(text)) > 0
 
     def refresh(self) -> None:
@@ -98,7 +104,7 @@ class Bm25Engine:
             stamp = read_stamp(connection, self.dataset)
             if stamp is None:
                 return
-            self._at(connection, stamp)
+            self._snapshot_at(connection, stamp)
             try:
                 self._save(connection, stamp)
             except OSError as error:
@@ -112,7 +118,7 @@ class Bm25Engine:
         with self.database.read() as connection:
             stamp = read_stamp(connection, self.dataset)
             if stamp is not None:
-                parts = self._at(connection, stamp).parts
+                parts = self._snapshot_at(connection, stamp).parts
                 unsaved = tuple(Part(part.segment, part.live) for part in parts)
                 copy._snapshot = LexicalSnapshot(stamp, unsaved, self.k1, self.b)
         copy.refresh()
@@ -123,34 +129,36 @@ class Bm25Engine:
             self._snapshot = None
             self._loaded = None
 
-    def _at(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
-        """A snapshot at least as new as ``stamp``, which ``connection`` sees."""
+    def _snapshot_at(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
+        """Return a snapshot at least as new as ``stamp``, which ``connection`` sees."""
         snapshot = self._snapshot
         if snapshot is not None and _covers(snapshot, stamp):
             return snapshot
         with self._lock:
             snapshot = self._snapshot
             if snapshot is None or not _covers(snapshot, stamp):
-                snapshot = self._synced(connection, stamp)
+                snapshot = self._sync(connection, stamp)
             return snapshot
 
-    def _synced(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
-        known, parts = self._start()
+    def _sync(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
+        """Take in what changed up to ``stamp``."""
+        known, parts = self._last_state()
         added = 0
         if known != stamp:
-            rows = read_rows(connection, self.dataset)
-            parts = tuple(part.within(rows) for part in parts)
-            new = find_missing_rows(parts, rows)
+            seqs, keys = read_rows(connection, self.dataset)
+            parts = tuple(part.within(seqs, keys) for part in parts)
+            new = find_missing_rows(parts, seqs)
             added = len(new)
             if added > 0:
-                parts = limit_parts((*parts, self._analysed(connection, new)))
+                parts = limit_parts((*parts, self._analyse(connection, new)))
         self._snapshot = LexicalSnapshot(stamp, parts, self.k1, self.b)
         if self._loaded is None and added >= _WORTH_SAVING:
-            self._try_save(connection, stamp)
+            with suppress(OSError):  # spares the next process the work, where it can be written
+                self._save(connection, stamp)
         return self._snapshot
 
-    def _start(self) -> tuple[Stamp | None, tuple[Part, ...]]:
-        """What to sync from: the files when another process saved newer ones, else memory."""
+    def _last_state(self) -> tuple[Stamp | None, tuple[Part, ...]]:
+        """Return what to sync from: the files if another process saved newer ones, else memory."""
         current = self._files.token()
         if self._snapshot is not None and current == (self._loaded and self._loaded.token):
             return self._snapshot.stamp, self._snapshot.parts
@@ -159,10 +167,10 @@ class Bm25Engine:
             return self._loaded.stamp, self._loaded.parts
         return None, () if self._snapshot is None else self._snapshot.parts
 
-    def _analysed(self, connection: Connection, seqs: Int64) -> Part:
+    def _analyse(self, connection: Connection, seqs: Int64) -> Part:
         builder = SegmentBuilder()
-        for chunk in read_texts(connection, self.dataset, seqs):
-            builder.add(chunk.seq, chunk.key, self.analyzer.tokens(chunk.text))
+        for seq, key, text in read_texts(connection, self.dataset, seqs):
+            builder.add(seq, key, self.analyzer.tokens(text))
         return Part(builder.build(), np.ones(len(seqs), dtype=np.bool_))
 
     def _save(self, connection: Connection, stamp: Stamp) -> None:
@@ -172,7 +180,7 @@ class Bm25Engine:
         try:
             with FileLock(self.folder / ".lock", timeout=0):
                 if self._files.token() != (self._loaded and self._loaded.token):
-                    self._synced(connection, stamp)
+                    self._sync(connection, stamp)
                 if not self._is_saved():
                     self._write()
         except Timeout:
@@ -194,24 +202,9 @@ class Bm25Engine:
             and self._files.token() == loaded.token
         )
 
-    def _try_save(self, connection: Connection, stamp: Stamp) -> None:
-        """Spare the next process the work, where the folder can be written."""
-        try:
-            self._save(connection, stamp)
-        except OSError:
-            return
-
 
 def _covers(snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
-    have = snapshot.stamp
-    if have is None or have.created_at != stamp.created_at:
+    seen = snapshot.stamp
+    if seen is None or seen.created_at != stamp.created_at:
         return False
-    return have == stamp or have.generation > stamp.generation
-
-
-def _masks(
-    connection: Connection, snapshot: LexicalSnapshot, stamp: Stamp, restriction: Restriction
-) -> tuple[Mask, ...]:
-    if restriction.is_whole_dataset:
-        return snapshot.live_masks()
-    return snapshot.masks(restriction, stamp, lambda: allowed_seqs(connection, restriction))
+    return seen == stamp or seen.generation > stamp.generation

@@ -44,7 +44,7 @@ class FtsEngine:
         self._stop_words = stop_words(language)
 
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
-        """See :class:`LexicalEngine`; a restriction to another dataset answers ``[]``."""
+        """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         terms = self._terms(text)
         if len(terms) == 0 or k <= 0 or restriction.dataset != self.dataset:
             return []
@@ -58,27 +58,26 @@ class FtsEngine:
             return [Hit(seq, max(score, _LEAST)) for seq, score in connection.execute(query)]
 
     def is_searchable(self, text: str) -> bool:
-        """See :class:`LexicalEngine`."""
+        """Tell whether the text has a word to look for."""
         return len(self._terms(text)) > 0
 
     def refresh(self) -> None:
-        """Nothing to do: triggers keep the index in the transaction that changes the chunks."""
+        """Do nothing: triggers keep the index in the transaction that changes the chunks."""
 
     def close(self) -> None:
-        """Nothing to do: the database is its owner's to close."""
+        """Do nothing: the database is its owner's to close."""
 
     def _terms(self, text: str) -> list[str]:
-        """The words to look for; a compound such as ``foo.bar`` also as a phrase."""
-        listed: list[str] = []
+        """Return the words to look for; a compound such as ``foo.bar`` also as a phrase."""
+        terms: list[str] = []
         for raw in raw_words(text):
             parts = fts_words(raw)
-            listed.extend([" ".join(parts), *parts] if len(parts) > 1 else parts)
-        telling = [term for term in listed if fold(term) not in self._stop_words]
-        return telling or listed
+            terms.extend([" ".join(parts), *parts] if len(parts) > 1 else parts)
+        return [term for term in terms if fold(term) not in self._stop_words] or terms
 
 
 def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Select[int, float]:
-    """The best rows; ``alone`` when no other dataset's chunks can match."""
+    """Select the best rows; ``alone`` when no other dataset's chunks can match."""
     relevance = literal_column(
         f"-bm25(chunks_fts, {TITLE_WEIGHT}, {HEADINGS_WEIGHT}, {TEXT_WEIGHT})", Float
     ).label("score")

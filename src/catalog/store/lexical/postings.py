@@ -56,17 +56,17 @@ class PostingsSegment:
         return len(self.seqs)
 
     def find(self, term: str) -> tuple[Int32, Counts] | None:
-        """The rows that hold the term and how often, or ``None`` when none does."""
-        wanted = term.encode()
+        """Return the rows that hold the term and how often, or ``None`` when none does."""
+        encoded = term.encode()
         terms = _Terms(self)
-        at = bisect_left(terms, wanted)
-        if at == len(terms) or terms[at] != wanted:
+        at = bisect_left(terms, encoded)
+        if at == len(terms) or terms[at] != encoded:
             return None
         begin, end = int(self.starts[at]), int(self.starts[at + 1])
         return self.rows[begin:end], self.counts[begin:end]
 
     def all_terms(self) -> list[bytes]:
-        """Every term, ascending."""
+        """Return every term, ascending."""
         blob, cuts = self.terms.tobytes(), self.term_starts.tolist()
         return [blob[begin:end] for begin, end in pairwise(cuts)]
 
@@ -116,26 +116,26 @@ Scores = npt.NDArray[np.float64]
 
 
 def term_weight(chunks: int, holding: int) -> float:
-    """The idf of a term that ``holding`` of ``chunks`` chunks hold; always above zero."""
+    """Return the idf of a term that ``holding`` of ``chunks`` chunks hold; always above zero."""
     return log1p((chunks - holding + 0.5) / (holding + 0.5))
 
 
 def length_norms(lengths: Int32, average: float, k1: float, b: float) -> Scores:
-    """What a chunk's length adds to the denominator of each of its terms."""
+    """Return what a chunk's length adds to the denominator of each of its terms."""
     return np.asarray(k1 * (1 - b + b * lengths / average), dtype=np.float64)
 
 
-def saturated(counts: Counts, norms: Scores) -> Scores:
-    """Term frequencies brought into [0, 1): repetition counts less and less."""
+def saturate(counts: Counts, norms: Scores) -> Scores:
+    """Bring term frequencies into [0, 1): repetition counts less and less."""
     return counts / (counts + norms)
 
 
 def top_hits(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
-    """The ``k`` highest scores, ties by row number, also where a tie crosses the cut."""
+    """Return the ``k`` highest scores, ties by row number, also where a tie crosses the cut."""
     if len(scores) > k:
         cut = np.partition(scores, len(scores) - k)[len(scores) - k]
-        kept = scores >= cut
-        seqs, scores = seqs[kept], scores[kept]
+        chosen = scores >= cut
+        seqs, scores = seqs[chosen], scores[chosen]
     order = np.lexsort((seqs, -scores))[:k]
     return [
         Hit(seq, score)
@@ -144,7 +144,7 @@ def top_hits(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
 
 
 class SegmentBuilder:
-    """Collects chunks in ascending order of row number."""
+    """Collect chunks in ascending order of row number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -163,7 +163,7 @@ class SegmentBuilder:
         self._counts.extend(counted.values())
 
     def build(self) -> PostingsSegment:
-        """The segment of all chunks taken in."""
+        """Return the segment of all chunks taken in."""
         distinct = np.array(self._distinct, dtype=np.int32)
         return _assemble(
             seqs=np.array(self._seqs, dtype=np.int64),
@@ -177,8 +177,8 @@ class SegmentBuilder:
 
 
 def merge_segments(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSegment:
-    """One segment of the rows that each part's mask keeps, equal to one built afresh of them."""
-    seqs = _joined([part.seqs[live] for part, live in parts], np.int64)
+    """Return one segment of the rows that each part's mask keeps, as if built afresh of them."""
+    seqs = _concatenate([part.seqs[live] for part, live in parts], np.int64)
     order = np.argsort(seqs, kind="stable")
     new_row = np.empty(len(seqs), dtype=np.int32)
     new_row[order] = np.arange(len(seqs), dtype=np.int32)
@@ -187,20 +187,20 @@ def merge_segments(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSeg
     for part, live in parts:
         mapped = [numbers_of.setdefault(term, len(numbers_of)) for term in part.all_terms()]
         of_posting = np.repeat(np.array(mapped, dtype=np.int32), np.diff(part.starts))
-        kept = live[part.rows]
-        numbers.append(of_posting[kept])
-        rows.append(new_row[(np.cumsum(live) - 1 + first)[part.rows[kept]]])
+        is_live = live[part.rows]
+        numbers.append(of_posting[is_live])
+        rows.append(new_row[(np.cumsum(live) - 1 + first)[part.rows[is_live]]])
         first += int(np.count_nonzero(live))
-    counts = _joined([part.counts[live[part.rows]] for part, live in parts], np.int64)
-    joined = _joined(rows, np.int32)
-    by_row = np.argsort(joined, kind="stable")
+    counts = _concatenate([part.counts[live[part.rows]] for part, live in parts], np.int64)
+    all_rows = _concatenate(rows, np.int32)
+    by_row = np.argsort(all_rows, kind="stable")
     return _assemble(
         seqs=seqs[order],
-        keys=_joined([part.keys[live] for part, live in parts], np.int64)[order],
-        lengths=_joined([part.lengths[live] for part, live in parts], np.int32)[order],
+        keys=_concatenate([part.keys[live] for part, live in parts], np.int64)[order],
+        lengths=_concatenate([part.lengths[live] for part, live in parts], np.int32)[order],
         terms=list(numbers_of),
-        numbers=_joined(numbers, np.int32)[by_row],
-        rows=joined[by_row],
+        numbers=_concatenate(numbers, np.int32)[by_row],
+        rows=all_rows[by_row],
         counts=counts[by_row],
     )
 
@@ -221,7 +221,7 @@ def _assemble(
     """
     used = np.bincount(numbers, minlength=len(terms))
     ordered = sorted(np.flatnonzero(used).tolist(), key=terms.__getitem__)
-    held = [terms[number] for number in ordered]
+    sorted_terms = [terms[number] for number in ordered]
     place = np.empty(len(terms), dtype=np.int32)
     place[np.array(ordered, dtype=np.int64)] = np.arange(len(ordered), dtype=np.int32)
     by_term = np.argsort(place[numbers], kind="stable")
@@ -229,15 +229,17 @@ def _assemble(
         seqs=seqs,
         keys=keys,
         lengths=lengths,
-        terms=np.frombuffer(b"".join(held), dtype=np.uint8),
-        term_starts=_starts([len(term) for term in held]),
+        terms=np.frombuffer(b"".join(sorted_terms), dtype=np.uint8),
+        term_starts=_starts([len(term) for term in sorted_terms]),
         starts=_starts(used[np.array(ordered, dtype=np.int64)]),
         rows=rows[by_term],
         counts=np.minimum(counts, MAX_COUNT)[by_term].astype(np.uint16),
     )
 
 
-def _joined(arrays: Sequence[npt.NDArray[Any]], kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
+def _concatenate(
+    arrays: Sequence[npt.NDArray[Any]], kind: type[np.integer[Any]]
+) -> npt.NDArray[Any]:
     return np.concatenate([np.empty(0, dtype=kind), *arrays]).astype(kind, copy=False)
 
 

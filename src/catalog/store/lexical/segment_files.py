@@ -47,10 +47,6 @@ class _Pointer:
     stamp: Stamp
     parts: tuple[tuple[str, tuple[int, ...]], ...]
 
-    @property
-    def folders(self) -> set[str]:
-        return {folder for folder, _ in self.parts}
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
@@ -61,18 +57,18 @@ class SegmentFiles:
     analyzer: str
 
     def token(self) -> str | None:
-        """Which save is current, ``None`` when there is none."""
-        pointer = self._pointer()
+        """Name the current save; ``None`` when there is none."""
+        pointer = self._read_pointer()
         return None if pointer is None else pointer.token
 
     def load(self) -> StoredSnapshot | None:
-        """The saved state, its arrays mapped from the files."""
-        pointer = self._pointer()
+        """Return the saved state, its arrays mapped from the files."""
+        pointer = self._read_pointer()
         while pointer is not None:
             try:
                 return self._open(pointer)
             except (OSError, EOFError, ValueError):
-                again = self._pointer()  # another process may just have replaced it
+                again = self._read_pointer()  # another process may just have replaced it
                 pointer = again if again != pointer else None
         return None
 
@@ -82,17 +78,21 @@ class SegmentFiles:
         Raises ``OSError`` when the folder cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = self._pointer()
-        listed = tuple(
-            (part.folder or self._write(part.segment), tuple(np.flatnonzero(~part.live).tolist()))
+        replaced = self._read_pointer()
+        folders_and_dead = tuple(
+            (
+                part.folder or self._write_segment(part.segment),
+                tuple(np.flatnonzero(~part.live).tolist()),
+            )
             for part in parts
         )
-        pointer = _Pointer(uuid.uuid4().hex, stamp, listed)
-        self._point_to(pointer)
-        self._sweep(keep=pointer.folders | (before.folders if before is not None else set()))
+        pointer = _Pointer(uuid.uuid4().hex, stamp, folders_and_dead)
+        self._write_pointer(pointer)
+        in_use = pointer.parts if replaced is None else (*pointer.parts, *replaced.parts)
+        self._sweep(keep={folder for folder, _ in in_use})
         return self._open(pointer)
 
-    def _pointer(self) -> _Pointer | None:
+    def _read_pointer(self) -> _Pointer | None:
         try:
             content = json.loads((self.folder / _POINTER).read_text("utf-8"))
             if not self._origin().items() <= content.items():
@@ -107,7 +107,7 @@ class SegmentFiles:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
-    def _point_to(self, pointer: _Pointer) -> None:
+    def _write_pointer(self, pointer: _Pointer) -> None:
         parts = [{"folder": folder, "dead": dead} for folder, dead in pointer.parts]
         content = {**self._origin(), "token": pointer.token, "stamp": pointer.stamp, "parts": parts}
         unfinished = self.folder / f"unfinished-{_POINTER}"
@@ -123,11 +123,11 @@ class SegmentFiles:
     def _open(self, pointer: _Pointer) -> StoredSnapshot:
         parts = []
         for folder, dead in pointer.parts:
-            segment = _read(self.folder / folder)
-            parts.append(Part(segment, _live(len(segment), dead), folder))
+            segment = _read_segment(self.folder / folder)
+            parts.append(Part(segment, _live_mask(len(segment), dead), folder))
         return StoredSnapshot(pointer.token, pointer.stamp, tuple(parts))
 
-    def _write(self, segment: PostingsSegment) -> str:
+    def _write_segment(self, segment: PostingsSegment) -> str:
         name = f"segment-{uuid.uuid4().hex}"
         unfinished = self.folder / f"unfinished-{name}"
         unfinished.mkdir()
@@ -146,7 +146,7 @@ class SegmentFiles:
                 shutil.rmtree(entry, ignore_errors=True)
 
 
-def _read(folder: Path) -> PostingsSegment:
+def _read_segment(folder: Path) -> PostingsSegment:
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
         raise ValueError(f"{folder.name} is not an index segment")
@@ -155,7 +155,7 @@ def _read(folder: Path) -> PostingsSegment:
     return segment
 
 
-def _live(size: int, dead: Sequence[int]) -> Mask:
+def _live_mask(size: int, dead: Sequence[int]) -> Mask:
     rows = np.array(dead, dtype=np.int64)
     if len(rows) > 0 and not (int(rows.min()) >= 0 and int(rows.max()) < size):
         raise ValueError("a removed row is not in its segment")
