@@ -416,7 +416,7 @@ def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(listing,
 
 def test_cards_are_made_in_parts_and_what_is_made_stays(listing, library, monkeypatch):
     monkeypatch.setattr("catalog.library.document_cards.BATCH", 1)
-    stored = carding.put_cards
+    stored = carding.save_cards
     calls = []
 
     def third_time_unlucky(connection, cards):

@@ -18,7 +18,7 @@ ON = {"router_enabled": True, "router_documents": 1}
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     for module in MODULES:
-        monkeypatch.setattr(f"catalog.search_v2.{module}.AT_A_QUERY", 3)
+        monkeypatch.setattr(f"catalog.search_v2.{module}.CARDS_PER_QUERY", 3)
     files = {f"owl{number}_dot_md": f"Owls hunt at night, number {number}." for number in range(7)}
     write(tmp_path / "notes", **files)
     with open_library(tmp_path / "home", **ON) as made:
