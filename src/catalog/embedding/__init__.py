@@ -15,42 +15,42 @@ __all__ = ["get_embed_model", "get_encoder", "query_prefix"]
 
 
 def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
-    """What runs the configured model; cheap, the model loads at its first use."""
-    chosen = settings or get_settings().embedding
-    if chosen.provider == "huggingface":
+    """Return an encoder for the configured model; cheap, the model loads at its first use."""
+    settings = settings or get_settings().embedding
+    if settings.provider == "huggingface":
         from catalog.embedding.huggingface import HuggingFaceEncoder
 
-        return HuggingFaceEncoder(chosen)
+        return HuggingFaceEncoder(settings)
     from catalog.embedding.fastembed import FastEmbedEncoder
 
-    return FastEmbedEncoder(chosen)
+    return FastEmbedEncoder(settings)
 
 
 def get_embed_model(
     settings: EmbeddingSettings | None = None, *, rag: RAGv2Settings | None = None
 ) -> ResilientEmbedding:
-    """The configured model as a LlamaIndex ``BaseEmbedding``, prefixes of its profile set.
+    """Return the configured model as a LlamaIndex ``BaseEmbedding``, with its profile's prefixes.
 
     ``rag`` may override the prefixes (``embed_prefix_query``, ``embed_prefix_doc``).
     """
     from catalog.embedding.resilient import ResilientEmbedding
 
-    chosen = settings or get_settings().embedding
-    profile = profile_of(chosen.model)
+    settings = settings or get_settings().embedding
+    profile = profile_of(settings.model)
     document = rag.embed_prefix_doc if rag else None
     # A query is too short to gain from more threads, and idle ones spin beside the other leg.
-    alone = chosen.model_copy(update={"threads": chosen.threads or 1})
+    alone = settings.model_copy(update={"threads": settings.threads or 1})
     return ResilientEmbedding(
-        get_encoder(chosen),
-        query_encoder=get_encoder(alone) if chosen.provider == "fastembed" else None,
-        embed_batch_size=chosen.batch_size,
-        query_prefix=query_prefix(chosen, rag),
+        get_encoder(settings),
+        query_encoder=get_encoder(alone) if settings.provider == "fastembed" else None,
+        embed_batch_size=settings.batch_size,
+        query_prefix=query_prefix(settings, rag),
         document_prefix=profile.document_prefix if document is None else document,
     )
 
 
 def query_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
-    """What is put before a query: the setting, or else what the model's profile says."""
+    """Return what is put before a query: the setting, or else what the model's profile says."""
     if rag is not None and rag.embed_prefix_query is not None:
         return rag.embed_prefix_query
     return profile_of(settings.model).query_prefix

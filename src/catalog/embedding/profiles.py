@@ -40,5 +40,5 @@ PROFILES: Mapping[str, EmbeddingProfile] = {
 
 
 def profile_of(model: str) -> EmbeddingProfile:
-    """The profile of a model by its hub name; a plain one for a model nobody listed."""
+    """Return the profile of a model by its hub name; a plain one for a model not listed."""
     return PROFILES.get(model, EmbeddingProfile())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -49,7 +49,7 @@ class ResilientEmbedding(BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex serialises."""
+        """Return the name LlamaIndex serialises."""
         return "ResilientEmbedding"
 
     @property
@@ -57,33 +57,32 @@ class ResilientEmbedding(BaseEmbedding):
         """What runs the model: its fingerprint, dimension, window and tokenizer."""
         return self._encoder
 
-    def embed(
-        self, texts: Sequence[str], on_batch: Callable[[int], None] | None = None
-    ) -> EmbeddingResult:
+    def embed(self, texts: Sequence[str]) -> EmbeddingResult:
         """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_in_batches`."""
         return embed_in_batches(
             self._encoder.encode,
             texts,
             dim=self._encoder.dim,
             batch_size=self.embed_batch_size,
-            on_batch=on_batch,
         )
 
     def windows(self, text: str, lead: str = "") -> list[str]:
-        """``text`` as the windows the model reads, document prefix and ``lead`` before each."""
+        """Cut ``text`` into what the model reads at once, prefix and ``lead`` before each."""
         counter = FallbackCounter(self._encoder.counter)
         return split_into_windows(
             text, counter, self._encoder.max_tokens, self.document_prefix + lead
         )
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
-        """The query's vector, shape ``(dim,)``; raises :class:`EmbeddingError`."""
+        """Return the query's vector, shape ``(dim,)``; raise :class:`EmbeddingError`."""
         return self.embed_alone(self.query_prefix + query)
 
     def embed_alone(self, text: str) -> npt.NDArray[np.float32]:
-        """One short text as it is, on the encoder that queries use; raises as above."""
+        """Embed one short text as it is, on the encoder that queries use."""
         encoder = self._query_encoder
-        return _all(embed_in_batches(encoder.encode, [text], dim=encoder.dim, batch_size=1))[0]
+        return _require_all(
+            embed_in_batches(encoder.encode, [text], dim=encoder.dim, batch_size=1)
+        )[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return [float(value) for value in self.embed_query(query)]
@@ -92,7 +91,7 @@ class ResilientEmbedding(BaseEmbedding):
         return self._get_text_embeddings([text])[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        vectors = _all(self.embed([self.document_prefix + text for text in texts]))
+        vectors = _require_all(self.embed([self.document_prefix + text for text in texts]))
         return [[float(value) for value in vector] for vector in vectors]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
@@ -102,8 +101,8 @@ class ResilientEmbedding(BaseEmbedding):
         return await asyncio.to_thread(self._get_text_embedding, text)
 
 
-def _all(done: EmbeddingResult) -> list[npt.NDArray[np.float32]]:
-    if done.failures:
-        first, reason = next(iter(done.failures.items()))
-        raise EmbeddingError(f"text {first + 1} of {len(done.vectors)} is not embedded: {reason}")
-    return [vector for vector in done.vectors if vector is not None]
+def _require_all(result: EmbeddingResult) -> list[npt.NDArray[np.float32]]:
+    if result.failures:
+        first, reason = next(iter(result.failures.items()))
+        raise EmbeddingError(f"text {first + 1} of {len(result.vectors)} is not embedded: {reason}")
+    return [vector for vector in result.vectors if vector is not None]

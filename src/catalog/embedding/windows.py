@@ -1,4 +1,4 @@
-"""A model's own tokenizer, and cutting a passage into windows that the model reads whole."""
+"""Count with a model's own tokenizer, and cut a passage into windows that the model reads whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ModelTokenCounter:
         return tokenizer
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
-        """Character offsets of every token but special ones: shape ``(n, 2)``, ascending."""
+        """Return the character offsets of all but special tokens: shape ``(n, 2)``, ascending."""
         last = self._last  # a document of one chunk is counted whole, and then as that chunk
         if last is not None and last[0] == text:
             return last[1]
@@ -77,7 +77,7 @@ _MIN_ROOM = 16
 def split_into_windows(
     text: str, counter: TokenCounter, max_tokens: int, lead: str = ""
 ) -> list[str]:
-    """Consecutive pieces of ``text``, each with ``lead`` before it, none over ``max_tokens``.
+    """Cut ``text`` into pieces, each with ``lead`` before it, none over ``max_tokens``.
 
     A passage that fits is one window. Others are cut into as few windows as do, of about equal
     size, between words where there are any. A lead that would take most of the window is cut.
@@ -99,11 +99,11 @@ def split_into_windows(
     bounds = [int(spans[start, 0]) for start in starts[1:]]
     cuts = zip([0, *bounds], [*bounds, len(text)], strict=True)
     parts = [text[start:end].strip() for start, end in cuts]
-    return _fitting([lead + part for part in parts if part], counter, max_tokens)
+    return _halve_too_long([lead + part for part in parts if part], counter, max_tokens)
 
 
 def _word_start(text: str, spans: object, target: int, lowest: int) -> int:
-    """The last token at or before ``target`` that begins a word; ``target`` when none does."""
+    """Return the last token at or before ``target`` that begins a word, or else ``target``."""
     import numpy as np
 
     offsets = np.asarray(spans)
@@ -114,7 +114,7 @@ def _word_start(text: str, spans: object, target: int, lowest: int) -> int:
     return target
 
 
-def _fitting(windows: list[str], counter: TokenCounter, max_tokens: int) -> list[str]:
+def _halve_too_long(windows: list[str], counter: TokenCounter, max_tokens: int) -> list[str]:
     """Halve any window that grew over the limit because a word tokenises otherwise when cut."""
     result: list[str] = []
     for window in windows:
@@ -123,5 +123,5 @@ def _fitting(windows: list[str], counter: TokenCounter, max_tokens: int) -> list
             result.append(window)
             continue
         middle = int(spans[len(spans) // 2, 0])
-        result += _fitting([window[:middle], window[middle:]], counter, max_tokens)
+        result += _halve_too_long([window[:middle], window[middle:]], counter, max_tokens)
     return result

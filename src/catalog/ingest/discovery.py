@@ -18,6 +18,8 @@ from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+    _Rules = tuple[tuple[str, GitIgnoreSpec], ...]
+
 IGNORE_FILES = (".gitignore", ".catalogignore")
 IGNORED_FOLDERS = frozenset(["node_modules", "__pycache__"])
 CONVERTED_FOLDER = ".converted"
@@ -67,7 +69,7 @@ def discover(
     exclude: Sequence[str] = (),
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Listing:
-    """The files under ``root``, or ``root`` itself if it is a file.
+    """List the files under ``root``, or ``root`` itself if it is a file.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``, relative to the root; an empty
     ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__``
@@ -81,63 +83,59 @@ def discover(
     folder, and ``InputError`` for a pattern that has no meaning.
     """
     top, mode = _resolve(root)
-    walk = _Walk(top, _patterns(include), _patterns(exclude), limits)
+    walk = _Walk(top, _compile(include), _compile(exclude), limits)
     if stat.S_ISDIR(mode):
-        walk.folder()
+        walk.list_folder()
     elif stat.S_ISREG(mode):
-        walk.single()
+        walk.list_file()
     else:
         raise SourceError(f"{_printable(str(root))} is a {file_kind(mode)}: name a file or folder")
     return walk.listing()
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The ignore rules of one folder; ``base`` is its path with a slash at the end, or empty."""
-
-    base: str
-    spec: GitIgnoreSpec
-
-    def verdict(self, path: str) -> bool | None:
-        """Whether ``path`` is ignored; ``None`` if no rule speaks of it."""
-        return self.spec.check_file(path[len(self.base) :]).include
-
-
 @dataclass(slots=True)
 class _Walk:
+    """A walk through one folder; its rules are the ignore files that hold, the nearest first.
+
+    ``base`` is always the path of a folder with a slash at its end, or empty for the root.
+    """
+
     root: Path
     include: GitIgnoreSpec | None
     exclude: GitIgnoreSpec | None
     limits: ReadLimits
-    found: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
+    files: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
 
-    def single(self) -> None:
+    def list_file(self) -> None:
         if self._is_named_well(self.root.name, "file"):
             self._add(self.root.name, self.root, self.root.stat())
 
-    def folder(self) -> None:
-        """Depth first without recursion: a folder may be nested deeper than Python's stack."""
-        waiting: list[tuple[str, tuple[_Rules, ...]]] = [("", ())]
+    def list_folder(self) -> None:
+        """List depth first without recursion: folders may be nested deeper than Python's stack."""
+        waiting: list[tuple[str, _Rules]] = [("", ())]
         while waiting:
             base, rules = waiting.pop()
             entries = self._entries(base)
-            own = _rules_of(base, entries)
-            rules = (own, *rules) if own is not None else rules
-            waiting.extend((below, rules) for below in self._visit(base, entries, rules))
+            lines = _ignore_lines(entries)
+            if lines:
+                from pathspec import GitIgnoreSpec
+
+                rules = ((base, GitIgnoreSpec.from_lines(lines)), *rules)
+            waiting.extend((folder, rules) for folder in self._visit(base, entries, rules))
 
     def listing(self) -> Listing:
-        """Where two names differ in Unicode form only, the one in NFC gets the NFC path."""
+        """Return the files by path; of names that differ in Unicode form only, NFC gets NFC."""
         files: dict[str, SourceFile] = {}
-        nfc_first = sorted(self.found, key=lambda one: (_nfc(one[0]) != one[0], one[0]))
-        for path, absolute, info in nfc_first:
+        for path, absolute, info in sorted(
+            self.files, key=lambda file: (_nfc(file[0]) != file[0], file[0])
+        ):
             name = path if _nfc(path) in files else _nfc(path)
             files[name] = SourceFile(name, absolute, info.st_size, min(info.st_mtime_ns, LATEST_NS))
-        ordered = sorted(files.values(), key=lambda file: file.path)
         return Listing(
             self.root,
-            tuple(ordered),
-            tuple(sorted(self.skipped, key=lambda one: (one.path, one.reason))),
+            tuple(sorted(files.values(), key=lambda file: file.path)),
+            tuple(sorted(self.skipped, key=lambda file: (file.path, file.reason))),
         )
 
     def _entries(self, base: str) -> list[os.DirEntry[str]]:
@@ -152,10 +150,8 @@ class _Walk:
             self._skip(base.rstrip("/"), f"folder cannot be listed: {error.strerror}")
             return []
 
-    def _visit(
-        self, base: str, entries: list[os.DirEntry[str]], rules: tuple[_Rules, ...]
-    ) -> Iterator[str]:
-        """Lists the files of one folder; answers the folders to go down into."""
+    def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
+        """Add the files of one folder; yield the folders to go down into."""
         for entry in entries:
             path = base + entry.name
             is_hidden = entry.name.startswith(".") and entry.name != CONVERTED_FOLDER
@@ -174,15 +170,12 @@ class _Walk:
             if is_folder:
                 yield path + "/"
             elif self.include is None or self.include.match_file(_nfc(path)):
-                self._file(path, entry, info)
+                if stat.S_ISLNK(info.st_mode):
+                    self._add_link(path, entry)
+                else:
+                    self._add(path, self.root / path, info)
 
-    def _file(self, path: str, entry: os.DirEntry[str], info: os.stat_result) -> None:
-        if stat.S_ISLNK(info.st_mode):
-            self._link(path, entry)
-        else:
-            self._add(path, self.root / path, info)
-
-    def _link(self, path: str, entry: os.DirEntry[str]) -> None:
+    def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
             target = Path(entry.path).resolve(strict=True)
             info = target.lstat()
@@ -197,29 +190,27 @@ class _Walk:
             self._add(path, target, info)
 
     def _add(self, path: str, absolute: Path, info: os.stat_result) -> None:
-        limit = self._limit(path)
+        limit = self._size_limit(path)
         if not stat.S_ISREG(info.st_mode):
             self._skip(path, f"not a regular file ({file_kind(info.st_mode)})")
         elif info.st_size > limit:
             self._skip(path, f"too large: {info.st_size:,} bytes, at most {limit:,} are read")
         else:
-            self.found.append((path, absolute, info))
+            self.files.append((path, absolute, info))
 
-    def _limit(self, path: str) -> int:
+    def _size_limit(self, path: str) -> int:
         extension = file_type(path)
         if extension in STREAMED:
             return max(self.limits.text_bytes, MAX_STREAMED_BYTES)
-        return (
-            self.limits.document_bytes
-            if extension in DOCUMENT_EXTENSIONS
-            else self.limits.text_bytes
-        )
+        if extension in DOCUMENT_EXTENSIONS:
+            return self.limits.document_bytes
+        return self.limits.text_bytes
 
-    def _is_left_out(self, path: str, rules: tuple[_Rules, ...]) -> bool:
-        """The rules nearest to the file decide, as in git."""
+    def _is_left_out(self, path: str, rules: _Rules) -> bool:
+        """Apply ``exclude``, then the rules nearest to the file, as git does."""
         if self.exclude is not None and self.exclude.match_file(_nfc(path)):
             return True
-        verdicts = (one.verdict(path) for one in rules)
+        verdicts = (spec.check_file(path[len(base) :]).include for base, spec in rules)
         return next((verdict for verdict in verdicts if verdict is not None), False)
 
     def _is_named_well(self, path: str, kind: str) -> bool:
@@ -242,7 +233,7 @@ def _resolve(root: Path) -> tuple[Path, int]:
         raise SourceError(f"{_printable(str(root))} cannot be used: {error}") from error
 
 
-def _patterns(patterns: Sequence[str]) -> GitIgnoreSpec | None:
+def _compile(patterns: Sequence[str]) -> GitIgnoreSpec | None:
     from pathspec import GitIgnoreSpec
 
     if not patterns:
@@ -253,18 +244,13 @@ def _patterns(patterns: Sequence[str]) -> GitIgnoreSpec | None:
         raise InputError(f"pattern without a meaning: {error}") from error
 
 
-def _rules_of(base: str, entries: Sequence[os.DirEntry[str]]) -> _Rules | None:
-    from pathspec import GitIgnoreSpec
-
+def _ignore_lines(entries: Sequence[os.DirEntry[str]]) -> list[str]:
     by_name = {entry.name: entry for entry in entries if entry.name in IGNORE_FILES}
-    lines = [
-        line for name in IGNORE_FILES if name in by_name for line in _rule_lines(by_name[name])
-    ]
-    return _Rules(base, GitIgnoreSpec.from_lines(lines)) if lines else None
+    return [line for name in IGNORE_FILES if name in by_name for line in _rule_lines(by_name[name])]
 
 
 def _rule_lines(entry: os.DirEntry[str]) -> Iterator[str]:
-    """The usable lines of an ignore file; like git, one without a meaning is passed over."""
+    """Yield the usable lines of an ignore file; like git, pass over one without a meaning."""
     from pathspec import GitIgnoreSpec
 
     try:

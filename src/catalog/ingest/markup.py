@@ -1,4 +1,4 @@
-"""What of a text is no prose: markup inside lines, and tables of contents."""
+"""Leaving out what is no prose: markup inside lines, and tables of contents."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LONGEST_ENTRY = 120
 _FEWEST_ENTRIES = 3
 
 
-def beyond_contents(text: str, begin: int) -> tuple[str, int]:
-    """What stands before a table of contents with dotted lines, and where that table ends.
+def skip_first_contents(text: str, begin: int) -> tuple[str, int]:
+    """Return what stands before a table of contents with dotted lines, and where that table ends.
 
     Without one in the beginning of the text it is ``""`` and ``begin``.
     """
@@ -29,17 +29,16 @@ def beyond_contents(text: str, begin: int) -> tuple[str, int]:
         return "", begin
     end = first.end()
     for _ in range(_MOST_CONTENTS):
-        last = end
-        for found in _LEADER.finditer(text, end, end + HEAD_CHARS // 3):
-            last = found.end()
+        leaders = _LEADER.finditer(text, end, end + HEAD_CHARS // 3)
+        last = max((leader.end() for leader in leaders), default=end)
         if last == end:
             break
         end = last
     return text[begin : first.end()], end
 
 
-def without_contents(lines: list[str]) -> Iterator[str]:
-    """The lines but those of a table of contents: dotted ones, and runs of numbered ones.
+def drop_contents(lines: list[str]) -> Iterator[str]:
+    """Yield the lines but those of a table of contents: dotted ones, and runs of numbered ones.
 
     A run is lines that end in a page number or begin with the number of a heading: at least
     three, one of them both, or one of them dotted.
@@ -47,26 +46,26 @@ def without_contents(lines: list[str]) -> Iterator[str]:
     run: list[str] = []
     kinds: list[int] = []
     for line in lines:
-        kind = _entry(line) if line.strip() else 0
+        kind = _rate_entry(line) if line.strip() else 0
         if kind or not line.strip():
             run.append(line)
             kinds.append(kind)
         else:
-            yield from _told_of(run, kinds)
+            yield from _drop_if_contents(run, kinds)
             run, kinds = [], []
             yield line
-    yield from _told_of(run, kinds)
+    yield from _drop_if_contents(run, kinds)
 
 
-def _told_of(run: list[str], kinds: list[int]) -> list[str]:
-    """The run of lines, or one blank line if it is a table of contents."""
+def _drop_if_contents(run: list[str], kinds: list[int]) -> list[str]:
+    """Return the run of lines, or one blank line if it is a table of contents."""
     entries = sum(kind > 0 for kind in kinds)
-    is_sure = max(kinds, default=0)
-    return [""] if is_sure > 2 or (is_sure > 1 and entries >= _FEWEST_ENTRIES) else run
+    best = max(kinds, default=0)
+    return [""] if best > 2 or (best > 1 and entries >= _FEWEST_ENTRIES) else run
 
 
-def _entry(line: str) -> int:
-    """How much a line is like one of a table of contents: 3 dotted, 2 likely, 1 maybe, 0 not."""
+def _rate_entry(line: str) -> int:
+    """Rate how like a line is to one of a table of contents: 3 dotted, 2 likely, 1 maybe, 0 not."""
     if ("..." in line or ". ." in line) and _LEADER.search(line):
         return 3
     if len(line) > _LONGEST_ENTRY:
@@ -119,11 +118,14 @@ _WIDE = "[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]"
 _WRAPPED = re.compile(rf"(?<={_WIDE}{{16}})[ \t]*\n\s*(?={_WIDE})")  # within a wide paragraph
 
 
-def without_markup(text: str, has_references: bool = False) -> str:
+def strip_markup(text: str, has_references: bool = False) -> str:
+    """Return a text on one line, without the markup of HTML, Markdown and reStructuredText.
+
+    ``[text][name]`` is a link only in a document that ``has_references``.
+    """
     if "<" in text:
-        whole = text
         text = _TAG.sub(
-            lambda tag: "" if whole[tag.end() : tag.end() + 1] in _CLOSING else " ", whole
+            lambda tag: "" if tag.string[tag.end() : tag.end() + 1] in _CLOSING else " ", text
         )
     if "[" in text:
         text = _LINK.sub(r"\1", IMAGE.sub(" ", text))

