@@ -7,7 +7,7 @@ from the classes here. To add a parameter, add a field; then use it where it act
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import (
@@ -24,6 +24,7 @@ from typing import (
 )
 
 from catalog.core.errors import InputError
+from catalog.core.text import all_storable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -42,8 +43,8 @@ class Param:
     """Describe a parameter.
 
     ``least`` and ``most`` bound a whole number, ``max_items`` a list; ``flags`` are its options on
-    the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take;
-    a ``python_only`` parameter is not offered there.
+    the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take, if
+    it differs; a ``python_only`` parameter is not offered there.
     """
 
     help: str
@@ -73,7 +74,7 @@ Name = Annotated[
 Conditions = Annotated[
     object,
     Param(
-        'Conditions that must all hold: ["tag=ops", "page>=3"] or {"tag": "ops"}.',
+        'Conditions that must all hold, as "tag=ops" or "page>=3"; in JSON also {"tag": "ops"}.',
         flags=("--filter",),
         json=list[str] | dict[str, Any] | None,
     ),
@@ -102,7 +103,8 @@ class SearchParams:
     docs: Annotated[
         list[str] | None,
         Param(
-            "Only these documents: paths, globs or #docids; [] is none of them.", flags=("--doc",)
+            "Only these documents: paths, globs or #docids; an empty list is none.",
+            flags=("--doc",),
         ),
     ] = None
     file_type: FileType = None
@@ -172,7 +174,11 @@ class BrowseParams:
         None
     )
     sort: Annotated[
-        Sort, Param("best: by the query, without one by name; modified: newest first.")
+        Sort,
+        Param(
+            "best (by the query, without one by name), name, modified (newest first) or size "
+            "(largest first)."
+        ),
     ] = "best"
     limit: Annotated[
         int, Param("How many documents.", least=1, most=MAX_DOCUMENTS, flags=("--limit", "-k"))
@@ -194,12 +200,13 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class ParamField:
-    """Hold one parameter of a verb: its name, type, default and description."""
+    """Hold one parameter of a verb: its name, type, default, description and place."""
 
     name: str
     type: Any
     default: Any
     param: Param
+    is_positional: bool
 
     @property
     def is_required(self) -> bool:
@@ -208,52 +215,54 @@ class ParamField:
 
 
 @cache
-def param_fields(kind: Any) -> tuple[ParamField, ...]:
+def param_fields(kind: type[Any]) -> tuple[ParamField, ...]:
     """Return the parameters of a verb in order, those that only Python takes included."""
     hints = get_type_hints(kind, include_extras=True)
-    found = []
+    parameters = []
     for field in fields(kind):
         plain, *notes = get_args(hints[field.name])
         param = next(note for note in notes if isinstance(note, Param))
-        found.append(ParamField(field.name, plain, field.default, param))
-    return tuple(found)
+        parameters.append(ParamField(field.name, plain, field.default, param, not field.kw_only))
+    return tuple(parameters)
 
 
 def edge_fields(kind: type[Any]) -> tuple[ParamField, ...]:
     """Return the parameters that the edges outside Python take, with the types they take."""
     return tuple(
-        ParamField(one.name, one.param.json or one.type, one.default, one.param)
-        for one in param_fields(kind)  # type: ignore[arg-type]  # a class is hashable
-        if not one.param.python_only
+        replace(field, type=field.param.json or field.type)
+        for field in param_fields(kind)  # type: ignore[arg-type]  # a class is hashable
+        if not field.param.python_only
     )
 
 
 @cache
-def params_model(kind: Any) -> type[BaseModel]:
+def params_model(kind: type[Any]) -> type[BaseModel]:
     """Return the pydantic model of a verb's parameters as JSON: strict, unknown names refused."""
-    from pydantic import BaseModel, ConfigDict, Field, create_model
+    from pydantic import BaseModel, ConfigDict, create_model
 
     base = type("_Strict", (BaseModel,), {"model_config": ConfigDict(extra="forbid", strict=True)})
-    definitions: dict[str, Any] = {}
-    for one in edge_fields(kind):
-        least, most = one.param.least, one.param.most
-        is_text = one.type == list[str] and one.is_required
-        definitions[one.name] = (
-            one.type,
-            Field(
-                ... if one.is_required else list(one.default) if one.default == () else one.default,
-                description=one.param.help,
-                ge=least,
-                le=most,
-                min_length=1 if is_text else None,
-                max_length=one.param.max_items,
-            ),
-        )
+    definitions: Any = {
+        field.name: (field.type, _model_field(field)) for field in edge_fields(kind)
+    }
     return create_model(kind.__name__, __base__=base, __doc__=kind.__doc__, **definitions)
 
 
+def _model_field(field: ParamField) -> Any:
+    from pydantic import Field
+
+    needs_items = field.is_required and field.type == list[str]
+    return Field(
+        ... if field.is_required else [] if field.default == () else field.default,
+        description=field.param.help,
+        ge=field.param.least,
+        le=field.param.most,
+        min_length=1 if needs_items else None,
+        max_length=field.param.max_items,
+    )
+
+
 def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:
-    """Return the parameters that JSON arguments make.
+    """Return the parameters that JSON arguments make; text that cannot be stored is replaced.
 
     Raises :class:`InputError` that names every argument that is missing, unknown, of a wrong type
     or out of bounds.
@@ -262,7 +271,7 @@ def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) ->
 
     model = params_model(kind)  # type: ignore[arg-type]
     try:
-        checked = model.model_validate(dict(arguments))
+        checked = model.model_validate(all_storable(dict(arguments)))
     except ValidationError as error:
         raise InputError(f"{verb}: {validation_message(error, model)}") from error
     return kind(**{name: getattr(checked, name) for name in checked.model_fields_set})
@@ -270,14 +279,14 @@ def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) ->
 
 def check_bounds(params: Params) -> None:
     """Raise :class:`InputError` for a whole number that is none or out of its bounds."""
-    for one in param_fields(type(params)):  # type: ignore[arg-type]
-        value, param = getattr(params, one.name), one.param
-        if param.least is None or (value is None and one.default is None):
+    for field in param_fields(type(params)):  # type: ignore[arg-type]
+        value, param = getattr(params, field.name), field.param
+        if param.least is None or (value is None and field.default is None):
             continue
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or value < param.least or (param.most is not None and value > param.most):
             bounds = f"from {param.least}" + ("" if param.most is None else f" to {param.most}")
-            raise InputError(f"{one.name} must be a whole number {bounds}, not {value!r}")
+            raise InputError(f"{field.name} must be a whole number {bounds}, not {value!r}")
 
 
 def takes(
@@ -323,15 +332,15 @@ def takes_self(
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     """Say what is wrong with arguments, for whoever gave them; values are not repeated whole."""
     messages = []
-    for one in error.errors():
-        name = ".".join(str(part) for part in one["loc"]) or "arguments"
-        if one["type"] == "extra_forbidden":
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"]) or "arguments"
+        if problem["type"] == "extra_forbidden":
             known = ", ".join(model.model_fields) or "none"
             messages.append(f"there is no argument {_shorten(name)}; arguments: {known}")
-        elif one["type"] == "missing":
+        elif problem["type"] == "missing":
             messages.append(f"the argument {name} is missing")
         else:
-            messages.append(f"{name}: {one['msg']}, not {_shorten(one['input'])}")
+            messages.append(f"{name}: {problem['msg']}, not {_shorten(problem['input'])}")
     return "; ".join(dict.fromkeys(messages))
 
 
