@@ -1,4 +1,4 @@
-"""Who answers: this process, with everything it keeps open."""
+"""What answers verbs: this process, with everything it keeps open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.core.errors import InputError
-from catalog.interfaces.calls import CallResult
+from catalog.core.params import read_params
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,10 +23,10 @@ _LOADING = Lock()
 
 
 class Engine(Protocol):
-    """Answers operations, here or in another process. Thread-safe."""
+    """Answer verbs, here or in another process. Thread-safe."""
 
-    def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer's JSON object; raises what the operation raises, wherever it ran."""
+    def ask(self, verb: str, arguments: Mapping[str, Any], /) -> dict[str, Any]:
+        """Return the answer's JSON object; raise what the verb raises, wherever it ran."""
         ...
 
     def close(self) -> None:
@@ -35,14 +35,14 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Answers in this process from one library, which it closes."""
+    """Answer in this process from one library, which it closes."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
 
     @cached_property
     def service(self) -> SearchServiceV2:
-        """The search; LlamaIndex loads with it, and no other operation needs that."""
+        """Return the search; LlamaIndex loads with it, and no other verb needs that."""
         with _LOADING:
             from catalog.search_v2.service import SearchServiceV2
 
@@ -50,29 +50,28 @@ class LocalEngine:
 
     @cached_property
     def catalog(self) -> DocumentCatalog:
-        """The documents there are."""
+        """Return the listing of the documents."""
         from catalog.library.browse import DocumentCatalog
 
         return DocumentCatalog(self.library)
 
-    def dataset(self, named: str | None) -> str:
-        """See ``Library.chosen_dataset``."""
-        return self.library.chosen_dataset(named)
+    def answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
+        """Return what the verb's function gives, see ``calls.VERBS``.
 
-    def answer(self, operation: str, arguments: Mapping[str, Any]) -> CallResult:
-        """What the operation finds; raises :class:`InputError` for one there is not."""
+        Raises :class:`InputError` for a verb that does not exist and for wrong arguments.
+        """
         from catalog.interfaces.calls import VERBS
 
-        found = VERBS.get(operation)
-        if found is None:
-            known = ", ".join(VERBS)
-            raise InputError(f"there is no operation {operation!r}; operations: {known}")
-        answer: CallResult = found.run(self, found.read(arguments))
-        return answer
+        if verb not in VERBS:
+            raise InputError(f"there is no operation {verb!r}; operations: {', '.join(VERBS)}")
+        params = read_params(VERBS[verb].params, arguments, verb)
+        return VERBS[verb].run(self, params)
 
-    def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See :class:`Engine`."""
-        return self.answer(operation, arguments).to_dict()
+    def ask(self, verb: str, arguments: Mapping[str, Any], /) -> dict[str, Any]:
+        """Return the answer's JSON object; raise as :meth:`answer`."""
+        from catalog.interfaces.calls import to_json
+
+        return to_json(self.answer(verb, arguments))
 
     def warm(self) -> None:
         """Load the model and open the indexes of every dataset, so that no query waits for it."""

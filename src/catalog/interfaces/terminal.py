@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from catalog.core.dates import display_date
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 
-if TYPE_CHECKING:
-    from catalog.interfaces.calls import CallResult, Given, GivenMany
+_LONGEST_DATE = 40  # characters; what is written there may be no date
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``bold``: the terminal can show matches so; ``explain``: tell how; ``numbers``: of lines."""
+    """How to print an answer.
+
+    ``bold``: the terminal can show matches so; ``explain``: say how scores came about;
+    ``numbers``: number the lines.
+    """
 
     json: bool = False
     bold: bool = False
@@ -24,8 +27,7 @@ class Form:
     numbers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalText:
+class TerminalText(NamedTuple):
     """Text for standard output and standard error, and the exit code."""
 
     out: str
@@ -33,54 +35,50 @@ class TerminalText:
     code: int = 0
 
     @classmethod
-    def of(cls, out: Iterable[str], err: Iterable[str] = ()) -> TerminalText:
-        """The lines, each ended."""
+    def of_lines(cls, out: Iterable[str], err: Iterable[str] = ()) -> TerminalText:
+        """Return the text of the lines, each ended."""
         return cls("".join(f"{line}\n" for line in out), "".join(f"{line}\n" for line in err))
 
 
-def render(operation: str, answer: CallResult, form: Form) -> TerminalText:
-    """What a command prints for the operation's answer."""
+def render(verb: str, result: Any, form: Form) -> TerminalText:
+    """Return what the verb's command prints for the result of its function."""
     if form.json:
-        return TerminalText.of([json_text(answer.to_dict())])
-    return _text(operation, answer, form)
+        from catalog.interfaces.calls import to_json
 
-
-def _text(operation: str, answer: Any, form: Form) -> TerminalText:
-    """Imported when needed: asking a server needs none of it."""
-    from catalog.interfaces.terminal_passages import passages_text
-
-    match operation:
+        return TerminalText.of_lines([json_text(to_json(result))])
+    match verb:
         case "search":
+            from catalog.interfaces.terminal_passages import passages_text
+
             explain, bold = form.explain, form.bold
-            return passages_text(answer.results, explain=explain, bold=bold, notes=answer.notes)
+            return passages_text(result.results, explain=explain, bold=bold, notes=result.notes)
         case "get":
-            return document_text(answer, numbers=form.numbers)
+            lines = _document_lines(result, numbers=form.numbers)
+            return TerminalText.of_lines(lines, map(complaint, result["notes"]))
         case "multi_get":
-            return documents_text(answer, numbers=form.numbers)
+            return documents_text(result, numbers=form.numbers)
         case "browse":
-            return catalog_text(answer)
+            return catalog_text(result)
         case "status":
-            return status_text(answer.status)
-    raise ValueError(f"no text for {operation!r}")
-
-
-_LONGEST_DATE = 40  # characters; what is written there may be no date
+            return TerminalText.of_lines(map(safe, _status_lines(result)))
+    raise ValueError(f"no text for {verb!r}")
 
 
 def catalog_text(page: CatalogPage) -> TerminalText:
-    """The page's documents; how many there are, by type, on standard error."""
+    """Return the page's documents; on standard error how many there are, by type."""
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
     shown = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
-    told = f"{shown} {_documents(page)}{f' ({types})' if types else ''} in {page.elapsed_ms:.1f} ms"
-    return TerminalText.of(_catalog_lines(page), [safe(told), *map(complaint, page.notes)])
+    counts = f"{shown} {_documents(page)}{f' ({types})' if types else ''}"
+    account = safe(f"{counts} in {page.elapsed_ms:.1f} ms")
+    return TerminalText.of_lines(_catalog_lines(page), [account, *map(complaint, page.notes)])
 
 
 def _catalog_lines(page: CatalogPage) -> Iterator[str]:
     for number, entry in enumerate(page.entries, start=page.offset + 1):
         yield safe(f"[{number}] {one_line(entry.path)}  #{entry.docid}")
         yield safe(f"    {one_line(entry.title)}")
-        yield safe(f"    {_about(entry)}")
+        yield safe(f"    {_entry_facts(entry)}")
         if entry.summary:
             yield safe(f"    | {one_line(entry.summary)}")
         yield ""
@@ -94,54 +92,43 @@ def _documents(page: CatalogPage) -> str:
     return "document" if page.total == 1 else "documents"
 
 
-def _about(entry: CatalogEntry) -> str:
+def _entry_facts(entry: CatalogEntry) -> str:
+    """Return type, date, size and tags of a document, where known."""
     date = one_line(display_date(entry.date or ""))[:_LONGEST_DATE]
+    count, unit = (entry.characters, "character") if entry.bytes is None else (entry.bytes, "byte")
     passages = "1 passage" if entry.chunks == 1 else f"{entry.chunks:,} passages"
-    size = f"{_size_text(entry)} in {passages}"
+    size = f"{count:,} {unit}{'' if count == 1 else 's'} in {passages}"
     tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)
     return "  ".join(filter(None, (entry.file_type, date, size, tags)))
 
 
-def _size_text(entry: CatalogEntry) -> str:
-    count, unit = (entry.characters, "character") if entry.bytes is None else (entry.bytes, "byte")
-    return f"{count:,} {unit}{'' if count == 1 else 's'}"
+def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
+    """Return each document under its name; on standard error which were left out."""
 
-
-def document_text(answer: Given, *, numbers: bool) -> TerminalText:
-    """The lines."""
-    return TerminalText.of(_lines(answer, numbers), map(complaint, answer.notes))
-
-
-def documents_text(answer: GivenMany, *, numbers: bool) -> TerminalText:
-    """Each document under its name, and on standard error what was left out."""
-
-    def out() -> Iterator[str]:
-        for one in answer.documents:
-            yield safe(f"==> {one.found.document.source_doc_id}  #{one.found.document.docid} <==")
-            yield from _lines(one, numbers)
+    def lines() -> Iterator[str]:
+        for document in answer["documents"]:
+            yield safe(f"==> {document['source_doc_id']}  #{document['docid']} <==")
+            yield from _document_lines(document, numbers=numbers)
             yield ""
 
-    skipped = [f"not given: {one.path}: {one.reason}" for one in answer.skipped]
-    return TerminalText.of(out(), map(complaint, (*skipped, *answer.notes)))
+    skipped = [f"not given: {one['path']}: {one['reason']}" for one in answer["skipped"]]
+    return TerminalText.of_lines(lines(), map(complaint, (*skipped, *answer["notes"])))
 
 
-def _lines(answer: Given, numbers: bool) -> Iterator[str]:
-    for number, line in enumerate(answer.found.lines, start=answer.found.line_start):
+def _document_lines(document: Mapping[str, Any], *, numbers: bool) -> Iterator[str]:
+    first, last = document["line_start"], document["line_end"]
+    lines = document["text"].split("\n")  # one more than there are, if the last one is ended
+    for number, line in zip(range(first, last + 1), lines, strict=False):
         yield safe(f"{number:6}  {line}" if numbers else line)
 
 
-def status_text(status: dict[str, Any]) -> TerminalText:
-    """One line for each thing, and one for each dataset."""
-    return TerminalText.of(map(safe, _status_lines(status)))
-
-
-def _status_lines(status: dict[str, Any]) -> Iterator[str]:
+def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if name != "datasets":
             yield f"{name:16} {value}"
-    for one in status["datasets"]:
+    for dataset in status["datasets"]:
         yield (
-            f"dataset          {one['dataset']}: {one['documents']} documents, "
-            f"{one['chunks']} chunks, {one['vectors']} of {one['windows']} vectors, "
-            f"from {one['root']}"
+            f"dataset          {dataset['dataset']}: {dataset['documents']} documents, "
+            f"{dataset['chunks']} chunks, {dataset['vectors']} of {dataset['windows']} vectors, "
+            f"from {dataset['root']}"
         )

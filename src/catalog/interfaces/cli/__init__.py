@@ -11,12 +11,12 @@ INTERRUPTED = 130  # how typer ends a command that Ctrl-C stopped
 
 
 def main() -> None:
-    """Run the command line; every error of ours is one sentence on stderr and exit code 1."""
+    """Run the command line; every error of this package is a sentence on stderr and exit code 1."""
     gc.set_threshold(50_000)  # importing makes a million lasting objects: a tenth of the start
     from catalog.core.errors import CatalogError
-    from catalog.interfaces.cli.output import complain, prepare
+    from catalog.interfaces.cli.output import complain, prepare_streams
 
-    prepare()
+    prepare_streams()
     try:
         _run()
     except CatalogError as error:
@@ -28,20 +28,20 @@ def main() -> None:
 
 
 def _run() -> None:
-    """The command; raises :class:`CatalogError`, also for what could not be printed."""
+    """Run the command; raise :class:`CatalogError`, also for what could not be printed."""
     from catalog.interfaces.cli.commands import app
-    from catalog.interfaces.cli.output import complain, finish, refuse
+    from catalog.interfaces.cli.output import complain, flush_streams, refuse
 
     try:
         app()
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
             complain("interrupted; what was stored is kept, run the same command to continue")
-        finish()
+        flush_streams()
         raise
     except BrokenPipeError:
         raise
     except (OSError, ExceptionGroup) as error:  # a group: of a server's tasks
-        finish()  # says so if it was standard output
+        flush_streams()  # says so if it was standard output
         refuse(error)
         raise

@@ -1,4 +1,4 @@
-"""The command line: what stands before a command, and the group that makes them."""
+"""All commands: the options before them, and the group that imports each when it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from catalog import __version__
-from catalog.interfaces.cli.options import Chosen, HomeOption, PresetOption
+from catalog.interfaces.cli.options import HomeOption, PresetOption, StoreOptions
 
 COMMANDS = {
     "index": "index:app",
@@ -19,51 +19,51 @@ COMMANDS = {
     "browse": "verbs:browse",
     "mcp": "serve:mcp",
     "serve": "serve:serve",
-    "status": "state:status",
-    "doctor": "state:doctor",
-    "config": "state:config",
-    "ablate": "evaluation:ablate",
-    "compare": "evaluation:compare",
-    "eval": "evaluation:evaluate",
-    "golden": "golden_commands:app",
-    "runs": "runs:app",
-    "cache": "cache:app",
+    "status": "verbs:status",
+    "doctor": "maintenance:doctor",
+    "config": "maintenance:config",
+    "ablate": "measure:ablate",
+    "compare": "measure:compare",
+    "eval": "measure:evaluate",
+    "golden": "golden_sets:app",
+    "runs": "recorded_runs:app",
+    "cache": "maintenance:cache",
 }
 """By name, in the order of the help: the module in this package and what in it."""
 
 
 class Commands(TyperGroup):
-    """The group of all commands."""
+    """Hold all commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Made(COMMANDS)
+        self.commands = _LazyCommands(COMMANDS)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, none of them made."""
+        """Return the names, without importing a command."""
         del ctx
         return list(COMMANDS)
 
 
-class _Made(MutableMapping[str, Any]):
-    """Commands by name, each made at its first use."""
+class _LazyCommands(MutableMapping[str, Any]):
+    """Map names to commands; each is imported at its first use."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = dict(places)
-        self._made: dict[str, Any] = {}
+        self._commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _command(name, self._places[name])
-        return self._made[name]
+        if name not in self._commands:
+            self._commands[name] = _import_command(name, self._places[name])
+        return self._commands[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
         self._places[name] = ""
-        self._made[name] = command
+        self._commands[name] = command
 
     def __delitem__(self, name: str) -> None:
         del self._places[name]
-        self._made.pop(name, None)
+        self._commands.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -72,16 +72,16 @@ class _Made(MutableMapping[str, Any]):
         return len(self._places)
 
 
-def _command(name: str, place: str) -> Any:
-    """Made by a group of its own, so that it is as if all were registered there."""
+def _import_command(name: str, place: str) -> Any:
+    """Return the command, made by a group of its own as if all were registered there."""
     module, _, attribute = place.partition(":")
-    found = getattr(import_module(f"catalog.interfaces.cli.{module}"), attribute)
+    target = getattr(import_module(f"catalog.interfaces.cli.{module}"), attribute)
     group = typer.Typer(add_completion=False, rich_markup_mode=None)
     group.callback()(lambda: None)  # else a single command is no group
-    if isinstance(found, typer.Typer):
-        group.add_typer(found, name=name)
+    if isinstance(target, typer.Typer):
+        group.add_typer(target, name=name)
     else:
-        group.command(name)(found)
+        group.command(name)(target)
     return typer.main.get_group(group).commands[name]
 
 
@@ -96,8 +96,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"catalog {__version__}")
         raise typer.Exit
 
@@ -113,4 +113,4 @@ def _main(
 ) -> None:
     """Find passages in your own documents, with exact citations."""
     del version
-    context.obj = Chosen(home, preset)
+    context.obj = StoreOptions(home, preset)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -23,49 +23,46 @@ PresetOption = Annotated[
 DatasetOption = Annotated[
     str | None,
     typer.Option(
-        "--dataset", "-d", help="Which documents; may be left out when there is one dataset."
+        "--dataset", "-d", help="Name of the dataset; may be left out when there is only one."
     ),
 ]
-TypeOption = Annotated[
-    str | None,
-    typer.Option("--type", "-t", help="Only documents of this type: pdf, markdown, video, …"),
-]
-NameOption = Annotated[
-    str | None,
-    typer.Option("--name", help="Only documents whose path, title or recording holds this text."),
-]
-WhereOption = Annotated[
-    list[str] | None,
-    typer.Option("--filter", help="Only what has field=value; may be repeated."),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+NameT = TypeVar("NameT", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Home and preset as given before or after the command's name."""
+def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
+    """Return the name that an option's value is; end the command if it is none of them."""
+    names = tuple(names)
+    for name in names:
+        if name == value:
+            return name
+    raise typer.BadParameter(f"{value!r}; one of {', '.join(names)}", param_hint=option)
+
+
+class StoreOptions(NamedTuple):
+    """Home and preset, wherever they were given."""
 
     home: Path | None
     preset: str | None
 
 
-def chosen(context: typer.Context, home: Path | None, preset: str | None) -> Chosen:
-    """Home and preset; an option after the command wins over one before it."""
-    before: Chosen = context.obj or Chosen(None, None)
-    return Chosen(home or before.home, preset or before.preset)
+def store_options(context: typer.Context, home: Path | None, preset: str | None) -> StoreOptions:
+    """Return home and preset; an option after the command wins over one before it."""
+    before: StoreOptions = context.obj or StoreOptions(None, None)
+    return StoreOptions(home or before.home, preset or before.preset)
 
 
 def settings_for(context: typer.Context, home: Path | None, preset: str | None) -> LoadedSettings:
-    """Effective settings."""
+    """Return the effective settings."""
     from catalog.core.settings import load_settings
 
-    asked = chosen(context, home, preset)
-    overrides: dict[str, Any] = {"home": asked.home} if asked.home is not None else {}
-    return load_settings(preset=asked.preset, overrides=overrides)
+    store = store_options(context, home, preset)
+    overrides: dict[str, Any] = {} if store.home is None else {"home": store.home}
+    return load_settings(preset=store.preset, overrides=overrides)
 
 
 def open_library(context: typer.Context, home: Path | None, preset: str | None) -> Library:
-    """The store these options name, opened."""
+    """Open the store that these options name."""
     import logging
 
     from catalog.library.library import Library

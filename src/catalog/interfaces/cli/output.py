@@ -1,4 +1,4 @@
-"""Writing to a terminal; standard streams that are closed or full."""
+"""Writing to a terminal: lines, JSON and progress; standard streams that are closed or full."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ from catalog.interfaces.plain_text import complaint, json_text, safe
 if TYPE_CHECKING:
     from types import TracebackType
 
+_LINE_EVERY_SECONDS = 5.0
+
 
 def complain(message: str) -> None:
-    """A message on standard error."""
+    """Print a message on standard error."""
     note(f"{complaint(message)}\n")
 
 
 def note(text: str) -> None:
-    """Text on standard error, as it is; lost where that is full, which is no failure."""
+    """Write text to standard error as it is; it is lost where that is full, which is no failure."""
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def say(line: str = "") -> None:
-    """One line on standard output, safe for a terminal."""
+    """Print a line on standard output, safe for a terminal."""
     print(safe(line))
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     print(json_text(value))
 
 
-def styles(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that shows bold, unless the environment has ``NO_COLOR``."""
+def has_styles(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal that shows bold, and ``NO_COLOR`` is not set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     """Give each missing stream a stand-in, so that no file opened later takes its number.
 
     What is written to the stand-in for standard output fails, as an answer nobody gets; what is
@@ -63,39 +65,21 @@ def prepare() -> None:
             stream.reconfigure(errors="replace")  # a terminal may lack a document's letters
 
 
-def finish() -> None:
-    """Write out what waits; raises :class:`CatalogError` if standard output does not take it."""
-    _flushed(sys.stderr)
-    error = _flushed(sys.stdout)
+def _stand_in(flags: int, mode: str) -> TextIO:
+    return cast("TextIO", os.fdopen(os.open(os.devnull, flags), mode, errors="replace"))
+
+
+def flush_streams() -> None:
+    """Write out what waits; raise :class:`CatalogError` if standard output does not take it."""
+    _flush(sys.stderr)
+    error = _flush(sys.stdout)
     if error is not None and error.errno != errno.EPIPE:  # a reader that left has what it wanted
         reason = "it is closed" if error.errno == errno.EBADF else error.strerror
         raise CatalogError(f"cannot write to standard output: {reason}")
 
 
-def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
-    """Raise :class:`CatalogError` for want of rights, room or handles; nothing for a defect."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]  # type: ignore[assignment]
-    if not isinstance(error, OSError):
-        return
-    name = error.filename
-    path = Path(name) if isinstance(name, str) else Path()
-    if remedy(error.errno, path):
-        where = "cannot write to standard output or a file"
-        told = (
-            describe_os_error(path, error)
-            if isinstance(name, str)
-            else f"{where}: {error.strerror}"
-        )
-        raise CatalogError(told) from error
-
-
-def _stand_in(flags: int, mode: str) -> TextIO:
-    return cast("TextIO", os.fdopen(os.open(os.devnull, flags), mode, errors="replace"))
-
-
-def _flushed(stream: TextIO) -> OSError | None:
-    """Why the stream does not take what waits in it; that is dropped then, at the exit too."""
+def _flush(stream: TextIO) -> OSError | None:
+    """Return why the stream does not take what waits in it; that is dropped then, at exit too."""
     try:
         stream.flush()
     except OSError as error:
@@ -107,11 +91,23 @@ def _flushed(stream: TextIO) -> OSError | None:
     return None
 
 
-_LINE_EVERY_SECONDS = 5.0
+def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
+    """Raise :class:`CatalogError` for want of rights, room or handles; do nothing for a defect."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]  # type: ignore[assignment]
+    if not isinstance(error, OSError):
+        return
+    name = error.filename
+    path = Path(name) if isinstance(name, str) else Path()
+    if remedy(error.errno, path):
+        message = f"cannot write to standard output or a file: {error.strerror}"
+        if isinstance(name, str):
+            message = describe_os_error(path, error)
+        raise CatalogError(message) from error
 
 
 class TerminalProgress:
-    """Shows on standard error how much is done."""
+    """Show on standard error how much is done."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -120,14 +116,14 @@ class TerminalProgress:
         self._printed = time.monotonic()
 
     def start(self, total: int) -> None:
-        """The run, or its next part, will cover this much."""
+        """Begin the run, or its next part, which will cover this much."""
         self._close_bar()
         self._total, self._done = total, 0
         if sys.stderr.isatty():
             self._open_bar(total)
 
     def advance(self, amount: int, label: str) -> None:
-        """So much more is done."""
+        """Add to what is done."""
         self._done += amount
         if self._bar is not None:
             self._bar.update(self._task, advance=amount, description=safe(label)[-40:])

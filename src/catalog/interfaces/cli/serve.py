@@ -9,9 +9,9 @@ import typer
 from catalog.interfaces.cli.options import (
     HomeOption,
     PresetOption,
-    chosen,
     open_library,
     settings_for,
+    store_options,
 )
 from catalog.interfaces.cli.output import note
 
@@ -37,16 +37,16 @@ def serve(
     """
     from catalog.core.home import home_folder, settings_key
     from catalog.interfaces.engine import LocalEngine
-    from catalog.interfaces.server import asgi as run
+    from catalog.interfaces.server import asgi
     from catalog.interfaces.server.listen import end_process
     from catalog.interfaces.server.security import parse_address
 
     address = parse_address(http)
     engine = LocalEngine(open_library(context, home, preset))
-    asked = chosen(context, home, preset)
-    place = home_folder(asked.home)
+    store = store_options(context, home, preset)
+    folder = home_folder(store.home)
     try:
-        run.serve(engine, address, place, settings_key(place, asked.preset))
+        asgi.serve(engine, address, folder, settings_key(folder, store.preset))
     except BaseException:
         engine.close()
         raise
@@ -82,15 +82,15 @@ def mcp(
     quiet_libraries()
     workers = Workers(settings.serve.max_concurrent, settings.serve.timeout_seconds)
 
-    def make(engine: Engine) -> Server[Workers]:
+    def build_server(engine: Engine) -> Server[Workers]:
         warm_in_background(engine)
         return catalog_server(engine, workers)
 
-    engine = NearestEngine.of(settings, chosen(context, home, preset).preset)
+    engine = NearestEngine.of(settings, store_options(context, home, preset).preset)
     if address is not None:
         from catalog.interfaces.server.mcp.streamable_http import serve_http
 
-        serve_http(make(engine), engine, address, settings.serve)
+        serve_http(build_server(engine), engine, address, settings.serve)
     if sys.stdin.isatty():
         note("MCP on standard input: an agent starts this; Ctrl-C ends it\n")
-    serve_stdio(engine, make)
+    serve_stdio(engine, build_server)

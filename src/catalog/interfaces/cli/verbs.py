@@ -1,134 +1,154 @@
-"""``catalog search``, ``get`` and ``browse``."""
+"""``catalog search``, ``get``, ``browse`` and ``status``: each verb as a command.
+
+The options of a command come from the parameters of its verb. It asks the server that keeps the
+store open, or answers in this process. The way to a server loads no settings, no model and no
+LlamaIndex; the server runs the same verb and words the answer the same way.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from catalog.interfaces.cli.ask import tell
+from catalog.core.home import home_folder, settings_key
+from catalog.core.params import (
+    BrowseParams,
+    GetParams,
+    ParamField,
+    SearchParams,
+    StatusParams,
+    edge_fields,
+)
 from catalog.interfaces.cli.options import (
-    DatasetOption,
     HomeOption,
     JsonOption,
-    NameOption,
     PresetOption,
-    TypeOption,
-    WhereOption,
+    StoreOptions,
+    open_library,
+    store_options,
+)
+from catalog.interfaces.cli.output import complain, has_styles, note
+
+_CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+_STORE_OPTIONS = {"home": HomeOption, "preset": PresetOption}
+
+
+def verb_command(
+    verb: str, params: type[Any], summary: str, **form_options: Any
+) -> Callable[..., None]:
+    """Return the command of a verb: an argument or option for each of its parameters.
+
+    ``form_options`` are switches that only change what is printed, named as in ``terminal.Form``.
+    """
+    switches = {**form_options, "json": JsonOption}
+
+    def command(
+        context: typer.Context, home: Path | None, preset: str | None, **values: Any
+    ) -> None:
+        form = {name: values.pop(name) for name in switches}
+        form["explain"] = values.get("explain", False)
+        arguments = {name: value for name, value in values.items() if value is not None}
+        _print_answer(context, home, preset, verb, arguments, form)
+
+    parameters = [_CONTEXT, *map(_command_parameter, edge_fields(params))]
+    parameters += [_keyword(name, kind, default=False) for name, kind in switches.items()]
+    parameters += [_keyword(name, kind, default=None) for name, kind in _STORE_OPTIONS.items()]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__doc__ = summary
+    return command
+
+
+def _command_parameter(field: ParamField) -> Parameter:
+    """Return an argument or option for a parameter; a list is an option that may be repeated."""
+    members = (field.type, *get_args(field.type))
+    kind, help_text = field.type, field.param.help
+    if list[str] in members:
+        kind = list[str] if field.is_required else list[str] | None
+        help_text = f"{help_text.removesuffix('.')}; may be repeated."
+    elif get_origin(kind) is Literal:
+        kind = str  # checked where the verb runs, as every value is
+    default = None if field.default == () else field.default
+    if field.is_required:
+        default = Parameter.empty
+    if field.is_positional:
+        argument = typer.Argument(help=field.param.help)
+        return _keyword(field.name, Annotated[kind, argument], default=default)
+    first, *others = field.param.flags or (f"--{field.name.replace('_', '-')}",)
+    if kind == bool | None:
+        first = f"{first}/--no-{first.removeprefix('--')}"
+    option = typer.Option(first, *others, help=help_text)
+    return _keyword(field.name, Annotated[kind, option], default=default)
+
+
+def _keyword(name: str, kind: Any, *, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
+search = verb_command("search", SearchParams, "Find the passages that answer a query.")
+get = verb_command(
+    "get",
+    GetParams,
+    "Print a document, or a range of its lines, as it was indexed.",
+    numbers=Annotated[bool, typer.Option("--line-numbers", "-n", help="Number the lines.")],
+)
+browse = verb_command(
+    "browse",
+    BrowseParams,
+    "Show what documents there are: titles, summaries, types, dates, tags, sizes.",
+)
+status = verb_command(
+    "status", StatusParams, "What the store holds, and which model and engines are set."
 )
 
 
-def search(
+def _print_answer(
     context: typer.Context,
-    query: Annotated[
-        str,
-        typer.Argument(
-            help='Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …'
-        ),
-    ],
-    dataset: DatasetOption = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many passages.")] = 5,
-    mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
-    doc: Annotated[
-        list[str] | None,
-        typer.Option("--doc", help="Only this path, glob or #docid; may be repeated."),
-    ] = None,
-    file_type: TypeOption = None,
-    name: NameOption = None,
-    where: WhereOption = None,
-    rerank: Annotated[
-        bool | None,
-        typer.Option(
-            "--rerank/--no-rerank", help="Let a second model read the best passages, or not."
-        ),
-    ] = None,
-    expand: Annotated[
-        bool | None,
-        typer.Option("--expand/--no-expand", help="Ask a language model for other words, or not."),
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show how scores add up.")] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail instead of answering with less.")
-    ] = False,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
+    home: Path | None,
+    preset: str | None,
+    verb: str,
+    arguments: Mapping[str, Any],
+    form: dict[str, bool],
 ) -> None:
-    """Find the passages that answer a query."""
-    asked = {
-        "query": query,
-        "dataset": dataset,
-        "top_k": top_k,
-        "mode": mode,
-        "docs": doc,
-        "file_type": file_type,
-        "name": name,
-        "filters": where,
-        "rerank": rerank,
-        "expand": expand,
-        "explain": explain,
-        "strict": strict,
-    }
-    tell(context, home, preset, "search", asked, json=json, explain=explain)
+    form["bold"] = has_styles(sys.stdout)
+    printed = _ask_server(store_options(context, home, preset), verb, arguments, form)
+    if printed is None:
+        from catalog.interfaces.engine import LocalEngine
+        from catalog.interfaces.terminal import Form, render
+
+        with LocalEngine(open_library(context, home, preset)) as engine:
+            printed = render(verb, engine.answer(verb, arguments), Form(**form))
+    out, err, code = printed
+    sys.stdout.write(out)
+    sys.stdout.flush()
+    note(err)
+    if code:
+        raise typer.Exit(code)
 
 
-def get(
-    context: typer.Context,
-    reference: Annotated[
-        str,
-        typer.Argument(help="dataset:path, path or #docid; :12-20 after it picks lines."),
-    ],
-    dataset: DatasetOption = None,
-    numbers: Annotated[
-        bool, typer.Option("--line-numbers", "-n", help="Number the lines.")
-    ] = False,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
-) -> None:
-    """Print a document, or a range of its lines, as it was indexed."""
-    asked = {"reference": reference, "dataset": dataset}
-    tell(context, home, preset, "get", asked, json=json, numbers=numbers)
+def _ask_server(
+    store: StoreOptions, verb: str, arguments: Mapping[str, Any], form: Mapping[str, bool]
+) -> tuple[str, str, int] | None:
+    """Return what the store's server prints; ``None`` if there is none or it has other settings."""
+    from catalog.interfaces.server.announcement import read_announcement
 
+    home = home_folder(store.home)
+    announcement = read_announcement(home)
+    if announcement is None:
+        return None
+    from catalog.interfaces.server.remote import Remote, ServerGoneError
 
-def browse(
-    context: typer.Context,
-    query: Annotated[
-        str | None, typer.Argument(help="Words of titles, names, summaries and tags.")
-    ] = None,
-    dataset: DatasetOption = None,
-    file_type: TypeOption = None,
-    name: NameOption = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="Only with this tag; may be repeated.")
-    ] = None,
-    where: WhereOption = None,
-    after: Annotated[
-        str | None, typer.Option(help="Only dated on or after this day, month or year.")
-    ] = None,
-    before: Annotated[str | None, typer.Option(help="Only dated before this one.")] = None,
-    sort: Annotated[
-        str,
-        typer.Option(help="best, name, modified or size; dates are the document's own, if any."),
-    ] = "best",
-    limit: Annotated[int, typer.Option("--limit", "-k", help="How many documents.")] = 20,
-    offset: Annotated[int, typer.Option(help="How many to pass over first.")] = 0,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
-) -> None:
-    """Show what documents there are: titles, summaries, types, dates, tags, sizes."""
-    asked = {
-        "query": query,
-        "dataset": dataset,
-        "file_type": file_type,
-        "name": name,
-        "tags": tag,
-        "filters": where,
-        "after": after,
-        "before": before,
-        "sort": sort,
-        "limit": limit,
-        "offset": offset,
-    }
-    tell(context, home, preset, "browse", asked, json=json)
+    if announcement.key != settings_key(home, store.preset):
+        complain(f"the server of {home} runs with other settings: answering without it")
+        return None
+    remote = Remote(announcement)
+    try:
+        return remote.printed(verb, arguments, form)
+    except ServerGoneError:
+        return None
+    finally:
+        remote.close()

@@ -1,16 +1,22 @@
-"""``catalog golden``: check, label and calibrate."""
+"""``catalog golden``: checking, labelling and calibrating with golden queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from catalog.core.errors import GoldenSetError
 from catalog.interfaces.cli import INTERRUPTED
-from catalog.interfaces.cli.options import DatasetOption, HomeOption, PresetOption, open_library
+from catalog.interfaces.cli.options import (
+    DatasetOption,
+    HomeOption,
+    PresetOption,
+    known_name,
+    open_library,
+)
 from catalog.interfaces.cli.output import complain, say
 
 if TYPE_CHECKING:
@@ -20,9 +26,8 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(help="Labelled queries: check a set, or make one.", no_args_is_help=True)
-EXCERPT = 600
-UNASKED = ("filtered", "unanswerable")  # the one needs filters, the other follows from the grades
-NameT = TypeVar("NameT", bound=str)
+EXCERPT = 600  # characters of a passage to grade
+UNOFFERED_KINDS = ("filtered", "unanswerable")  # one needs filters, one follows from grades
 
 
 @app.command("check")
@@ -76,23 +81,25 @@ def label(
     from catalog.evaluation.golden_files import load_golden, save_golden
     from catalog.evaluation.labelling import add_grades, ask_grades, pool_hits
 
-    asked_kind = _one_of("--kind", kind, [name for name in KINDS if name not in UNASKED])
-    asked_difficulty = _one_of("--difficulty", difficulty, DIFFICULTIES)
+    offered = [name for name in KINDS if name not in UNOFFERED_KINDS]
+    new_kind = None if kind is None else known_name("--kind", kind, offered)
+    if difficulty is not None:
+        known_name("--difficulty", difficulty, DIFFICULTIES)
     queries = load_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         for text in _texts(query):
-            at, asked = _found_or_new(queries, text, asked_difficulty)
-            judged = [one.path for one in asked.expected]
-            pool = pool_hits(_answers(library, asked, name), judged)
+            position, golden_query = _find_or_make(queries, text, difficulty)
+            judged = [judgement.path for judgement in golden_query.expected]
+            pool = pool_hits(_rankings(library, golden_query, name), judged)
             say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
             grades = ask_grades(pool, _ask_grade)
             if pool and not grades:
                 say("Nothing graded, nothing kept")
                 continue
-            labelled = add_grades(asked, grades, asked_kind)
-            queries[at:] = [labelled, *queries[at + 1 :]]
+            labelled = add_grades(golden_query, grades, new_kind)
+            queries[position:] = [labelled, *queries[position + 1 :]]
             save_golden(golden, queries)
             say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
 
@@ -120,60 +127,50 @@ def calibrate(
     from catalog.search_v2.relevance import Signals, save_calibration
     from catalog.search_v2.service import SearchServiceV2
 
-    asked_mode = _one_of("--mode", mode, MODES)
-    assert asked_mode is not None
+    known_mode = known_name("--mode", mode, MODES)
     queries = read_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         service = SearchServiceV2(library)
         with TerminalProgress() as progress:
-            seen = collect_candidates(
-                service, queries, name, mode=asked_mode, rerank=rerank, progress=progress
+            observations = collect_candidates(
+                service, queries, name, mode=known_mode, rerank=rerank, progress=progress
             )
-        group = [list(query) for query in seen.values() if query]
+        group = [list(query) for query in observations.values() if query]
         about = f"{queries.name} on {name}, {len(group)} queries"
-        made = fit_calibration([group], mode=asked_mode, reranked=rerank, about=about)
-        quality = cross_validate(group, mode=asked_mode, reranked=rerank)
+        calibration = fit_calibration([group], mode=known_mode, reranked=rerank, about=about)
+        quality = cross_validate(group, mode=known_mode, reranked=rerank)
         if not dry_run:
-            signals = Signals.of(library, asked_mode, reranked=rerank)
-            save_calibration(library, signals, made)
+            signals = Signals.of(library, known_mode, reranked=rerank)
+            save_calibration(library, signals, calibration)
     say(f"{about}: {quality.n} passages, left out of the fit in turn:")
     say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
     say(f"  estimate and truth differ by {quality.error:.3f} on average")
     say("kept nothing" if dry_run else "kept: searches of this store now tell their relevance")
 
 
-def _one_of(option: str, value: str | None, names: Sequence[NameT]) -> NameT | None:
-    for name in names:
-        if name == value:
-            return name
-    if value is not None:
-        raise typer.BadParameter(f"{value!r}; one of {', '.join(names)}", param_hint=option)
-    return None
-
-
-def _texts(given: list[str] | None) -> Iterator[str]:
-    """The queries given, else those typed."""
-    if given:
-        yield from map(str.strip, given)
+def _texts(queries: list[str] | None) -> Iterator[str]:
+    """Yield the queries given, else those typed."""
+    if queries:
+        yield from map(str.strip, queries)
         return
-    while text := _prompted("Query (empty: end)").strip():
+    while text := _prompt("Query (empty: end)").strip():
         yield text
 
 
-def _prompted(text: str) -> str:
-    """What is typed; Ctrl-C and the end of the input end the command as they do elsewhere."""
+def _prompt(text: str) -> str:
+    """Return what is typed; Ctrl-C and the end of the input end the command as elsewhere."""
     try:
         return str(typer.prompt(text, default="", show_default=False))
     except typer.Abort as error:
         raise typer.Exit(INTERRUPTED) from error
 
 
-def _found_or_new(
+def _find_or_make(
     queries: list[GoldenQuery], text: str, difficulty: str | None
 ) -> tuple[int, GoldenQuery]:
-    """Where the query stands in the list, or would; and it."""
+    """Return the position of the query in the list, or where it would stand, and the query."""
     from pydantic import ValidationError
 
     from catalog.evaluation.golden import GoldenQuery
@@ -189,15 +186,15 @@ def _found_or_new(
         raise GoldenSetError(f"cannot label {text!r}: {error.errors()[0]['msg']}") from error
 
 
-def _answers(library: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
+def _rankings(library: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
     from catalog.evaluation.backends import V2_MODES, Backends
 
     with Backends(library) as backends:
         return [backends.load(name).search(query, dataset=dataset, top_k=30) for name in V2_MODES]
 
 
-def _ask_grade(passage: RankedHit, number: int, of: int) -> str:
-    say(f"\n[{number}/{of}] {passage.path}  {passage.location}")
+def _ask_grade(passage: RankedHit, number: int, total: int) -> str:
+    say(f"\n[{number}/{total}] {passage.path}  {passage.location}")
     for line in passage.text[:EXCERPT].splitlines():
         say(f"    | {line}")
-    return _prompted("Grade")
+    return _prompt("Grade")

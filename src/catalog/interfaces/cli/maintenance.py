@@ -1,4 +1,4 @@
-"""``catalog cache``: stats, clear."""
+"""``catalog config``, ``doctor`` and ``cache``: the settings, health and caches of a store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import typer
@@ -15,6 +15,7 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
+    known_name,
     open_library,
     settings_for,
 )
@@ -24,35 +25,93 @@ if TYPE_CHECKING:
     from catalog.core.settings import Settings
     from catalog.library.library import Library
 
-app = typer.Typer(help="What models answered, kept to be used again.", no_args_is_help=True)
+SECRET = "********"  # noqa: S105 - what is shown in place of one
 CacheKind = Literal["expansion", "rerank", "queries"]
-CACHE_KINDS: tuple[CacheKind, ...] = ("expansion", "rerank", "queries")
+CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 _HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
 
 
-@app.command("stats")
-def stats(
+def config(
     context: typer.Context,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """What is kept, by kind and model: expansions, rerank scores, query embeddings."""
+    """Show every setting, its value, and where the value came from."""
+    from catalog.core.settings import find_field, flatten, needs_rebuild
+    from catalog.core.text import strip_userinfo
+
+    loaded = settings_for(context, home, preset)
+    rows = []
+    for name, value in flatten(loaded.settings.model_dump(mode="json")):
+        field = find_field(name)
+        shown = strip_userinfo(value) if isinstance(value, str) else value
+        is_secret = value is not None and not field.repr
+        rows.append(
+            {
+                "name": name,
+                "value": SECRET if is_secret else shown,
+                "origin": loaded.origins.get(name, "default"),
+                "variable": "IDX_" + name.upper().replace(".", "__"),
+                "description": field.description,
+                "rebuild": needs_rebuild(name),
+            }
+        )
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        mark = "  (a change re-does every document)" if row["rebuild"] else ""
+        say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
+
+
+def doctor(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Check the store, its indexes and the model; exit 1 with the fix if something is wrong."""
+    from catalog.library.health import diagnose
+
+    with open_library(context, home, preset) as library:
+        checks = diagnose(library)
+    if json:
+        print_json([asdict(check) for check in checks])
+    for check in checks:
+        if not json:
+            fix = f"\n      fix: {check.fix}" if check.fix else ""
+            say(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}{fix}")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+cache = typer.Typer(help="What models answered, kept to be used again.", no_args_is_help=True)
+
+
+@cache.command("stats")
+def cache_stats(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show what is kept, by kind and model: expansions, rerank scores, query embeddings."""
     rows: list[dict[str, Any]] = []
-    if _is_store(settings_for(context, home, preset).settings):
+    if _store_exists(settings_for(context, home, preset).settings):
         with open_library(context, home, preset) as library:
-            rows = _stats(library)
+            rows = _read_stats(library)
     if json:
         print_json(rows)
     elif not rows:
         say("There is no store yet, so nothing is kept.")
     else:
-        for line in _table(rows):
+        for line in _table_lines(rows):
             say(line)
 
 
-@app.command("clear")
-def clear(
+@cache.command("clear")
+def clear_cache(
     context: typer.Context,
     kind: Annotated[
         str | None, typer.Option(help="Only these: expansion, rerank or queries.")
@@ -62,9 +121,9 @@ def clear(
     preset: PresetOption = None,
 ) -> None:
     """Drop what is kept, all of it or one kind; documents and their vectors stay."""
-    kinds = _chosen(kind)
+    kinds = CACHE_KINDS if kind is None else (known_name("--kind", kind, CACHE_KINDS),)
     dropped = dict.fromkeys(kinds, 0)
-    if _is_store(settings_for(context, home, preset).settings):
+    if _store_exists(settings_for(context, home, preset).settings):
         with open_library(context, home, preset) as library:
             dropped = _clear(library, kinds)
     if json:
@@ -74,17 +133,8 @@ def clear(
             say(f"{name:12}{count:,} dropped")
 
 
-def _chosen(kind: str | None) -> tuple[CacheKind, ...]:
-    if kind is None:
-        return CACHE_KINDS
-    for name in CACHE_KINDS:
-        if name == kind:
-            return (name,)
-    raise typer.BadParameter(f"{kind!r}; one of {', '.join(CACHE_KINDS)}", param_hint="--kind")
-
-
-def _is_store(settings: Settings) -> bool:
-    """Whether opening the store would make none; a URL of another kind fails when opened."""
+def _store_exists(settings: Settings) -> bool:
+    """Return whether opening the store would make none; other databases fail when opened."""
     if settings.database_url is None:
         from catalog.store.database import store_file
 
@@ -93,15 +143,15 @@ def _is_store(settings: Settings) -> bool:
     return not url.scheme.startswith("sqlite") or Path(url.path[1:].removeprefix("file:")).is_file()
 
 
-def _stats(library: Library) -> list[dict[str, Any]]:
+def _read_stats(library: Library) -> list[dict[str, Any]]:
     from catalog.store import embedding_cache, llm_cache
 
     with library.database.read() as connection:
-        kept = llm_cache.stats(connection)
+        by_model = llm_cache.stats(connection)
         entries, hits = embedding_cache.query_cache_stats(connection)
     queries = {"kind": "queries", "model": None, "entries": entries, "hits": hits}
     unknown = {"bytes": None, "oldest": None, "newest": None}
-    return [asdict(one) for one in kept] + [queries | unknown]
+    return [asdict(stats) for stats in by_model] + [queries | unknown]
 
 
 def _clear(library: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
@@ -118,7 +168,7 @@ def _clear(library: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]
     return dropped
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _table_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     cells = [_HEADINGS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
@@ -149,5 +199,5 @@ def _size(count: int | None) -> str:
     return f"{count / 1e3:,.1f} kB" if count < 1_000_000 else f"{count / 1e6:,.1f} MB"
 
 
-def _date(moment: float | None) -> str:
-    return "-" if moment is None else f"{datetime.fromtimestamp(moment, tz=UTC):%Y-%m-%d}"
+def _date(time: float | None) -> str:
+    return "-" if time is None else f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d}"

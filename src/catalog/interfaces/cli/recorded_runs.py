@@ -21,7 +21,7 @@ def list_(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """The recorded runs, newest first."""
+    """List the recorded runs, newest first."""
     from catalog.evaluation.summary import run_dict, run_lines
     from catalog.store.eval_runs import list_runs
 
@@ -45,16 +45,16 @@ def show(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """One run: its scores, and exactly what was run."""
+    """Show one run: its scores, and exactly what was run."""
     from catalog.evaluation.recorded_backend import require_run
     from catalog.evaluation.summary import run_detail_lines, run_dict
 
     with open_library(context, home, preset) as library:
-        found = require_run(library.database, run)
+        record = require_run(library.database, run)
     if json:
-        print_json(run_dict(found) | {"identity": found.identity, "scores": found.scores})
+        print_json(run_dict(record) | {"identity": record.identity, "scores": record.scores})
     else:
-        for line in run_detail_lines(found):
+        for line in run_detail_lines(record):
             say(line)
 
 
@@ -67,7 +67,7 @@ def diff(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """What changed from one run to another: settings, and metrics with their tests."""
+    """Show what changed from one run to another: settings, and metrics with their tests."""
     from catalog.evaluation.recorded_backend import require_run
     from catalog.evaluation.run_records import diff_runs
     from catalog.evaluation.summary import diff_dict, diff_lines
