@@ -24,7 +24,7 @@ from catalog.llm import get_llm
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
-from interfaces.tools.stub_router import StubRouter  # noqa: E402
+from interfaces.agents.stub_router import StubRouter  # noqa: E402
 
 DESCRIPTIONS = {name: AGENT_TOOLS[name].description for name in ("search_chunks", "query_catalog")}
 NEITHER = "neither"

@@ -22,7 +22,7 @@ from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.summary import table_lines
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.cli.output import TerminalProgress, say, styles
+from catalog.interfaces.cli.output import TerminalProgress, has_styles, say
 from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
@@ -74,7 +74,7 @@ def main() -> None:
 def show(engine: LocalEngine, operation: str, arguments: dict[str, Any]) -> None:
     """What the command of that name prints."""
     sys.stdout.flush()
-    form = Form(bold=styles(sys.stdout), explain=True)
+    form = Form(bold=has_styles(sys.stdout), explain=True)
     printed = render(operation, engine.answer(operation, arguments), form)
     sys.stdout.write(printed.out)
     sys.stdout.flush()

@@ -18,7 +18,7 @@ from catalog.interfaces.engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))
-from interfaces.tools.stub_router import StubRouter  # noqa: E402
+from interfaces.agents.stub_router import StubRouter  # noqa: E402
 
 SEARCH, BROWSE = "search_chunks", "query_catalog"
 SEEDS_SENTENCES = (

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from catalog.interfaces.cli import ask as answering
-from catalog.interfaces.cli import golden_commands as golden
+from catalog.interfaces.cli import golden_sets, verbs
 from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_library
 from scripted import ScriptedReranker
@@ -39,7 +38,7 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
         library.__dict__["reranker"] = reranker
         return library
 
-    for module in (answering, golden):
+    for module in (golden_sets, verbs):
         monkeypatch.setattr(module, "open_library", opened)
 
     return command

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from catalog.interfaces.cli import golden_commands as golden
+from catalog.interfaces.cli import golden_sets
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
@@ -20,7 +20,7 @@ def catalog(monkeypatch, command, tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
     monkeypatch.setattr(
-        golden, "open_library", lambda context, home, preset: open_library(tmp_path / "home")
+        golden_sets, "open_library", lambda context, home, preset: open_library(tmp_path / "home")
     )
 
     return partial(command, "golden")

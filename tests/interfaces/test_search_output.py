@@ -16,7 +16,7 @@ from catalog.core.results import (
     SearchResults,
     StageReport,
 )
-from catalog.interfaces.cli.output import complain, styles
+from catalog.interfaces.cli.output import complain, has_styles
 from catalog.interfaces.terminal_passages import explanation_lines, passages_text
 
 
@@ -99,7 +99,7 @@ class Told(NamedTuple):
 @pytest.fixture
 def printed():
     def run(*results, explain=False, notes=(), **more):
-        bold = styles(sys.stdout)
+        bold = has_styles(sys.stdout)
         told = passages_text(answer(*results, **more), explain=explain, bold=bold, notes=notes)
         return Told(told.out, told.err)
 

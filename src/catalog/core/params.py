@@ -44,7 +44,8 @@ class Param:
 
     ``least`` and ``most`` bound a whole number, ``max_items`` a list; ``flags`` are its options on
     the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take, if
-    it differs; a ``python_only`` parameter is not offered there.
+    it differs, and ``json_help`` is said where arguments are JSON. A ``python_only`` parameter is
+    not offered there.
     """
 
     help: str
@@ -53,6 +54,7 @@ class Param:
     max_items: int | None = None
     flags: tuple[str, ...] = ()
     json: Any = None
+    json_help: str = ""
     python_only: bool = False
 
 
@@ -74,9 +76,10 @@ Name = Annotated[
 Conditions = Annotated[
     object,
     Param(
-        'Conditions that must all hold, as "tag=ops" or "page>=3"; in JSON also {"tag": "ops"}.',
+        'Conditions that must all hold, such as "tag=ops" or "page>=3".',
         flags=("--filter",),
         json=list[str] | dict[str, Any] | None,
+        json_help='Several in a list, or {"tag": "ops"}.',
     ),
 ]
 
@@ -103,8 +106,9 @@ class SearchParams:
     docs: Annotated[
         list[str] | None,
         Param(
-            "Only these documents: paths, globs or #docids; an empty list is none.",
+            "Only these documents: paths, globs or #docids.",
             flags=("--doc",),
+            json_help="[] is none of them.",
         ),
     ] = None
     file_type: FileType = None
@@ -250,14 +254,14 @@ def params_model(kind: type[Any]) -> type[BaseModel]:
 def _model_field(field: ParamField) -> Any:
     from pydantic import Field
 
-    needs_items = field.is_required and field.type == list[str]
+    param, needs_items = field.param, field.is_required and field.type == list[str]
     return Field(
         ... if field.is_required else [] if field.default == () else field.default,
-        description=field.param.help,
-        ge=field.param.least,
-        le=field.param.most,
+        description=f"{param.help} {param.json_help}".rstrip(),
+        ge=param.least,
+        le=param.most,
         min_length=1 if needs_items else None,
-        max_length=field.param.max_items,
+        max_length=param.max_items,
     )
 
 

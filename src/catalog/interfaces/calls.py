@@ -19,8 +19,8 @@ from catalog.core.params import (
     StatusParams,
 )
 from catalog.core.results import CatalogPage, Comparison, SearchResult, SearchResults, StageReport
-from catalog.library.health import describe
-from catalog.library.references import FoundDocument, find_document, resolve_documents
+from catalog.library.health import describe_store
+from catalog.library.references import DocumentLines, find_document, resolve_documents
 from catalog.search_v2.legs import UNSEARCHABLE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     return {"documents": documents, "skipped": skipped, "notes": notes}
 
 
-def document_dict(document: FoundDocument, max_bytes: int | None = None) -> dict[str, Any]:
+def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict[str, Any]:
     """Return the JSON object of a document's lines, with a note if they had to be cut.
 
     ``max_bytes`` (of UTF-8) leave whole lines, or the beginning of a first line that is larger.
@@ -141,7 +141,7 @@ def document_dict(document: FoundDocument, max_bytes: int | None = None) -> dict
     return document.to_dict() | {"notes": [] if note is None else [note]}
 
 
-def _cut(document: FoundDocument, max_bytes: int) -> tuple[FoundDocument, str | None]:
+def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | None]:
     """Return the lines that fit, and where to go on."""
     if _size(document) <= max_bytes:
         return document, None
@@ -164,7 +164,7 @@ def _cut(document: FoundDocument, max_bytes: int) -> tuple[FoundDocument, str | 
     return replace(document, lines=(beginning,)), note
 
 
-def _size(document: FoundDocument) -> int:
+def _size(document: DocumentLines) -> int:
     return len(document.text.encode())
 
 
@@ -177,7 +177,7 @@ def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
 def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
     """Return what the store holds now."""
     del params
-    return describe(engine.library)
+    return describe_store(engine.library)
 
 
 class _Shape(BaseModel):

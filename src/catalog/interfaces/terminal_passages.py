@@ -49,33 +49,21 @@ def _passage_lines(results: SearchResults, *, explain: bool, bold: bool) -> Iter
         yield safe(f"No passage of {results.dataset!r} answers {results.query!r}.")
 
 
-<<<<<<< HEAD
-def _result(result: SearchResult, *, explain: bool, bold: bool) -> Iterator[str]:
-    relevance = result.relevance
-    sure = "" if relevance is None else f"  relevance {_per_cent(relevance)}"
-    name = format_header(result) if result.evidence is None else _recording(result, result.evidence)
-    yield safe(f"[{result.rank}] {name}  score {result.score:.4f}{sure}  #{result.docid}")
-    if result.evidence is not None:
-        for line in _witnessed(result, result.evidence):
-            yield safe(f"    {line}")
-    else:
-=======
 def _result_lines(result: SearchResult, *, explain: bool, bold: bool) -> Iterator[str]:
     evidence = result.evidence
-    name = header(result)
+    name = format_header(result)
     if evidence is not None:
         name = one_line(f"{evidence.media} — {result.modality.replace('_', ' ')}")
     relevance = f"  relevance {_per_cent(result.relevance)}" if result.relevance is not None else ""
     yield safe(f"[{result.rank}] {name}  score {result.score:.4f}{relevance}  #{result.docid}")
     if evidence is None:
->>>>>>> 56f184e (One definition of each verb: its command, its model and its function come from its params)
         yield safe(f"    {' > '.join(result.heading_path) or result.title}")
         for line in _snippet_lines(result, bold=bold):
             yield f"    | {line}"
     elif result.evidence_at not in (None, result.rank):
         yield f"    see [{result.evidence_at}]"
     else:
-        for line in map(line_text, evidence.lines):
+        for line in map(format_line, evidence.lines):
             yield safe(f"    {line}")
     if result.link is not None:
         yield safe(f"    {result.link}")
@@ -88,15 +76,13 @@ def _snippet_lines(result: SearchResult, *, bold: bool) -> list[str]:
     """Return the lines of the snippet, safe; the matches bold if wanted."""
     before, after = (_BOLD, _PLAIN) if bold else ("", "")
     pieces = []
-    for text, is_match in parts(result.snippet, result.matches):
+    for text, is_match in split_at_matches(result.snippet, result.matches):
         clean = safe(_BREAK.sub("\n", text))
         pieces.append(f"{before}{clean}{after}" if is_match else clean)
     return "".join(pieces).split("\n")
 
 
-def _account_lines(
-    results: SearchResults, notes: Iterable[str], *, explain: bool
-) -> Iterator[str]:
+def _account_lines(results: SearchResults, notes: Iterable[str], *, explain: bool) -> Iterator[str]:
     """Return how many passages there are and what the stages did, notes, and failures."""
     count = f"{len(results)} passages in {results.elapsed_ms:.1f} ms:"
     if explain:
@@ -124,25 +110,6 @@ def stage_lines(stages: Sequence[StageReport]) -> Iterator[str]:
         yield f"{stage.name:<{width}}  {stage.status:<7}  {stage.ms:8.1f} ms  {note}".rstrip()
 
 
-<<<<<<< HEAD
-def _witnessed(result: SearchResult, evidence: Evidence) -> Iterator[str]:
-    """The evidence's lines, or which result has them already."""
-    if result.evidence_at not in (None, result.rank):
-        yield f"see [{result.evidence_at}]"
-    else:
-        yield from map(format_line, evidence.lines)
-
-
-def _shown(result: SearchResult, bold: bool) -> list[str]:
-    """The snippet's lines, safe; the matches bold if asked for."""
-    before, after = (_BOLD, _PLAIN) if bold else ("", "")
-    pieces = [
-        f"{before}{clean}{after}" if matched else clean
-        for part, matched in split_at_matches(result.snippet, result.matches)
-        for clean in [safe(_BREAK.sub("\n", part))]
-    ]
-    return "".join(pieces).split("\n")
-=======
 def explanation_lines(explain: Explanation) -> Iterator[str]:
     """Yield the score as a tree of its parts, six decimals each; the last may be a digit off."""
     lists = [_contribution_line(part) for part in explain.contributions]
@@ -186,7 +153,6 @@ def _rerank_line(reranked: Reranked) -> str:
 def _quoted(query: str) -> str:
     line = one_line(query)
     return f'"{line}"' if len(line) <= _QUERY_SHOWN else f'"{line[: _QUERY_SHOWN - 1].rstrip()}…"'
->>>>>>> 56f184e (One definition of each verb: its command, its model and its function come from its params)
 
 
 def _per_cent(share: float) -> str:

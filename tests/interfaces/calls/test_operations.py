@@ -39,7 +39,7 @@ def engine(tmp_path):
 )
 def test_every_answer_has_the_shape_that_is_published(engine, operation, arguments):
     answer = engine.ask(operation, arguments)
-    shape = TypeAdapter(VERBS[operation].shape)
+    shape = TypeAdapter(VERBS[operation].result_schema)
     assert shape.validate_python(answer, strict=False)
 
 

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from catalog.core.errors import DocumentNotFoundError, StoreBusyError
-from catalog.interfaces.calls import within
+from catalog.interfaces.calls import document_dict
 from catalog.interfaces.server.mcp.resources import (
     MAX_BYTES,
     TEMPLATE,
@@ -62,7 +62,7 @@ def holding(text, path="a.md"):
         about = dict.fromkeys(StoredDocument.__dataclass_fields__, "")
         document = StoredDocument(**{**about, "path": path, "text": text})
         lines = tuple(text.split("\n"))
-        return within(DocumentLines(document, lines, 1, len(lines)), asked["max_bytes"]).to_dict()
+        return document_dict(DocumentLines(document, lines, 1, len(lines)), asked["max_bytes"])
 
     return DocumentResources(StubEngine(get=get))
 

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from catalog.core.home import settings_key
-from catalog.interfaces.cli import ask as answering
-from catalog.interfaces.cli import main
+from catalog.interfaces.cli import main, verbs
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
@@ -85,10 +84,10 @@ def test_a_command_prints_the_same_with_a_server_and_without(
     store, served, run, monkeypatch, command
 ):
     opened = lambda *_: open_library(store)  # noqa: E731
-    monkeypatch.setattr(answering, "open_library", opened)
+    monkeypatch.setattr(verbs, "open_library", opened)
     run(*command)  # makes the cards and keeps the query's vector
     alone = run(*command)
-    monkeypatch.setattr(answering, "open_library", no_library)
+    monkeypatch.setattr(verbs, "open_library", no_library)
     with (
         LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
@@ -97,8 +96,8 @@ def test_a_command_prints_the_same_with_a_server_and_without(
 
 
 def test_matches_are_bold_on_the_commands_own_terminal(store, served, run, monkeypatch):
-    monkeypatch.setattr(answering, "styles", lambda _: True)
-    monkeypatch.setattr(answering, "open_library", no_library)
+    monkeypatch.setattr(verbs, "has_styles", lambda _: True)
+    monkeypatch.setattr(verbs, "open_library", no_library)
     with (
         LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
@@ -111,7 +110,7 @@ def test_a_server_with_other_settings_is_not_asked_and_the_command_says_so(
 ):
     asked = []
     opened = lambda *_: asked.append(1) or open_library(store)  # noqa: E731
-    monkeypatch.setattr(answering, "open_library", opened)
+    monkeypatch.setattr(verbs, "open_library", opened)
     with (
         LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, "vault")),

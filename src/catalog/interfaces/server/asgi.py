@@ -66,11 +66,11 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
     """Return the app that answers commands of this user; whoever mounts it checks the secret."""
 
     def answer(body: CallBody) -> dict[str, Any]:
-        result = engine.answer(body.operation, body.arguments)
         if body.form is None:
-            return {"data": result.to_dict()}
+            return {"data": engine.ask(body.operation, body.arguments)}
         from catalog.interfaces.terminal import Form, render
 
+        result = engine.answer(body.operation, body.arguments)
         printed = render(body.operation, result, Form(**body.form))
         return {"out": printed.out, "err": printed.err, "code": printed.code}
 
