@@ -41,6 +41,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import DEPTH, FITTED, Balance, Scale, adaptive, confidence
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
+from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
 
@@ -117,34 +118,35 @@ def main() -> None:
     settings = load_settings(overrides={"home": options.home}).settings
     sets: list[QuerySet] = []
     with Library(settings) as library:
+        parts = SearchParts(library)
         for folder in options.folders:
-            of_folder = list(_of_collection(library, folder.resolve()))
+            of_folder = list(_of_collection(parts, folder.resolve()))
             sets += [*of_folder, _mixed(of_folder)]
         if options.golden:
             library.require_dataset(options.dataset)
             golden = read_golden(options.golden)
-            sets.append(_asked(library, options.dataset, "golden", True, _texts(golden), golden))
+            sets.append(_asked(parts, options.dataset, "golden", True, _texts(golden), golden))
     _print_table(sets)
     if options.fit:
         _fit(sets)
 
 
-def _of_collection(library: Library, folder: Path) -> Iterator[QuerySet]:
-    Indexer(library).build(folder / CORPUS, folder.name, progress=Silent())
+def _of_collection(parts: SearchParts, folder: Path) -> Iterator[QuerySet]:
+    Indexer(parts.library).build(folder / CORPUS, folder.name, progress=Silent())
     splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
     for split in splits:
         golden = read_beir(folder, split)
-        yield _asked(library, folder.name, split, split != "test", _texts(golden), golden)
+        yield _asked(parts, folder.name, split, split != "test", _texts(golden), golden)
     train = read_beir(folder, "train" if "train" in splits else splits[0])
     fitted = "train" in splits  # a collection with a test split alone is never fitted on
-    with library.database.read() as connection:
+    with parts.database.read() as connection:
         texts = {d.path: f"{d.title} {d.text}" for d in read_documents(connection, folder.name)}
     exact = exact_queries(texts)
     queries = {text: text for text in exact}
-    yield _asked(library, folder.name, "exact", fitted, queries, exact)
+    yield _asked(parts, folder.name, "exact", fitted, queries, exact)
     weakened = _weakened(train, texts)
     some = GoldenSet("weak", tuple(query for query in train if query.id in weakened))
-    yield _asked(library, folder.name, "weak", fitted, weakened, some)
+    yield _asked(parts, folder.name, "weak", fitted, weakened, some)
 
 
 def _mixed(sets: Sequence[QuerySet]) -> QuerySet:
@@ -203,7 +205,7 @@ def _weakened(golden: GoldenSet, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _asked(
-    library: Library,
+    parts: SearchParts,
     dataset: str,
     kind: str,
     fitted: bool,
@@ -211,17 +213,17 @@ def _asked(
     golden: GoldenSet | Mapping[str, Mapping[str, int]],
 ) -> QuerySet:
     """Ask both legs; the vector leg gets the query as it is, the lexical one ``lexical_texts``."""
-    lexical, vector = library.lexical(dataset), library.vector(dataset)
+    lexical, vector = parts.lexical(dataset), parts.vector(dataset)
     within = Restriction(dataset)
     texts, grades = _questions(golden)
     queries = []
     for name, lexical_text in lexical_texts.items():
-        embedded, _ = library.query_vectors.embed(texts[name])
+        embedded, _ = parts.query_vectors.embed(texts[name])
         found = (
             lexical.search(lexical_text, DEPTH, within),
             vector.search(embedded, DEPTH, within),
         )
-        with library.database.read() as connection:
+        with parts.database.read() as connection:
             chunks = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
         lists = tuple(
             RankedList(

@@ -43,7 +43,7 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2 import relevance
-from catalog.search_v2.relevance import Calibration, Signals
+from catalog.search_v2.relevance import Calibration
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
@@ -226,7 +226,7 @@ def _calibrated(
     print(f"\nrelevance, {mode}{' reranked' if reranked else ''}: {made}")
     for dataset in dict.fromkeys(one.dataset for one in sets):
         _print_quality([one for one in sets if one.dataset == dataset], seen, made)
-    signals = Signals.of(service.library, mode, reranked=reranked)
+    signals = service.parts.signals(mode, reranked=reranked)
     return {"signals": asdict(signals), "calibration": asdict(made)}
 
 

@@ -26,9 +26,8 @@ from catalog.embedding.model_files import RERANKERS, locate
 from catalog.evaluation.golden_files import read_golden
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.lines import ExpansionLine
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 
@@ -62,9 +61,7 @@ def main() -> None:
     settings = load_settings(overrides={"home": home, "rag_v2": sizes}).settings
     with Library(settings) as library:
         _index(library, home)
-        cache = ModelCache(library.database, kind="expansion", lifetime=3600)
-        library.__dict__["expander"] = Expander(MadeUp(), cache, settings.rag_v2)
-        service = SearchServiceV2(library)
+        service = SearchServiceV2(library, SearchParts(library, expansion_source=MadeUp()))
         queries = [query.query for query in read_golden(GOLDEN).answerable[:QUERIES]]
         _measure(service, library, queries)
 
@@ -85,7 +82,7 @@ def _measure(service: SearchServiceV2, library: Library, queries: Sequence[str])
     def bare_rerank(query: str) -> None:
         list(bare.rerank(query, passages[query], batch_size=20))
 
-    library.rerank_cache.clear_memory()
+    service.parts.rerank_cache.clear_memory()
     with library.database.write() as connection:
         llm_cache.clear(connection, "rerank")  # of an earlier run
     reranked("load the models")

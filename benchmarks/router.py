@@ -55,7 +55,7 @@ def main() -> None:
             ):
                 _print(name, [_ms(call, query) for query in asked][WARM_UP:])
             off = SearchServiceV2(library)
-            on = SearchServiceV2(library.view({"router_enabled": True}))
+            on = off.with_settings({"router_enabled": True})
             for mode in ("lexical", "vector", "hybrid"):
                 times: dict[str, list[float]] = {"off": [], "on": []}
                 for number, query in enumerate(asked):
@@ -73,11 +73,10 @@ def _library(home: Path) -> Any:
     from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
-    library = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
+    settings = load_settings(overrides={"home": home, "rag_v2": sizes}).settings
     real = get_embed_model(EmbeddingSettings())
     encoder = SyntheticEncoder(real)
-    library.__dict__["model"] = ResilientEmbedding(encoder, query_prefix=real.query_prefix)
-    return library
+    return Library(settings, model=ResilientEmbedding(encoder, query_prefix=real.query_prefix))
 
 
 def _ms(call: Callable[[str], Any], query: str) -> float:

@@ -200,9 +200,8 @@ def _library(home: Path) -> Any:
     from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
-    library = Library(load_settings(overrides={"home": home, "rag_v2": sizes}).settings)
-    library.__dict__["model"] = _model()
-    return library
+    settings = load_settings(overrides={"home": home, "rag_v2": sizes}).settings
+    return Library(settings, model=_model())
 
 
 def _model() -> Any:

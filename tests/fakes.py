@@ -55,9 +55,7 @@ def open_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> 
     """A library whose model is a :class:`WordEncoder`; small chunks unless told otherwise."""
     sizes = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8}
     settings = Settings(home=home, rag_v2=RAGv2Settings(**{**sizes, **rag}))
-    library = Library(settings)
-    library.__dict__["model"] = ResilientEmbedding(encoder or WordEncoder())
-    return library
+    return Library(settings, model=ResilientEmbedding(encoder or WordEncoder()))
 
 
 def write(folder: Path, **files: str) -> None:

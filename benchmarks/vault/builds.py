@@ -140,9 +140,8 @@ def failure_row(folder: Path, model: ResilientEmbedding, texts: Sequence[str]) -
         word = POISON if number == 0 else ""
         (vault / f"{number:02}.md").write_text(f"# Note {number}\n\n{text} {word}\n")
     settings = load_settings(preset=PRESET, overrides={"home": folder / "failing-home"}).settings
-    with Library(settings) as library:
-        encoder = _Failing(model.encoder)
-        library.__dict__["model"] = ResilientEmbedding(encoder)
+    encoder = _Failing(model.encoder)
+    with Library(settings, model=ResilientEmbedding(encoder)) as library:
         report = Indexer(library).build(vault, DATASET)
         with library.database.read() as connection:
             named = manifest.incomplete_documents(connection, DATASET)

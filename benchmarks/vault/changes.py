@@ -46,7 +46,8 @@ def parity_row(home: Path, fresh_home: Path, vault: Path) -> Row:
     with open_home(home) as library:
         after = held(library)
     with open_home(fresh_home) as library:
-        library.__dict__["model"] = ResilientEmbedding(_Random(library.model.encoder))
+        random = ResilientEmbedding(_Random(library.model.encoder))
+    with open_home(fresh_home, random) as library:
         Indexer(library).build(vault, DATASET)
         fresh = held(library)
     stale, absent = set(after.ids) - set(fresh.ids), set(fresh.ids) - set(after.ids)

@@ -14,6 +14,7 @@ from typing import Any
 
 from catalog.core.documents import Chunk
 from catalog.core.settings import load_settings
+from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.library import Library
 from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import decode
@@ -54,9 +55,9 @@ def build(home: Path, folder: Path, env: Mapping[str, str] | None = None) -> Tol
     return run(home, "build", str(folder), "--dataset", DATASET, env=env)
 
 
-def open_home(home: Path) -> Library:
-    """The store with the settings that it was built with."""
-    return Library(load_settings(preset=PRESET, overrides={"home": home}).settings)
+def open_home(home: Path, model: ResilientEmbedding | None = None) -> Library:
+    """Open the store with the settings that it was built with, and with a model of one's own."""
+    return Library(load_settings(preset=PRESET, overrides={"home": home}).settings, model=model)
 
 
 @dataclass(frozen=True)

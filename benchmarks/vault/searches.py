@@ -128,18 +128,18 @@ def filter_row(service: SearchServiceV2, golden: GoldenSet, corpus: Corpus) -> R
 
 def scope_row(library: Library, service: SearchServiceV2) -> Row:
     """11.4: ``None`` is everything and ``[]`` is nothing, in every engine and every mode."""
-    vector = library.query_vectors.embed("a layer mask")[0]
-    folder = library.folder(DATASET) / "fts"
+    vector = service.parts.query_vectors.embed("a layer mask")[0]
+    folder = library.indexes.folder(DATASET) / "fts"
     fts = get_lexical_engine("fts", library.database, DATASET, folder)
     kept = {}
     nothing: list[str] = []
     for ids in (None, nothing):
         within = Restriction(DATASET, Scope.from_doc_ids(ids))
         kept[ids is None] = {
-            "bm25": len(library.lexical(DATASET).search("layer mask", 10, within)),
+            "bm25": len(library.indexes.lexical(DATASET).search("layer mask", 10, within)),
             "fts": len(fts.search("layer mask", 10, within)),
-            "qdrant": len(library.vector(DATASET).search(vector, 10, within)),
-            "exact": len(library.exact(DATASET).search(vector, 10, within)),
+            "qdrant": len(library.indexes.vector(DATASET).search(vector, 10, within)),
+            "exact": len(library.indexes.exact(DATASET).search(vector, 10, within)),
         } | {
             mode: len(service.search("layer mask", dataset=DATASET, mode=mode, doc_ids=ids))
             for mode in MODE_OF.values()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from catalog.core.errors import ModelUnavailableError
-from catalog.core.settings import EmbeddingSettings
+from catalog.core.settings import EmbeddingSettings, RAGv2Settings, Settings
 from catalog.embedding import get_embed_model
 from catalog.embedding import model_files as packaged
 from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_library
 
 BGE = packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]
 MINILM = packaged.HUGGINGFACE["sentence-transformers/all-MiniLM-L6-v2"]
@@ -84,10 +84,8 @@ def test_an_answer_in_the_last_sentence_of_a_long_chunk_is_found_by_vectors(tmp_
     (folder / "minutes.md").write_text(filler + "\nPenguins huddle together to survive the cold.\n")
     for number in range(5):
         (folder / f"other{number}.md").write_text(filler)
-    with open_library(
-        tmp_path / "home", chunk_size=800, chunk_overlap=0, chunk_min_size=0
-    ) as library:
-        library.__dict__["model"] = bge
+    sizes = RAGv2Settings(chunk_size=800, chunk_overlap=0, chunk_min_size=0)
+    with Library(Settings(home=tmp_path / "home", rag_v2=sizes), model=bge) as library:
         Indexer(library).build(folder, "long")
         found = SearchServiceV2(library).search(
             "how do penguins keep warm", dataset="long", mode="vector", top_k=1

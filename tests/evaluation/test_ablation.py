@@ -16,7 +16,6 @@ from catalog.evaluation.backends import Backends
 from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
 from fakes import open_library
-from scripted import ScriptedReranker
 
 WITHOUT_MODEL = [
     "hybrid",
@@ -96,13 +95,11 @@ def test_the_plain_search_has_every_optional_stage_off_whatever_the_settings(tmp
         "router_enabled": True,
         "lexical_weight": 3.0,
     }
-    with open_library(tmp_path / "home", **on) as library:
-        library.__dict__["reranker"] = ScriptedReranker(1.0)
-        with Backends(library) as backends:
-            told = [
-                backends.load(spec).identity["rag_v2"]
-                for spec in build_variants(library.settings).values()
-            ]
+    with open_library(tmp_path / "home", **on) as library, Backends(library) as backends:
+        told = [
+            backends.load(spec).identity["rag_v2"]
+            for spec in build_variants(library.settings).values()
+        ]
     plain = told[0]
     off = {name: plain[name] for name in on}
     assert off == {

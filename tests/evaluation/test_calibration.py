@@ -18,6 +18,7 @@ from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.search_v2.relevance import Calibration, Features
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedReranker
@@ -209,10 +210,10 @@ def observed(tmp_path, notes):
     golden = GoldenSet("own", tuple(GoldenQuery.model_validate(query) for query in QUERIES))
     with open_library(tmp_path / "home", vector_engine="exact") as library:
         Indexer(library).build(notes, "notes")
-        library.__dict__["reranker"] = ScriptedReranker(2.5)
 
         def run(rag=None, **more):
-            service = SearchServiceV2(library.view(rag or {}))
+            parts = SearchParts(library, make_reranker=lambda: ScriptedReranker(2.5))
+            service = SearchServiceV2(library, parts.with_settings(rag or {}))
             return service, collect_candidates(service, golden, "notes", progress=Silent(), **more)
 
         yield run

@@ -34,10 +34,9 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
         Indexer(library).build(folder, "docs")
 
     def opened(context, home, preset):
-        library = open_library(tmp_path / "home", WordEncoder(), **settings)
-        library.__dict__["reranker"] = reranker
-        return library
+        return open_library(tmp_path / "home", WordEncoder(), **settings)
 
+    monkeypatch.setattr("catalog.search_v2.search_parts.get_reranker", lambda *_, **__: reranker)
     for module in (golden_sets, verbs):
         monkeypatch.setattr(module, "open_library", opened)
 

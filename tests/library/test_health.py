@@ -46,7 +46,7 @@ def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(library, monkeyp
     failing(monkeypatch, Bm25Engine, caused(errno.ENOSPC))
     told = EngineError("the vector index cannot open: Permission denied (os error 13)")
     failing(monkeypatch, EdgeEngine, told)
-    place = library.folder("d")
+    place = library.indexes.folder("d")
     assert found(library, "d: lexical index").fix == (
         f"free some space on the disk of {place / 'bm25'}"
     )

@@ -5,10 +5,9 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.retriever import HybridRetrieverFactoryV2
+from catalog.search_v2.llama import HybridRetrieverFactoryV2
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedSource
@@ -47,7 +46,7 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def opened(tmp_path, folder):
+def opened(tmp_path, folder, monkeypatch):
     """Opens services over one store whose expansions come from a script, counting lexical calls."""
     libraries = []
 
@@ -56,13 +55,10 @@ def opened(tmp_path, folder):
         libraries.append(library)
         if not library.datasets():
             Indexer(library).build(folder, "docs")
-        settings = library.settings.rag_v2
-        cache = ModelCache(library.database, kind="expansion", lifetime=settings.cache_ttl_seconds)
-        source = source or ScriptedSource(LINES)
-        library.__dict__["expander"] = Expander(source, cache, settings)
-        counting = CountingEngine(library.lexical("docs"))
-        library._lexical[settings.lexical_engine, "docs"] = counting
-        return SearchServiceV2(library), counting
+        counting = CountingEngine(library.indexes.lexical("docs"))
+        monkeypatch.setattr(library.indexes, "lexical", lambda *_: counting)
+        parts = SearchParts(library, expansion_source=source or ScriptedSource(LINES))
+        return SearchServiceV2(library, parts), counting
 
     yield make
     for library in libraries:
@@ -131,8 +127,8 @@ def test_no_search_of_an_earlier_state_stays_in_memory(opened, folder):
     (folder / "keys.md").unlink()
     Indexer(service.library).build(folder, "docs")
     service.search("another question about bread", dataset="docs", expand=True)
-    _, kept = service.library._expanded["docs"]
-    texts = [one.chunk.path for each in kept._values.values() for one in each.settled.nodes]
+    _, cached = service.parts._retrievals["docs"]
+    texts = [one.chunk.path for each in cached._values.values() for one in each.run.passages]
     assert texts
     assert "keys.md" not in texts
 
@@ -232,8 +228,8 @@ def test_a_query_that_brings_its_embedding_is_not_kept(opened):
     service, engine = opened()
     vector = [1.0] * 64
     for _ in range(2):
-        plan = ExpansionPlan(service.library)
-        factory = HybridRetrieverFactoryV2(service.library)
+        plan = ExpansionPlan(service.parts)
+        factory = HybridRetrieverFactoryV2(service.parts)
         factory.build(QUERY, "docs", expansion=plan).retrieve(QueryBundle(QUERY, embedding=vector))
     assert len(engine.asked) == 4
 
@@ -241,9 +237,7 @@ def test_a_query_that_brings_its_embedding_is_not_kept(opened):
 def test_a_view_under_other_settings_keeps_searches_of_its_own(opened):
     service, engine = opened(fusion_mode="rrf")
     ask(service, explain=True)
-    view = service.library.view({"expansion_weight": 5.0})
-    view.__dict__["expander"] = service.library.expander
-    found = ask(SearchServiceV2(view), explain=True)
+    found = ask(service.with_settings({"expansion_weight": 5.0}), explain=True)
     assert len(engine.asked) == 4
     weights = {part.weight for one in found for part in one.explain.contributions}
     assert 5.0 in weights

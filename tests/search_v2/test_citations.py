@@ -12,6 +12,7 @@ from catalog.search_v2.citations import (
     mark_matches,
 )
 from catalog.search_v2.fusion import RankedList, rrf
+from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.shape import to_result
 
 NOWHERE = Locator()
@@ -63,14 +64,17 @@ def spoken(**more):
     return chunk(where, **{**about, **more})
 
 
-def result(passage, **more):
+def result(passage, reranked=None, **more):
     lists = [
         RankedList("lexical", "bm25", "keys", "original", 1.1, (("c1", 3.3),)),
         RankedList("vector", "qdrant", "keys", "original", 0.7, (("c0", 0.9), ("c1", 0.8))),
     ]
     fused = next(one for one in rrf(lists) if one.chunk_id == "c1")
+    scored = ScoredPassage.of(PassageNode.of(passage), fused)
+    if reranked is not None:
+        scored = scored.with_rerank(reranked.fused_part + reranked.rerank_part, reranked)
     call = {"query": "key", "fusion": "rrf", "snippet_chars": 60, "explain": True}
-    return to_result(passage, fused, 1, **{**call, **more})
+    return to_result(scored, 1, **{**call, **more})
 
 
 @pytest.mark.parametrize(
@@ -287,12 +291,11 @@ def test_a_reranked_result_adds_up_to_the_digit():
         fused_part=0.7 * 0.913,
         rerank_part=0.3 * 0.9,
     )
-    score = 0.7 * 0.913 + 0.3 * 0.9
-    got = result(chunk(), score=score, rerank=reranked, relevance=0.9)
+    got = result(chunk(), reranked)
     explain = got.explain
     assert got.score == explain.score == explain.rerank.fused_part + explain.rerank.rerank_part
     assert sum(one.contribution for one in explain.contributions) + explain.bonus == explain.fused
-    assert got.relevance == 0.9
+    assert explain.rerank == reranked
 
 
 def test_lines_and_matches_of_the_snippet_are_in_the_result():

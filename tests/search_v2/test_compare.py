@@ -7,14 +7,14 @@ import pytest
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.search_v2.compare import compared
+from catalog.search_v2.compare import compare_paths
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
 
 def test_two_lists_are_compared_by_document_and_rank():
     # v1: a b c; v2: b d a (its second b is the same document): both a, b of a b c d -> 1/2
-    told = compared("old", ["a", "b", "c"], ["b", "d", "b", "a"], v1_ms=3.0, v2_ms=4.0)
+    told = compare_paths("old", ["a", "b", "c"], ["b", "d", "b", "a"], v1_ms=3.0, v2_ms=4.0)
     assert told.overlap == 0.5
     assert told.only_v1 == ("c",)
     assert told.only_v2 == ("d",)
@@ -23,8 +23,8 @@ def test_two_lists_are_compared_by_document_and_rank():
 
 
 def test_two_empty_lists_agree_and_one_empty_list_does_not():
-    assert compared("old", [], [], v1_ms=0, v2_ms=0).overlap == 1.0
-    assert compared("old", [], ["a"], v1_ms=0, v2_ms=0).overlap == 0.0
+    assert compare_paths("old", [], [], v1_ms=0, v2_ms=0).overlap == 1.0
+    assert compare_paths("old", [], ["a"], v1_ms=0, v2_ms=0).overlap == 0.0
 
 
 @pytest.fixture

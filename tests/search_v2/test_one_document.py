@@ -52,5 +52,5 @@ def test_an_answer_confined_to_one_recording_is_filled_from_it(service, tmp_path
 
 
 def test_best_chunk_mode_stays_when_confined_to_one_document(service):
-    best = SearchServiceV2(service.library.view({"max_chunks_per_doc": 1}))
+    best = service.with_settings({"max_chunks_per_doc": 1})
     assert paths(best, doc_ids=["long.md"]) == ["long.md"]

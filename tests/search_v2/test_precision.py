@@ -7,11 +7,10 @@ import pytest
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
 from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
-from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.plan import explain_strong_signal
 from catalog.search_v2.llama import QueryEngineBuilderV2
-from catalog.search_v2.relevance import Calibration, Signals, save_calibration
+from catalog.search_v2.relevance import Calibration, save_calibration
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedReranker, ScriptedSource
@@ -45,15 +44,9 @@ def opened(tmp_path, folder):
         libraries.append(library)
         if not library.datasets():
             Indexer(library).build(folder, "docs")
-        if reranker is not None:
-            library.__dict__["reranker"] = reranker
-        if source is not None:
-            settings = library.settings.rag_v2
-            cache = ModelCache(
-                library.database, kind="expansion", lifetime=settings.cache_ttl_seconds
-            )
-            library.__dict__["expander"] = Expander(source, cache, settings)
-        return SearchServiceV2(library)
+        make_reranker = None if reranker is None else lambda: reranker
+        parts = SearchParts(library, make_reranker=make_reranker, expansion_source=source)
+        return SearchServiceV2(library, parts)
 
     yield make
     for library in libraries:
@@ -328,9 +321,9 @@ def test_the_query_engine_answers_from_the_passages_that_retrieve_gives(opened):
 
 def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     service = opened()
-    signals = Signals.of(service.library, "lexical", reranked=False)
+    signals = service.parts.signals("lexical", reranked=False)
     made = Calibration(constant=-2.0, fused=0.0, cosine=0.0, lexical=3.0, rerank=0.0)
-    save_calibration(service.library, signals, made)
+    save_calibration(service.library.database, signals, made)
     found = opened().search("bake bread yeast", dataset="docs", mode="lexical")
     best = found[0]
     assert best.path == "bread.md"
@@ -368,9 +361,9 @@ def test_keyword_selection_and_a_token_budget_thin_out_the_answer(opened):
 
 def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_calibrated(opened):
     service = opened()
-    signals = Signals.of(service.library, "hybrid", reranked=False)
+    signals = service.parts.signals("hybrid", reranked=False)
     made = Calibration(constant=-2.0, fused=0.5, cosine=1.0, lexical=1.0, rerank=0.0)
-    save_calibration(service.library, signals, made)
+    save_calibration(service.library.database, signals, made)
     service = opened(reranker=ScriptedReranker({}, error=RerankError("no answer")))
     plain = service.search("bake bread yeast", dataset="docs")
     assert plain[0].relevance is not None
@@ -384,7 +377,7 @@ def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_cal
     def broken(*_):
         raise RuntimeError("no model")
 
-    service.library.query_vectors.embed = broken
+    service.parts.query_vectors.embed = broken
     found = service.search("bake bread yeast", dataset="docs")
     assert stage(found, "vector").status == "failed"
     assert {one.relevance for one in found} == {None}
@@ -494,6 +487,7 @@ def test_a_view_makes_no_language_model_that_none_of_its_stages_asks(opened):
     library = opened().library
     broken = LLMSettings(provider="openai")  # lacks its address
     library.settings = library.settings.model_copy(update={"llm": broken})
-    assert library.view({"rrf_k": 10}).settings.rag_v2.rrf_k == 10
+    service = SearchServiceV2(library)
+    assert service.with_settings({"rrf_k": 10}).parts.rag.rrf_k == 10
     with pytest.raises(ConfigError, match="IDX_LLM__URL"):
-        library.view({"expansion_enabled": True})
+        service.with_settings({"expansion_enabled": True})

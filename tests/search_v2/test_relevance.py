@@ -10,7 +10,6 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.documents import Chunk, Locator
 from catalog.core.results import Reranked
-from catalog.core.settings import Settings
 from catalog.search_v2.fusion import RankedList, rrf
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.relevance import (
@@ -22,6 +21,7 @@ from catalog.search_v2.relevance import (
     find_calibration,
     save_calibration,
 )
+from catalog.search_v2.search_parts import SearchParts
 from fakes import open_library
 from scripted import ScriptedReranker
 
@@ -151,19 +151,15 @@ def test_a_weight_of_0_of_the_original_lists_is_no_division_by_0():
     assert seen(found, original_weight=0.0)["a"].fused == 0.0
 
 
-class Calibrated:
-    """As much of a library as the estimator asks."""
-
-    settings = Settings()
-
-    def calibration(self, mode, *, reranked):
-        return MADE if (mode, reranked) == ("hybrid", False) else None
+def find_made(mode, *, reranked):
+    """Find the calibration of whatever was asked."""
+    return MADE if (mode, reranked) == ("hybrid", False) else None
 
 
 @pytest.mark.parametrize("heard", [{"lex"}, {"vec"}, {"lex", "hyde"}, {"hyde"}, set()])
 def test_a_search_whose_legs_are_not_those_calibrated_has_no_relevance(heard):
     found = passages(ranked("lexical", ("a", 7.0)), ranked("vector", ("b", 0.9)), heard=heard)
-    told = RelevanceEstimator(Calibrated()).postprocess_nodes([found["a"]], query_str="q")
+    told = RelevanceEstimator(find_made, 2.0).postprocess_nodes([found["a"]], query_str="q")
     assert told[0].relevance is None
 
 
@@ -171,7 +167,7 @@ def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alo
     found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("b", 0.9)))
     other = NodeWithScore(node=TextNode(text="someone else's"), score=5.0)
     given = [found["a"], other, found["b"]]
-    told = RelevanceEstimator(Calibrated()).postprocess_nodes(given, query_str="q")
+    told = RelevanceEstimator(find_made, 2.0).postprocess_nodes(given, query_str="q")
     assert [one.node_id for one in told] == [one.node_id for one in given]
     assert [one.score for one in told] == [one.score for one in given]
     assert told[1] is other
@@ -188,51 +184,52 @@ def test_signals_that_differ_in_one_thing_have_another_key(name):
 
 
 @pytest.fixture
-def library(tmp_path):
-    with open_library(tmp_path / "home") as opened:
-        opened.__dict__["reranker"] = ScriptedReranker(1.0)
-        yield opened
+def parts(tmp_path):
+    with open_library(tmp_path / "home") as library:
+        yield SearchParts(library, make_reranker=lambda: ScriptedReranker(1.0))
 
 
-def test_signals_leave_out_what_the_mode_does_not_use(library):
-    lexical = Signals.of(library, "lexical", reranked=False)
+def test_signals_leave_out_what_the_mode_does_not_use(parts):
+    lexical = parts.signals("lexical", reranked=False)
     assert (lexical.fusion, lexical.embedding, lexical.reranker) == ("none", "", "")
-    weighed = library.view({"vector_weight": 3.0, "lexical_weight": 2.0, "fusion_mode": "rrf"})
-    assert Signals.of(weighed, "lexical", reranked=False) == lexical
-    vector = Signals.of(weighed, "vector", reranked=True)
+    weighed = parts.with_settings(
+        {"vector_weight": 3.0, "lexical_weight": 2.0, "fusion_mode": "rrf"}
+    )
+    assert weighed.signals("lexical", reranked=False) == lexical
+    vector = weighed.signals("vector", reranked=True)
     assert (vector.lexical_engine, vector.embedding) == ("", "words-1")
     assert vector.reranker == "scripted-1"
-    hybrid = Signals.of(weighed, "hybrid", reranked=False)
+    hybrid = weighed.signals("hybrid", reranked=False)
     assert (hybrid.fusion, hybrid.lexical_weight, hybrid.vector_weight) == ("rrf 60", 2.0, 3.0)
 
 
-def test_the_constant_of_rrf_is_part_of_its_scale_and_of_no_other_fusions(library):
+def test_the_constant_of_rrf_is_part_of_its_scale_and_of_no_other_fusions(parts):
     def key(**changes):
-        return Signals.of(library.view(changes), "hybrid", reranked=False).key
+        return parts.with_settings(changes).signals("hybrid", reranked=False).key
 
     assert key(fusion_mode="rrf", rrf_k=1) != key(fusion_mode="rrf", rrf_k=60)
     assert key(fusion_mode="adaptive", rrf_k=1) == key(fusion_mode="adaptive", rrf_k=60)
 
 
-def test_a_kept_calibration_is_read_by_a_newly_opened_library(library, tmp_path):
-    signals = Signals.of(library, "lexical", reranked=False)
-    save_calibration(library, signals, MADE)
+def test_a_kept_calibration_is_read_by_a_newly_opened_library(parts, tmp_path):
+    signals = parts.signals("lexical", reranked=False)
+    save_calibration(parts.database, signals, MADE)
     with open_library(tmp_path / "home") as opened:
-        assert opened.calibration("lexical", reranked=False) == MADE
-        assert find_calibration(opened, replace(signals, embedding="another")) is None
+        assert SearchParts(opened).calibration("lexical", reranked=False) == MADE
+        assert find_calibration(opened.database, replace(signals, embedding="another")) is None
     again = replace(MADE, constant=7.0)
-    save_calibration(library, signals, again)
-    assert find_calibration(library, signals) == again
+    save_calibration(parts.database, signals, again)
+    assert find_calibration(parts.database, signals) == again
 
 
-def test_a_view_with_another_fusion_has_another_calibration(library):
-    view = library.view({"fusion_mode": "rrf"})
-    save_calibration(library, Signals.of(library, "hybrid", reranked=False), MADE)
+def test_a_view_with_another_fusion_has_another_calibration(parts):
+    view = parts.with_settings({"fusion_mode": "rrf"})
+    save_calibration(parts.database, parts.signals("hybrid", reranked=False), MADE)
     other = replace(MADE, constant=3.0)
-    save_calibration(library, Signals.of(view, "hybrid", reranked=False), other)
-    assert library.calibration("hybrid", reranked=False) == MADE
+    save_calibration(parts.database, view.signals("hybrid", reranked=False), other)
+    assert parts.calibration("hybrid", reranked=False) == MADE
     assert view.calibration("hybrid", reranked=False) == other
-    same = library.view({"max_chunks_per_doc": 7})
+    same = parts.with_settings({"max_chunks_per_doc": 7})
     assert same.calibration("hybrid", reranked=False) == MADE
 
 
@@ -251,10 +248,10 @@ def test_every_packaged_calibration_loads_and_belongs_to_signals_of_its_own():
     assert len(set(keys)) == len(keys)
 
 
-def test_a_stores_own_calibration_comes_before_the_packaged_one(library, monkeypatch):
-    signals = Signals.of(library, "lexical", reranked=False)
+def test_a_stores_own_calibration_comes_before_the_packaged_one(parts, monkeypatch):
+    signals = parts.signals("lexical", reranked=False)
     packaged = {signals.key: replace(MADE, about="packaged")}
     monkeypatch.setattr("catalog.search_v2.relevance._packaged", lambda: packaged)
-    assert find_calibration(library, signals).about == "packaged"
-    save_calibration(library, signals, MADE)
-    assert find_calibration(library, signals) == MADE
+    assert find_calibration(parts.database, signals).about == "packaged"
+    save_calibration(parts.database, signals, MADE)
+    assert find_calibration(parts.database, signals) == MADE

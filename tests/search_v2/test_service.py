@@ -22,8 +22,7 @@ from catalog.core.errors import (
 )
 from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
-from catalog.search_v2.llama import QueryEngineBuilderV2
-from catalog.search_v2.retriever import HybridRetrieverFactoryV2
+from catalog.search_v2.llama import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit
 from fakes import WordEncoder, open_library
@@ -177,7 +176,7 @@ def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(service, lib
     def broken(*_):
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(library.lexical("notes"), "search", broken)
+    monkeypatch.setattr(library.indexes.lexical("notes"), "search", broken)
     answer = service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
     assert "ZeroDivisionError" in stage(answer, "lexical").note
@@ -186,7 +185,7 @@ def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(service, lib
 def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
     service, library, monkeypatch
 ):
-    engine = library.lexical("notes")
+    engine = library.indexes.lexical("notes")
     real = engine.search
     monkeypatch.setattr(engine, "search", lambda *asked: [*real(*asked), Hit(999_999, 0.001)])
     answer = service.search("bake bread", dataset="notes")
@@ -234,7 +233,7 @@ def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
         again = service.search("bake bread", dataset="notes")
         assert len(encoder.texts) == asked
         assert "cached" in stage(again, "vector").note
-        assert library.query_vectors.hits == 1
+        assert service.parts.query_vectors.hits == 1
     with open_library(tmp_path / "home", encoder) as library:
         SearchServiceV2(library).search("bake bread", dataset="notes")
         assert len(encoder.texts) == asked, "another process embeds it no more"
@@ -250,7 +249,7 @@ def test_the_json_form_holds_what_the_contract_names(service):
     found = service.search("keys", dataset="notes", explain=True).to_dict()
     assert set(found) == {
         "query", "dataset", "mode", "results", "stages", "elapsed_ms", "confidence",
-        "low_confidence",
+        "low_confidence", "notes",
     }  # fmt: skip
     assert set(found["results"][0]) == {
         "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
@@ -264,8 +263,8 @@ def test_the_json_form_holds_what_the_contract_names(service):
     assert set(found["stages"][0]) == {"name", "status", "ms", "note"}
 
 
-def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(library):
-    factory = HybridRetrieverFactoryV2(library)
+def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(service):
+    factory = HybridRetrieverFactoryV2(service.parts)
     retriever = factory.build("bake bread", "notes", 5, 5, 5)
     assert isinstance(retriever, QueryFusionRetriever)
     found = [node.node_id for node in retriever.retrieve("bake bread")]
@@ -276,7 +275,7 @@ def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(libr
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_legs_run_at_the_same_time(library, monkeypatch, how):
+def test_the_legs_run_at_the_same_time(service, library, monkeypatch, how):
     """Each leg waits inside for the other: run one after the other they would never meet."""
     meeting = threading.Barrier(2, timeout=20)
 
@@ -287,9 +286,9 @@ def test_the_legs_run_at_the_same_time(library, monkeypatch, how):
 
         return search
 
-    for engine in (library.lexical("notes"), library.vector("notes")):
+    for engine in (library.indexes.lexical("notes"), library.indexes.vector("notes")):
         monkeypatch.setattr(engine, "search", meet_then(engine.search))
-    retriever = HybridRetrieverFactoryV2(library).build("bake bread", "notes")
+    retriever = HybridRetrieverFactoryV2(service.parts).build("bake bread", "notes")
     if how == "sync":
         found = retriever.retrieve("bake bread")
     else:
@@ -313,8 +312,8 @@ def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
 ):
     """The writer is another process's: a second library on the same store."""
     revisions = iter(range(100))
-    engines = (library.lexical("notes"), library.exact("notes"))
-    monkeypatch.setattr(library, "vector", lambda _dataset: engines[1])
+    engines = (library.indexes.lexical("notes"), library.indexes.exact("notes"))
+    monkeypatch.setattr(library.indexes, "vector", lambda *_: engines[1])
     with open_library(tmp_path / "home") as other:
 
         def changing(search):

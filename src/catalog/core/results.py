@@ -247,7 +247,7 @@ class SearchResults(ResultList[SearchResult]):
 
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
     found), and ``low_confidence`` whether that is below the setting; ``None`` where nothing was
-    calibrated.
+    calibrated. ``notes`` say what else there is when nothing was found.
     """
 
     def __init__(
@@ -262,12 +262,14 @@ class SearchResults(ResultList[SearchResult]):
         confidence: float | None = None,
         low_confidence: bool | None = None,
         comparison: Comparison | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         super().__init__(results, query=query, dataset=dataset, mode=mode, elapsed_ms=elapsed_ms)
         self.stages = tuple(stages)
         self.confidence = confidence
         self.low_confidence = low_confidence
         self.comparison = comparison
+        self.notes = tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the command line, HTTP and MCP give."""
@@ -280,6 +282,7 @@ class SearchResults(ResultList[SearchResult]):
         answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]
         if self.comparison is not None:
             answer["comparison"] = self.comparison.model_dump(mode="json")
+        answer["notes"] = list(self.notes)
         return answer
 
 

@@ -67,7 +67,7 @@ def build_variants(settings: Settings) -> Variants:
 def available_variants(library: Library, variants: Variants) -> tuple[Variants, dict[str, str]]:
     """Return those whose models can be had here, and by name why the others cannot run."""
     problems = {
-        "rerank_enabled=true": _try_model(lambda: library.reranker.fingerprint),
+        "rerank_enabled=true": _try_model(lambda: _reranker_fingerprint(library)),
         "expansion_enabled=true": _try_model(lambda: library.llm),
     }
     left_out = {
@@ -77,6 +77,12 @@ def available_variants(library: Library, variants: Variants) -> tuple[Variants, 
         if problem and setting in spec
     }
     return {name: spec for name, spec in variants.items() if name not in left_out}, left_out
+
+
+def _reranker_fingerprint(library: Library) -> str:
+    from catalog.search_v2.search_parts import SearchParts
+
+    return SearchParts(library).reranker.fingerprint
 
 
 def _try_model(use: Callable[[], object]) -> str:

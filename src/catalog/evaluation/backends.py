@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from catalog.library.library import Library
+    from catalog.search_v2.service import SearchServiceV2
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
@@ -66,18 +68,15 @@ class SearchBackend(Protocol):
 
 
 class V2Backend:
-    """``catalog.search_v2`` in one mode over a library that its caller closes."""
+    """``catalog.search_v2`` in one mode, by a service that its caller closes."""
 
-    def __init__(self, name: str, library: Library, mode: Mode) -> None:
-        from catalog.search_v2.service import SearchServiceV2
-
-        self.name, self._mode = name, mode
-        self._service = SearchServiceV2(library)
+    def __init__(self, name: str, service: SearchServiceV2, mode: Mode) -> None:
+        self.name, self._mode, self._service = name, mode, service
 
     @property
     def identity(self) -> dict[str, Any]:
         """Return mode, settings, embedding model and code."""
-        settings = self._service.library.settings
+        settings = self._service.parts.settings
         return {
             "pipeline": "v2",
             "mode": self._mode,
@@ -204,12 +203,18 @@ class Backends:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @cached_property
+    def _service(self) -> SearchServiceV2:
+        from catalog.search_v2.service import SearchServiceV2
+
+        return SearchServiceV2(self._library)
+
     def _backend(self, spec: str) -> SearchBackend:
         base, _, changes = spec.partition(":")
         if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}
             settings = {**_parse_changes(spec, changes), **no_cache}
-            return V2Backend(spec, self._library.view(settings), V2_MODES[base])
+            return V2Backend(spec, self._service.with_settings(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._library.settings)
         if spec.startswith("run:"):

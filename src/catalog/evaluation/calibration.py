@@ -72,9 +72,9 @@ def collect_candidates(
     Expansion is left out, and so are the threshold and the token budget of the settings.
     """
     progress.start(len(golden))
-    service = _without_cuts(service, rerank=rerank)
+    service = _without_cuts(service)
     candidates: dict[str, list[LabelledCandidate]] = {}
-    weight = service.library.settings.rag_v2.original_weight
+    weight = service.parts.rag.original_weight
     for query in golden:
         options = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
         nodes = service.retrieve(query.query, rerank=rerank, expand=False, **options)
@@ -176,14 +176,9 @@ def measure_quality(
     return _quality(estimates, labels)
 
 
-def _without_cuts(service: SearchServiceV2, *, rerank: bool) -> SearchServiceV2:
+def _without_cuts(service: SearchServiceV2) -> SearchServiceV2:
     """Return the same searches without the cuts that need a calibration."""
-    from catalog.search_v2.service import SearchServiceV2
-
-    library = service.library
-    if rerank:
-        _ = library.reranker  # made before the view, so that it is shared
-    return SearchServiceV2(library.view({"similarity_threshold": 0.0, "token_budget": 0}))
+    return service.with_settings({"similarity_threshold": 0.0, "token_budget": 0})
 
 
 def _feature_names(mode: Mode, *, reranked: bool) -> tuple[str, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import And, Filter, Op, condition
 from catalog.core.params import (
     BrowseParams,
     GetParams,
@@ -21,7 +19,6 @@ from catalog.core.params import (
 from catalog.core.results import CatalogPage, Comparison, SearchResult, SearchResults, StageReport
 from catalog.library.health import describe_store
 from catalog.library.references import DocumentLines, find_document, resolve_documents
-from catalog.search_v2.legs import UNSEARCHABLE
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import LocalEngine
@@ -47,54 +44,9 @@ def to_json(result: Any) -> dict[str, Any]:
     return answer
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """The results of a search, and what else there is to say about them."""
-
-    results: SearchResults
-    notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return self.results.to_dict() | {"notes": list(self.notes)}
-
-
-def run_search(engine: LocalEngine, params: SearchParams) -> Searched:
-    """Return the passages; if no document has the type or name, a note names those there are."""
-    arguments = dict(vars(params))
-    file_type, name, docs = (arguments.pop(key) for key in ("file_type", "name", "docs"))
-    arguments["dataset"] = dataset = engine.library.chosen_dataset(params.dataset)
-    given = parse_filters(params.filters)
-    parts = [part for part in (given, *_narrowing(params)) if part is not None]
-    arguments["filters"] = And(tuple(parts)) if parts else None
-    if docs is not None:
-        arguments["doc_ids"] = resolve_documents(engine.library.database, dataset, docs)
-    results = engine.service.search(**arguments)
-    notes = tuple(_unsearchable(results))
-    if len(results) == 0 and (file_type is not None or name is not None):
-        seen = [] if given is None else [given]  # what these hide no note may tell
-        if docs is not None:
-            seen.append(condition("source_doc_id", Op.IN, arguments["doc_ids"]))
-        notes += engine.catalog.query(
-            dataset=dataset,
-            file_type=file_type,
-            name=name,
-            filters=And(tuple(seen)) if seen else None,
-            limit=1,
-        ).notes
-    return Searched(results, notes)
-
-
-def _unsearchable(results: SearchResults) -> Iterator[str]:
-    if len(results) == 0 and any(UNSEARCHABLE in stage.note for stage in results.stages):
-        yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
-
-
-def _narrowing(params: SearchParams) -> Iterator[Filter]:
-    if params.file_type is not None:
-        yield file_type_filter(params.file_type)
-    if params.name is not None:
-        yield name_filter(params.name)
+def run_search(engine: LocalEngine, params: SearchParams) -> SearchResults:
+    """Return the passages; see ``SearchServiceV2.search``."""
+    return engine.service.run(params)
 
 
 def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:

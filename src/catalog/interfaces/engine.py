@@ -79,7 +79,9 @@ class LocalEngine:
             self.service.retrieve("warm up", dataset=name, top_k=1)
 
     def close(self) -> None:
-        """Release the library."""
+        """Release the library, and the threads of the search if there was one."""
+        if "service" in vars(self):
+            self.service.close()
         self.library.close()
 
     def __enter__(self) -> LocalEngine:

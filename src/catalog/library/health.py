@@ -132,16 +132,16 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
         f"{stats.vectors} of {stats.windows} windows have a vector",
         "" if stats.vectors == stats.windows else update,
     )
-    rag, folder = library.settings.rag_v2, library.folder(name)
+    rag, folder = library.settings.rag_v2, library.indexes.folder(name)
     yield _check(
         f"{name}: lexical index",
-        lambda: _engine(library.lexical(name).refresh),
+        lambda: _engine(library.indexes.lexical(name).refresh),
         update,
         folder / rag.lexical_engine,
     )
     yield _check(
         f"{name}: vector index",
-        lambda: _engine(library.vector(name).refresh),
+        lambda: _engine(library.indexes.vector(name).refresh),
         update,
         folder / rag.vector_engine,
     )

@@ -115,8 +115,8 @@ class Indexer:
         """Bring the derived indexes up to date; what cannot be done now is done at a search."""
         notes = []
         for name, engine in (
-            ("vector", self._library.vector(dataset)),
-            ("lexical", self._library.lexical(dataset)),
+            ("vector", self._library.indexes.vector(dataset)),
+            ("lexical", self._library.indexes.lexical(dataset)),
         ):
             try:
                 engine.refresh()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from catalog.core.open_services import OpenServices
+from catalog.core.params import SearchParams, takes
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
@@ -16,38 +16,14 @@ __all__ = ["close", "search"]
 _services: OpenServices[SearchServiceV2] = OpenServices()
 
 
-def search(
-    query: str,
-    *,
-    dataset: str,
-    top_k: int = 10,
-    mode: str = "hybrid",
-    doc_ids: Iterable[str] | None = None,
-    filters: object = None,
-    rerank: bool | None = None,
-    expand: bool | None = None,
-    explain: bool = False,
-    strict: bool = False,
-    compare_with_v1: bool = False,
-) -> SearchResults:
-    """The ``top_k`` best passages of a dataset for a query, best first.
+@takes(SearchParams)
+def search(params: SearchParams) -> SearchResults:
+    """Return the ``top_k`` best passages of a dataset for a query, best first.
 
     Uses the effective settings (``catalog config``) and keeps one service open for each set of
     them in this process; :func:`close` releases it. See ``SearchServiceV2.search`` for the rules.
     """
-    return _service().search(
-        query,
-        dataset=dataset,
-        top_k=top_k,
-        mode=mode,
-        doc_ids=doc_ids,
-        filters=filters,
-        rerank=rerank,
-        expand=expand,
-        explain=explain,
-        strict=strict,
-        compare_with_v1=compare_with_v1,
-    )
+    return _open_service().run(params)
 
 
 def close() -> None:
@@ -55,7 +31,7 @@ def close() -> None:
     _services.close()
 
 
-def _service() -> SearchServiceV2:
+def _open_service() -> SearchServiceV2:
     from catalog.core.settings import get_settings
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2

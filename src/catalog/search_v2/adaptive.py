@@ -27,7 +27,7 @@ _EXTREME = 30.0  # exp of more says nothing new
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """What the two original lists tell about a query; see the module's formula."""
+    """How sure the two original lists of a query are: the three features of the formula."""
 
     flat: float
     lexical: float
@@ -43,13 +43,13 @@ class Balance:
     lexical: float = -0.41
     vector: float = 0.44
 
-    def vector_share(self, seen: Confidence) -> float:
-        """``a``: the vector leg's share of the score, between 0 and 1."""
+    def vector_share(self, features: Confidence) -> float:
+        """Return ``a``: the vector leg's share of the score, between 0 and 1."""
         logit = (
             self.constant
-            + self.flat * seen.flat
-            + self.lexical * seen.lexical
-            + self.vector * seen.vector
+            + self.flat * features.flat
+            + self.lexical * features.lexical
+            + self.vector * features.vector
         )
         return 1 / (1 + math.exp(-max(-_EXTREME, min(_EXTREME, logit))))
 
@@ -69,7 +69,7 @@ class Scale:
 
     @classmethod
     def of(cls, ranked: RankedList) -> Scale:
-        """The scale of one list, from its first :data:`DEPTH` hits."""
+        """Return the scale of one list, from its first :data:`DEPTH` hits."""
         scores = [score for _, score in ranked.hits[:DEPTH]]
         if not scores:
             return cls(0.0, 1.0, 0.0, 0.0, 0.0)
@@ -88,18 +88,18 @@ class Scale:
         )
 
     def part(self, score: float) -> float:
-        """A raw score on this scale, at least 0."""
+        """Return a raw score on this scale, at least 0."""
         return max(0.0, (score - self.mean) / self.deviation - self.floor)
 
 
 def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[FusedHit]:
-    """The lists as one, each weighted by its own and its leg's share; ties as in ``rrf``.
+    """Fuse the lists, each weighted by its own and its leg's share; ties as in ``rrf``.
 
     The balance is struck over the original query's two lists. A leg that is alone has all of it.
     """
-    shares = _shares(lists, balance)
-    weighted = [replace(one, weight=one.weight * shares[one.leg]) for one in lists]
-    scales = {id(one): Scale.of(one) for one in weighted}
+    shares = _balance_legs(lists, balance)
+    weighted = [replace(ranked, weight=ranked.weight * shares[ranked.leg]) for ranked in lists]
+    scales = {id(ranked): Scale.of(ranked) for ranked in weighted}
 
     def contribution(source: RankedList, _rank: int, score: float) -> float:
         return source.weight * scales[id(source)].part(score)
@@ -108,13 +108,13 @@ def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[Fus
 
 
 def confidence(lexical: RankedList, vector: RankedList) -> Confidence:
-    """The formula's three features."""
+    """Return the formula's three features."""
     of_lexical, of_vector = Scale.of(lexical), Scale.of(vector)
     return Confidence(of_lexical.flat, of_lexical.best, of_vector.best)
 
 
-def _shares(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
-    original = {one.leg: one for one in lists if one.origin == "original"}
+def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
+    original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
     if len(original) < 2:
         return {"lexical": 1.0, "vector": 1.0}
     share = balance.vector_share(confidence(original["lexical"], original["vector"]))

@@ -24,7 +24,7 @@ Leg = Literal["lexical", "vector"]
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """One leg's answer to one sub-query: chunk ids with raw scores, best first, no id twice."""
+    """The ranked list of one leg for one sub-query: chunk ids with raw scores, none twice."""
 
     leg: Leg
     engine: str
@@ -36,7 +36,7 @@ class RankedList:
 
 @dataclass(frozen=True, slots=True)
 class ListContribution:
-    """What one list contributed to one passage."""
+    """What one list gave to the score of one chunk."""
 
     source: RankedList
     rank: int
@@ -46,7 +46,7 @@ class ListContribution:
 
 @dataclass(frozen=True, slots=True)
 class FusedHit:
-    """A passage after fusion: ``score`` is the sum of the shares, in order, plus ``bonus``."""
+    """A chunk after fusion: ``score`` is the sum of the contributions, in order, plus ``bonus``."""
 
     chunk_id: str
     score: float
@@ -54,17 +54,17 @@ class FusedHit:
     bonus: float
 
     def originals(self, leg: Leg) -> tuple[ListContribution, ...]:
-        """What the lists of the user's own query in one leg contributed."""
+        """Return what the lists of the user's own query in one leg gave."""
         return tuple(
-            share
-            for share in self.contributions
-            if share.source.leg == leg and share.source.origin == "original"
+            part
+            for part in self.contributions
+            if part.source.leg == leg and part.source.origin == "original"
         )
 
     @property
     def best_rank(self) -> int:
-        """Its best rank in any list."""
-        return min(share.rank for share in self.contributions)
+        """The best rank in any list."""
+        return min(part.rank for part in self.contributions)
 
 
 def rrf(
@@ -74,7 +74,7 @@ def rrf(
     bonus_first: float = 0.05,
     bonus_second: float = 0.02,
 ) -> list[FusedHit]:
-    """Weighted reciprocal rank fusion with the top-rank bonus; best first, ties by id.
+    """Fuse by weighted reciprocal ranks with the top-rank bonus; best first.
 
     Equal scores are ordered by best single rank, then by chunk id. The lists are not changed.
     """
@@ -82,8 +82,8 @@ def rrf(
     def contribution(source: RankedList, rank: int, _score: float) -> float:
         return source.weight / (k + rank)
 
-    def bonus(shares: Sequence[ListContribution]) -> float:
-        original = [share.rank for share in shares if share.source.origin == "original"]
+    def bonus(parts: Sequence[ListContribution]) -> float:
+        original = [part.rank for part in parts if part.source.origin == "original"]
         best = min(original, default=4)
         return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
 
@@ -91,11 +91,13 @@ def rrf(
 
 
 def relative_score(lists: Sequence[RankedList]) -> list[FusedHit]:
-    """Weighted sum of min-max normalised scores; best first, ties as in :func:`rrf`.
+    """Fuse by the weighted sum of min-max normalised scores; best first, ties as in :func:`rrf`.
 
     A list whose scores are all equal gives each of its passages its whole weight.
     """
-    bounds = {id(one): (one.hits[-1][1], one.hits[0][1]) for one in lists if one.hits}
+    bounds = {
+        id(ranked): (ranked.hits[-1][1], ranked.hits[0][1]) for ranked in lists if ranked.hits
+    }
 
     def contribution(source: RankedList, _rank: int, score: float) -> float:
         low, high = bounds[id(source)]
@@ -105,28 +107,28 @@ def relative_score(lists: Sequence[RankedList]) -> list[FusedHit]:
 
 
 def single(ranked: RankedList) -> list[FusedHit]:
-    """One list as it is: the score is the engine's own."""
+    """Return one list as it is: the score is the engine's own."""
     return fuse([ranked], lambda _source, _rank, score: score)
 
 
 def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
-    bonus: Callable[[Sequence[ListContribution]], float] = lambda _shares: 0.0,
+    bonus: Callable[[Sequence[ListContribution]], float] = lambda _parts: 0.0,
 ) -> list[FusedHit]:
     """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
-    shares: dict[str, list[ListContribution]] = {}
+    by_chunk: dict[str, list[ListContribution]] = {}
     for source in lists:
         for rank, (chunk_id, score) in enumerate(source.hits, start=1):
-            share = ListContribution(source, rank, score, contribution(source, rank, score))
-            shares.setdefault(chunk_id, []).append(share)
+            part = ListContribution(source, rank, score, contribution(source, rank, score))
+            by_chunk.setdefault(chunk_id, []).append(part)
     fused = [
         FusedHit(
             chunk_id=chunk_id,
-            score=sum(share.contribution for share in of_chunk) + bonus(of_chunk),
-            contributions=tuple(of_chunk),
-            bonus=bonus(of_chunk),
+            score=sum(part.contribution for part in parts) + bonus(parts),
+            contributions=tuple(parts),
+            bonus=bonus(parts),
         )
-        for chunk_id, of_chunk in shares.items()
+        for chunk_id, parts in by_chunk.items()
     ]
-    return sorted(fused, key=lambda one: (-one.score, one.best_rank, one.chunk_id))
+    return sorted(fused, key=lambda hit: (-hit.score, hit.best_rank, hit.chunk_id))

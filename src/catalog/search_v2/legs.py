@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import CatalogError, EngineBlockedError, EngineError, EngineLockedError
-from catalog.core.query import SubQuery
-from catalog.library.library import Library
+from catalog.core.params import Mode
+from catalog.core.query import SubQuery, SubQueryKind
+from catalog.search_v2.fusion import Leg
 from catalog.search_v2.passages import PassageNode
+from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
@@ -23,134 +26,182 @@ UNSEARCHABLE = "the query has no word that is not too common to look for"
 
 
 @dataclass(frozen=True, slots=True)
-class EngineHits:
-    """One leg's raw answer: hits, the engine that gave them, and what it had to say."""
+class LegRun:
+    """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
 
-    engine: str
-    hits: Sequence[Hit]
+    ``fallback`` says why another engine than the one set answered, "" if it did not.
+    """
+
+    query: SubQuery
+    top_k: int
+    engine: str = ""
+    hits: Sequence[Hit] = ()
     note: str = ""
     fallback: str = ""
+    error: CatalogError | None = None
+    ms: float = 0.0
+
+    @property
+    def leg(self) -> Leg:
+        """The leg that was asked."""
+        return "lexical" if self.query.kind == "lex" else "vector"
 
 
-class LexicalRetriever(BaseRetriever):
-    """BM25 or full-text search over one dataset, within a restriction."""
+class LegRetriever(BaseRetriever):
+    """Retrieve the hits of one leg, within a restriction.
+
+    With a ``sub_query`` it always looks for that; without, for the query it is given, by the
+    embedding which that may bring.
+    """
+
+    kind: SubQueryKind
 
     def __init__(
-        self, database: Database, engine: LexicalEngine, restriction: Restriction, top_k: int
+        self,
+        database: Database,
+        restriction: Restriction,
+        top_k: int,
+        sub_query: SubQuery | None = None,
     ) -> None:
-        self._database, self._engine = database, engine
-        self.restriction, self.top_k = restriction, top_k
+        self._database = database
+        self.restriction, self.top_k, self.sub_query = restriction, top_k, sub_query
         super().__init__()
 
-    def leg(self, query: str) -> EngineHits:
-        """The engine's hits, best first."""
-        hits = self._engine.search(query, self.top_k, self.restriction)
-        is_blank = len(hits) == 0 and not self._engine.is_searchable(query)
-        return EngineHits(self._engine.name, hits, UNSEARCHABLE if is_blank else "")
+    def run(self, query: QueryBundle) -> LegRun:
+        """Return how the leg answers; an exception of any kind is recorded, not raised."""
+        started = time.perf_counter()
+        try:
+            run = self._search(query)
+        except CatalogError as error:
+            run = LegRun(self._sub_query(query), self.top_k, error=error)
+        except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
+            failure = EngineError(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            run = LegRun(self._sub_query(query), self.top_k, error=failure)
+        return replace(run, ms=(time.perf_counter() - started) * 1000)
+
+    @abstractmethod
+    def _search(self, query: QueryBundle) -> LegRun: ...
+
+    def _sub_query(self, query: QueryBundle) -> SubQuery:
+        return self.sub_query or SubQuery(self.kind, query.query_str)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _joined(self._database, self.restriction.dataset, self.leg(query_bundle.query_str))
+        hits = self._search(query_bundle).hits
+        with self._database.read() as connection:
+            chunks = load_chunks(connection, self.restriction.dataset, [hit.seq for hit in hits])
+        return [
+            NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
+            for hit in hits
+            if hit.seq in chunks
+        ]
 
 
-class VectorRetriever(BaseRetriever):
-    """Nearest neighbours over one dataset, within a restriction.
+class LexicalRetriever(LegRetriever):
+    """BM25 or full-text search over one dataset."""
+
+    kind = "lex"
+
+    def __init__(
+        self,
+        database: Database,
+        engine: LexicalEngine,
+        restriction: Restriction,
+        top_k: int,
+        sub_query: SubQuery | None = None,
+    ) -> None:
+        super().__init__(database, restriction, top_k, sub_query)
+        self._engine = engine
+
+    def _search(self, query: QueryBundle) -> LegRun:
+        asked = self._sub_query(query)
+        hits = self._engine.search(asked.text, self.top_k, self.restriction)
+        is_blank = len(hits) == 0 and not self._engine.is_searchable(asked.text)
+        note = UNSEARCHABLE if is_blank else ""
+        return LegRun(asked, self.top_k, self._engine.name, hits, note)
+
+
+class VectorRetriever(LegRetriever):
+    """Nearest neighbours over one dataset.
 
     When another process holds the index, or it cannot be used for want of room or rights,
     ``exact`` searches the stored vectors instead: the same answer, slower, and the note says so.
-    A ``QueryBundle`` that brings an embedding is searched with that. ``side="document"`` embeds
-    the text as a passage: a hypothetical answer.
+    A sub-query of the kind ``hyde``, a hypothetical answer, is embedded as a passage.
+    """
+
+    kind = "vec"
+
+    def __init__(
+        self,
+        parts: SearchParts,
+        restriction: Restriction,
+        top_k: int,
+        sub_query: SubQuery | None = None,
+    ) -> None:
+        super().__init__(parts.database, restriction, top_k, sub_query)
+        self._parts = parts
+
+    def _search(self, query: QueryBundle) -> LegRun:
+        import numpy as np
+
+        asked = self._sub_query(query)
+        if self.sub_query is None and query.embedding is not None:
+            vector, is_cached = np.asarray(query.embedding, dtype=np.float32), True
+        else:
+            side: Side = "document" if asked.kind == "hyde" else "query"
+            vector, is_cached = self._parts.query_vectors.embed(asked.text, side)
+        note, fallback = "query embedding cached" if is_cached else "", ""
+        dataset = self.restriction.dataset
+        engine = self._parts.vector(dataset)
+        try:
+            hits = engine.search(vector, self.top_k, self.restriction)
+        except EngineBlockedError as error:
+            engine = self._parts.library.indexes.exact(dataset)
+            hits = engine.search(vector, self.top_k, self.restriction)
+            is_held = isinstance(error, EngineLockedError)
+            reason = "the index is held by another process" if is_held else str(error)
+            fallback = f"{reason}, searched exactly instead"
+            note = "; ".join(filter(None, (fallback, note)))
+        return LegRun(asked, self.top_k, engine.name, hits, note, fallback)
+
+
+class LegMaker:
+    """Make the retrievers of sub-queries, all under one restriction.
+
+    ``phrases`` must stand in every lexical hit, those of expansions too.
     """
 
     def __init__(
         self,
-        library: Library,
+        parts: SearchParts,
         restriction: Restriction,
-        top_k: int,
+        k_lex: int,
+        k_dense: int,
+        mode: Mode,
         *,
-        side: Side = "query",
+        phrases: tuple[str, ...] = (),
     ) -> None:
-        self._library = library
-        self.restriction, self.top_k, self._side = restriction, top_k, side
-        super().__init__()
+        self._parts, self._restriction, self._phrases = parts, restriction, phrases
+        self._k_lex, self._k_dense, self._mode = k_lex, k_dense, mode
 
-    def leg(self, query: str, embedding: Sequence[float] | None = None) -> EngineHits:
-        """The engine's hits, best first."""
-        import numpy as np
+    def make(self, queries: Iterable[SubQuery], *, is_own: bool = False) -> list[LegRetriever]:
+        """Return a retriever for each sub-query that the mode has a leg for.
 
-        if embedding is not None:
-            vector, cached = np.asarray(embedding, dtype=np.float32), True
-        else:
-            vector, cached = self._library.query_vectors.embed(query, self._side)
-        note = "query embedding cached" if cached else ""
-        dataset = self.restriction.dataset
-        engine = self._library.vector(dataset)
-        try:
-            hits = engine.search(vector, self.top_k, self.restriction)
-        except EngineBlockedError as error:
-            engine = self._library.exact(dataset)
-            hits = engine.search(vector, self.top_k, self.restriction)
-            is_held = isinstance(error, EngineLockedError)
-            reason = "the index is held by another process" if is_held else str(error)
-            why = f"{reason}, searched exactly instead"
-            return EngineHits(engine.name, hits, "; ".join(filter(None, (why, note))), why)
-        return EngineHits(engine.name, hits, note)
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self.leg(query_bundle.query_str, query_bundle.embedding)
-        return _joined(self._library.database, self.restriction.dataset, found)
-
-
-@dataclass(frozen=True, slots=True)
-class LegResult:
-    """What a leg had to say to one sub-query, or why it failed, and the milliseconds."""
-
-    asked: LegQuery
-    ms: float
-    found: EngineHits | CatalogError
-
-    @property
-    def hits(self) -> Sequence[Hit]:
-        """Its hits; none of a leg that failed."""
-        return self.found.hits if isinstance(self.found, EngineHits) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class LegQuery:
-    """One sub-query and the leg that is asked it.
-
-    ``is_own`` sub-queries are the retrieved query itself, with the embedding it may bring.
-    """
-
-    part: SubQuery
-    leg: LexicalRetriever | VectorRetriever
-    is_own: bool = False
-
-    def text(self, query: QueryBundle) -> str:
-        """What the leg is asked."""
-        return query.query_str if self.is_own else self.part.text
-
-    def answer(self, query: QueryBundle) -> LegResult:
-        """Ask; an exception of any kind is the answer then, not raised."""
-        started = time.perf_counter()
-        found: EngineHits | CatalogError
-        try:
-            if isinstance(self.leg, LexicalRetriever):
-                found = self.leg.leg(self.text(query))
+        ``is_own`` sub-queries are the retrieved query itself: their legs take it as it is given.
+        """
+        legs: list[LegRetriever] = []
+        for query in queries:
+            if not query.is_for(self._mode):
+                continue
+            fixed = None if is_own else query
+            if query.kind == "lex":
+                legs.append(self._lexical(query.phrases, fixed))
             else:
-                found = self.leg.leg(self.text(query), query.embedding if self.is_own else None)
-        except CatalogError as error:
-            found = error
-        except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
-            found = EngineError(f"{type(error).__name__}: {error}")
-            found.__cause__ = error
-        return LegResult(self, (time.perf_counter() - started) * 1000, found)
+                legs.append(VectorRetriever(self._parts, self._restriction, self._k_dense, fixed))
+        return legs
 
-
-def _joined(database: Database, dataset: str, found: EngineHits) -> list[NodeWithScore]:
-    with database.read() as connection:
-        chunks = load_chunks(connection, dataset, [hit.seq for hit in found.hits])
-    return [
-        NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
-        for hit in found.hits
-        if hit.seq in chunks
-    ]
+    def _lexical(self, phrases: tuple[str, ...], fixed: SubQuery | None) -> LexicalRetriever:
+        engine = self._parts.lexical(self._restriction.dataset)
+        containing = tuple(dict.fromkeys((*self._phrases, *phrases)))
+        restriction = replace(self._restriction, containing=containing)
+        return LexicalRetriever(self._parts.database, engine, restriction, self._k_lex, fixed)

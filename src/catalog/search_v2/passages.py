@@ -23,7 +23,7 @@ class PassageNode(TextNode):
 
     @classmethod
     def of(cls, chunk: Chunk) -> PassageNode:
-        """The node of a chunk, with the metadata a LlamaIndex user expects, free to be changed."""
+        """Return the node of a chunk, with metadata as LlamaIndex users expect, free to change."""
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,
@@ -44,7 +44,7 @@ class PassageNode(TextNode):
         return node
 
     def with_metadata(self, *, is_read: bool = True, **more: str) -> PassageNode:
-        """The same node with more metadata, not to be embedded.
+        """Return the same node with more metadata, not to be embedded.
 
         A language model reads it, unless ``is_read`` says that it does elsewhere.
         """
@@ -85,25 +85,25 @@ class ScoredPassage(NodeWithScore):
         return scored
 
     def with_rerank(self, score: float, record: Reranked) -> ScoredPassage:
-        """The same passage under the score a reranker led to."""
+        """Return the same passage under the score a reranker led to."""
         scored = self.model_copy(update={"score": score})
         scored._reranked = record
         return scored
 
     def with_relevance(self, relevance: float) -> ScoredPassage:
-        """The same passage with its relevance, 0 to 1."""
+        """Return the same passage with its relevance, 0 to 1."""
         scored = self.model_copy()
         scored._relevance = relevance
         return scored
 
     def with_restriction(self, restriction: Restriction) -> ScoredPassage:
-        """The same passage, knowing what its search let answer."""
+        """Return the same passage with what its search let answer."""
         scored = self.model_copy()
         scored._restriction = restriction
         return scored
 
     def with_evidence(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
-        """The same passage by another node of it, with what its recording holds around it."""
+        """Return the same passage by another node, with what its recording holds around it."""
         scored = self.model_copy(update={"node": node})
         scored._evidence = evidence
         return scored
@@ -120,7 +120,7 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def fused(self) -> FusedHit:
-        """Shares and bonus that add up to the fused score."""
+        """Contributions and bonus that add up to the fused score."""
         return self._fused
 
     @property
@@ -150,7 +150,7 @@ class ScoredPassage(NodeWithScore):
 
 
 def _copy_value(value: Any) -> Any:
-    """A copy that shares no list or mapping with the value."""
+    """Return a copy that shares no list or mapping with the value."""
     if isinstance(value, list):
         return [_copy_value(one) for one in value]
     if isinstance(value, dict):

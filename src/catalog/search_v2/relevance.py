@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -31,7 +31,7 @@ from catalog.search_v2.passages import ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.library.library import Library
+    from catalog.store import Database
 
 _LIMIT = 40.0  # exp of more says nothing new
 _PACKAGED = "calibrations.json"
@@ -55,22 +55,6 @@ class Signals:
     lexical_weight: float
     vector_weight: float
     reranker: str
-
-    @classmethod
-    def of(cls, library: Library, mode: Mode, *, reranked: bool) -> Signals:
-        """The signals of searches in this library; what a mode does not use is left out."""
-        rag = library.settings.rag_v2
-        hybrid, lexical = mode == "hybrid", mode in ("lexical", "hybrid")
-        vector = mode in ("vector", "hybrid")
-        return cls(
-            mode=mode,
-            fusion=_fusion(rag) if hybrid else "none",
-            embedding=library.wanted_model.fingerprint if vector else "",
-            lexical_engine=rag.lexical_engine if lexical else "",
-            lexical_weight=rag.lexical_weight if hybrid else 1.0,
-            vector_weight=rag.vector_weight if hybrid else 1.0,
-            reranker=library.reranker.fingerprint if reranked else "",
-        )
 
     @property
     def key(self) -> str:
@@ -111,6 +95,12 @@ class Features:
     rerank: float
 
 
+class CalibrationFinder(Protocol):
+    """Find what turns the scores of a kind of search into relevance, if anything was fitted."""
+
+    def __call__(self, mode: Mode, *, reranked: bool) -> Calibration | None: ...
+
+
 class RelevanceEstimator(BaseNodePostprocessor):
     """Gives every passage of a v2 search its relevance, if what was asked is calibrated.
 
@@ -118,11 +108,12 @@ class RelevanceEstimator(BaseNodePostprocessor):
     search. Order and other nodes stay as they are.
     """
 
-    _library: Library = PrivateAttr()
+    _find: CalibrationFinder = PrivateAttr()
+    _original_weight: float = PrivateAttr()
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, find: CalibrationFinder, original_weight: float) -> None:
         super().__init__()
-        self._library = library
+        self._find, self._original_weight = find, original_weight
 
     @classmethod
     def class_name(cls) -> str:
@@ -133,7 +124,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         """The calibration for passages of one search; ``None`` without one, or without passages."""
         mode = _MODES.get(passages[0].kinds_answered) if passages else None
         reranked = any(one.reranked is not None for one in passages)
-        return None if mode is None else self._library.calibration(mode, reranked=reranked)
+        return None if mode is None else self._find(mode, reranked=reranked)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -143,7 +134,7 @@ class RelevanceEstimator(BaseNodePostprocessor):
         calibration = self.calibration(passages)
         if calibration is None:
             return nodes
-        weight = self._library.settings.rag_v2.original_weight
+        weight = self._original_weight
         seen = dict(zip(map(id, passages), extract_features(passages, weight), strict=True))
         return [
             node.with_relevance(calibration.relevance(seen[id(node)]))
@@ -171,20 +162,21 @@ def extract_features(passages: Sequence[ScoredPassage], original_weight: float) 
     return [_features(one, original_weight or 1.0, last, worst) for one in passages]
 
 
-def find_calibration(library: Library, signals: Signals) -> Calibration | None:
+def find_calibration(database: Database, signals: Signals) -> Calibration | None:
     """The calibration that the store keeps for these signals, else the packaged one, if any."""
-    kept = library.database.meta(signals.key)
+    kept = database.meta(signals.key)
     if kept is not None:
         return Calibration(**json.loads(kept))
     return _packaged().get(signals.key)
 
 
-def save_calibration(library: Library, signals: Signals, calibration: Calibration) -> None:
+def save_calibration(database: Database, signals: Signals, calibration: Calibration) -> None:
     """Let the store's searches use it from their next opening on."""
-    library.database.set_meta(signals.key, json.dumps(asdict(calibration)))
+    database.set_meta(signals.key, json.dumps(asdict(calibration)))
 
 
-def _fusion(rag: RAGv2Settings) -> str:
+def describe_fusion(rag: RAGv2Settings) -> str:
+    """Return the fusion, with what gives its scores their scale."""
     return f"rrf {rag.rrf_k}" if rag.fusion_mode == "rrf" else rag.fusion_mode
 
 

@@ -1,117 +1,111 @@
-"""Reading a search's arguments: what is asked for, checked before anything runs."""
+"""Reading a search: its params, checked against the store before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Required, TypedDict, Unpack
 
 from catalog.core.errors import InputError, UnknownModeError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import check_fields, filter_fields
-from catalog.core.params import MODES, Mode
+from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
+from catalog.core.filters import And, Filter, check_fields, filter_fields
+from catalog.core.params import MODES, Mode, SearchParams, check_bounds
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.library import Library
+from catalog.library.references import resolve_documents
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import has_field, list_fields, live_documents
 from catalog.store.engine_types import Restriction
 
-MAX_TOP_K = 1000
-DEFAULT_TOP_K = 10
-
-
-class SearchArguments(TypedDict, total=False):
-    """What narrows a search; ``SearchServiceV2.search`` says what each means."""
-
-    dataset: Required[str]
-    top_k: int
-    mode: str
-    doc_ids: Iterable[str] | None
-    filters: object
-    rerank: bool | None
-    expand: bool | None
-
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search, checked: what to look for, where, how many, and with which stages."""
+    """A search, checked: what to look for, where, how many, and with which stages.
+
+    ``filters`` are the caller's own conditions; the restriction also has those that a file type
+    and a name make.
+    """
 
     query: ParsedQuery
     restriction: Restriction
+    filters: Filter | None
     top_k: int
     mode: Mode
     rerank: bool
     expand: bool
 
 
-def read_request(
-    library: Library, query: str, stages: StageLog, **asked: Unpack[SearchArguments]
-) -> SearchRequest:
-    """The request these arguments make; raises :class:`InputError` kinds for those that do not."""
-    top_k, doc_ids = asked.get("top_k", DEFAULT_TOP_K), asked.get("doc_ids")
-    rerank, expand = asked.get("rerank"), asked.get("expand")
-    mode = read_mode(asked.get("mode", "hybrid"))
-    top_k = possible_top_k(top_k)
-    if isinstance(doc_ids, str):
-        raise InputError("doc_ids must be a list of ids or paths, not one string")
-    library.require_dataset(storable(asked["dataset"]))
-    rag = library.settings.rag_v2
+def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
+    """Return the request that the params make; raise :class:`InputError` kinds for a bad one."""
+    check_search(params)
+    for name in ("docs", "doc_ids"):
+        if isinstance(getattr(params, name), str):
+            raise InputError(f"{name} must be a list of ids or paths, not one string")
+    library, rag = parts.library, parts.rag
+    dataset = library.chosen_dataset(None if params.dataset is None else storable(params.dataset))
     with stages.run("normalise") as notes:
-        parsed = parse_query(query, max_chars=rag.max_query_chars)
-        notes.extend(parsed.notes)
+        query = parse_query(params.query, max_chars=rag.max_query_chars)
+        notes.extend(query.notes)
     with stages.run("scope") as notes:
-        restriction = _restriction(library, asked["dataset"], doc_ids, asked.get("filters"), notes)
+        scope = _read_scope(library, dataset, params)
+        filters = parse_filters(params.filters)
+        conditions = [one for one in (filters, *_narrow(params)) if one is not None]
+        tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+        restriction = Restriction(dataset, scope, tree if conditions else None)
+        restriction = _check(library, restriction, notes)
     return SearchRequest(
-        parsed,
+        query,
         restriction,
-        top_k,
-        mode,
-        rerank=rag.rerank_enabled if rerank is None else rerank,
-        expand=rag.expansion_enabled if expand is None else expand,
+        filters,
+        params.top_k,
+        params.mode,
+        rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
+        expand=rag.expansion_enabled if params.expand is None else params.expand,
     )
 
 
-def possible_top_k(top_k: object) -> int:
-    """The number, if an answer can have so many passages; raises :class:`InputError`."""
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= MAX_TOP_K:
-        raise InputError(f"top_k must be a whole number from 1 to {MAX_TOP_K}, not {top_k!r}")
-    return top_k
+def check_search(params: SearchParams) -> None:
+    """Raise :class:`InputError` for a mode there is not and for a number out of its bounds."""
+    if params.mode not in MODES:
+        raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
+    check_bounds(params)
 
 
-def read_mode(name: str) -> Mode:
-    """The mode of that name; raises :class:`UnknownModeError`."""
-    if name not in MODES:
-        raise UnknownModeError(f"no mode {name!r}; modes: {', '.join(MODES)}")
-    return name
+def _read_scope(library: Library, dataset: str, params: SearchParams) -> Scope:
+    scope = Scope.from_doc_ids(_qualify(dataset, params.doc_ids))
+    if params.docs is None:
+        return scope
+    return scope & Scope.of(resolve_documents(library.database, dataset, params.docs))
 
 
-def _restriction(
-    library: Library,
-    dataset: str,
-    doc_ids: Iterable[str] | None,
-    filters: object,
-    notes: list[str],
-) -> Restriction:
-    scope = Scope.from_doc_ids(_named(dataset, doc_ids))
-    tree = parse_filters(filters)
-    if not scope.is_all or tree is not None:
-        with library.database.read() as connection:
-            if scope.ids is not None:
-                scope = Scope.of(live_documents(connection, scope.ids))
-                notes.append(f"{len(scope.ids or ())} documents in scope")
-            if tree is not None:
-                unknown = [f for f in filter_fields(tree) if not has_field(connection, dataset, f)]
-                if unknown:
-                    check_fields(tree, list_fields(connection, dataset))
-                notes.append("filtered")
-    return Restriction(dataset, scope, tree)
-
-
-def _named(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:
-    """Ids as they are, and paths as ids of this dataset; ``None`` stays ``None``."""
+def _qualify(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:
+    """Return ids as they are, and paths as ids of this dataset; ``None`` stays ``None``."""
     if doc_ids is None:
         return None
-    names = [storable(given) for given in doc_ids]
-    return [name for given in names for name in (given, f"{dataset}:{given}")]
+    names = [storable(name) for name in doc_ids]
+    return [doc_id for name in names for doc_id in (name, f"{dataset}:{name}")]
+
+
+def _narrow(params: SearchParams) -> Iterator[Filter]:
+    if params.file_type is not None:
+        yield file_type_filter(params.file_type)
+    if params.name is not None:
+        yield name_filter(params.name)
+
+
+def _check(library: Library, restriction: Restriction, notes: list[str]) -> Restriction:
+    """Return the restriction to documents that exist; raise for a field that does not."""
+    dataset, scope, tree = restriction.dataset, restriction.scope, restriction.filter
+    if scope.is_all and tree is None:
+        return restriction
+    with library.database.read() as connection:
+        if scope.ids is not None:
+            scope = Scope.of(live_documents(connection, scope.ids))
+            notes.append(f"{len(scope.ids or ())} documents in scope")
+        if tree is not None:
+            if any(not has_field(connection, dataset, field) for field in filter_fields(tree)):
+                check_fields(tree, list_fields(connection, dataset))
+            notes.append("filtered")
+    return Restriction(dataset, scope, tree)

@@ -21,25 +21,25 @@ from catalog.store.lexical.analysis import WORD_CHARACTERS
 
 
 def document_of(node: NodeWithScore) -> str:
-    """The document a node was cut from; a node that names none stands for itself."""
+    """Return the document a node was cut from; a node that names none stands for itself."""
     named = node.node.metadata.get("source_doc_id") or node.node.ref_doc_id
     return str(named or node.node.node_id)
 
 
 def text_of(node: NodeWithScore) -> str:
-    """The node's text alone, without its metadata."""
+    """Return the node's text alone, without its metadata."""
     return node.node.get_content(metadata_mode=MetadataMode.NONE)
 
 
 def is_frame(node: NodeWithScore) -> bool:
-    """Whether it is a described frame of a video; a node of others says so in ``modality``."""
+    """Return whether it is a described frame of a video; other nodes say so in ``modality``."""
     if isinstance(node.node, PassageNode):
         return node.node.chunk.modality == "video_frame"
     return bool(node.node.metadata.get("modality") == "video_frame")
 
 
 class DistinctText(BaseNodePostprocessor):
-    """Drops a node whose text equals an earlier node's, whitespace apart; case matters.
+    """Drop a node whose text equals an earlier node's, whitespace apart; case matters.
 
     A node without a text, such as an image, equals no other. Of a video's frame the heading with
     its time does not count: a slide that stays is one text, at whichever second.
@@ -47,7 +47,7 @@ class DistinctText(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex stores it under."""
+        """Return the name LlamaIndex serialises."""
         return "DistinctText"
 
     def _postprocess_nodes(
@@ -57,7 +57,7 @@ class DistinctText(BaseNodePostprocessor):
         kept: list[NodeWithScore] = []
         seen: set[str] = set()
         for node in nodes:
-            text = " ".join(_shown(node).split())
+            text = " ".join(_text_shown(node).split())
             if text not in seen:
                 kept.append(node)
             if text:
@@ -65,19 +65,19 @@ class DistinctText(BaseNodePostprocessor):
         return kept
 
 
-def _shown(node: NodeWithScore) -> str:
+def _text_shown(node: NodeWithScore) -> str:
     text = text_of(node)
     return frame_text(text) if is_frame(node) else text
 
 
 class KeepFirst(BaseNodePostprocessor):
-    """Keeps the first ``limit`` passages."""
+    """Keep the first ``limit`` passages."""
 
     limit: int = Field(10, ge=1)
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex serialises."""
+        """Return the name LlamaIndex serialises."""
         return "KeepFirst"
 
     def _postprocess_nodes(
@@ -92,7 +92,7 @@ _LONGER_THAN = 2  # characters: shorter words are mostly articles and prepositio
 
 
 class KeywordChunkSelector(BaseNodePostprocessor):
-    """Keeps the best passage of each document, where the document's first passage stood.
+    """Keep the best passage of each document, where the document's first passage stood.
 
     The best one holds the most occurrences of the query's terms: its words of more than two
     characters, case-folded, found as whole words; every occurrence counts. Passages that tie,
@@ -105,7 +105,7 @@ class KeywordChunkSelector(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex stores it under."""
+        """Return the name LlamaIndex serialises."""
         return "KeywordChunkSelector"
 
     def _postprocess_nodes(
@@ -134,7 +134,7 @@ def _vector_rank(node: NodeWithScore) -> float:
     fused = getattr(node, "fused", None)
     if not isinstance(fused, FusedHit):
         return math.inf
-    return min((share.rank for share in fused.originals("vector")), default=math.inf)
+    return min((part.rank for part in fused.originals("vector")), default=math.inf)
 
 
 def _words(text: str) -> list[str]:
@@ -142,7 +142,7 @@ def _words(text: str) -> list[str]:
 
 
 class MaxChunksPerDocument(BaseNodePostprocessor):
-    """Keeps at most ``limit`` passages of one document, in the order given; 0 keeps all.
+    """Keep at most ``limit`` passages of one document, in the order given; 0 keeps all.
 
     1 is best-chunk mode. Fetch more than you need before it: it only takes away.
     """
@@ -151,7 +151,7 @@ class MaxChunksPerDocument(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex stores it under."""
+        """Return the name LlamaIndex serialises."""
         return "MaxChunksPerDocument"
 
     def _postprocess_nodes(
@@ -171,7 +171,7 @@ class MaxChunksPerDocument(BaseNodePostprocessor):
 
 
 class SimilarityThreshold(BaseNodePostprocessor):
-    """Drops nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
+    """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
 
     The relevance is what a node says in ``relevance``; of nodes that have no such attribute it is
     the score, if that lies in 0..1. A passage of v2 that was not calibrated, or a node scored by
@@ -184,7 +184,7 @@ class SimilarityThreshold(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex stores it under."""
+        """Return the name LlamaIndex serialises."""
         return "SimilarityThreshold"
 
     def _postprocess_nodes(
@@ -202,13 +202,13 @@ class SimilarityThreshold(BaseNodePostprocessor):
 
 def _relevance(node: NodeWithScore) -> float | None:
     if hasattr(node, "relevance"):
-        said: float | None = node.relevance
-        return said
+        relevance: float | None = node.relevance
+        return relevance
     return node.score if node.score is not None and 0.0 <= node.score <= 1.0 else None
 
 
 class TokenBudget(BaseNodePostprocessor):
-    """Keeps nodes, in the order given, while their texts fit into ``limit`` tokens; 0 keeps all.
+    """Keep nodes, in the order given, while their texts fit into ``limit`` tokens; 0 keeps all.
 
     A node that does not fit is left out and the next one is tried. ``counter`` is any
     :class:`TokenCounter`, such as a model's tokenizer; without one, four characters are a token.
@@ -227,7 +227,7 @@ class TokenBudget(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex stores it under."""
+        """Return the name LlamaIndex serialises."""
         return "TokenBudget"
 
     def _postprocess_nodes(

@@ -3,210 +3,196 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 
-from catalog.core.results import Comparison, Evidence, SearchResults
+from catalog.core.filters import And, Op, condition
+from catalog.core.params import SearchParams, takes_self
+from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
+from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
-from catalog.search_v2.candidates import Candidates, gather_candidates
-from catalog.search_v2.compare import Baseline, compared, not_compared
+from catalog.search_v2.candidates import gather_candidates
+from catalog.search_v2.compare import Baseline
+from catalog.search_v2.legs import UNSEARCHABLE
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.refine import Refiner
-from catalog.search_v2.request import (
-    DEFAULT_TOP_K,
-    SearchArguments,
-    SearchRequest,
-    possible_top_k,
-    read_mode,
-    read_request,
-)
+from catalog.search_v2.request import SearchRequest, check_search, read_request
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.shape import to_result
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.temporal import TemporalExpansion
 
 
 class SearchServiceV2:
-    """Searches one store. Thread-safe; keep it open, since models and indexes load once."""
+    """Search one store. Thread-safe; keep it open, since models and indexes load once.
 
-    def __init__(self, library: Library) -> None:
+    ``parts`` stand in for those that the library's settings make.
+    """
+
+    def __init__(self, library: Library, parts: SearchParts | None = None) -> None:
         self.library = library
-        self._baseline = Baseline(library.settings)
+        self.parts = parts or SearchParts(library)
+        self._baseline = Baseline(self.parts.settings)
 
-    def search(
-        self,
-        query: str,
-        *,
-        dataset: str,
-        top_k: int = DEFAULT_TOP_K,
-        mode: str = "hybrid",
-        doc_ids: Iterable[str] | None = None,
-        filters: object = None,
-        rerank: bool | None = None,
-        expand: bool | None = None,
-        explain: bool = False,
-        strict: bool = False,
-        compare_with_v1: bool = False,
-    ) -> SearchResults:
-        """The ``top_k`` best passages of a dataset for a query, best first.
+    def with_settings(self, changes: Mapping[str, Any]) -> SearchServiceV2:
+        """Return a service of the same store, models and indexes under other v2 settings.
 
-        ``query``: words, ``"phrases"``, ``-exclusions``, or typed parts (``lex: … / vec: …``).
-        ``doc_ids`` (ids or paths): ``None`` is every document, ``[]`` is none. ``filters``: see
-        ``core.filter_forms.parse_filters``. ``rerank`` and ``expand`` default to the settings. A
-        stage that fails is reported in ``stages`` and the rest answers, unless ``strict``.
-        ``compare_with_v1`` asks the baseline too and tells the differences in ``comparison``.
-        Raises :class:`InputError` kinds for a bad call, :class:`ConfigError` kinds for a stage
-        that is on and has no model.
+        Close one of them only. Raises :class:`ConfigError` for a setting that would need a
+        rebuild.
         """
-        if doc_ids is not None and not isinstance(doc_ids, str):
-            doc_ids = list(doc_ids)  # it may be read twice
-        if compare_with_v1 and not self._baseline.is_warm(dataset):
-            self.retrieve("warm up", dataset=dataset, mode=mode)  # the baseline is timed warm, too
+        return SearchServiceV2(self.library, self.parts.with_settings(changes))
+
+    @takes_self(SearchParams)
+    def search(self, params: SearchParams) -> SearchResults:
+        """Return the ``top_k`` best passages of a dataset for a query, best first.
+
+        The parameters are those of :class:`SearchParams`. A stage that fails is reported in
+        ``stages`` and the rest answers, unless ``strict``. ``compare_with_v1`` asks the baseline
+        too and tells the differences in ``comparison``. Raises :class:`InputError` kinds for a
+        bad call, :class:`ConfigError` kinds for a stage that is on and has no model.
+        """
+        return self.run(params)
+
+    @takes_self(SearchParams)
+    def retrieve(self, params: SearchParams) -> list[NodeWithScore]:
+        """Return the same passages as LlamaIndex nodes, for query engines and agents."""
+        return self.nodes(params)
+
+    @takes_self(SearchParams)
+    def candidates(self, params: SearchParams) -> list[NodeWithScore]:
+        """Return what ``retrieve`` starts from: fused and selected, more than ``top_k``."""
+        return self.nodes(params, is_refined=False)
+
+    def run(self, params: SearchParams) -> SearchResults:
+        """Return the results of a search; see :meth:`search`."""
+        if params.doc_ids is not None and not isinstance(params.doc_ids, str):
+            params = replace(params, doc_ids=list(params.doc_ids))  # it may be read twice
+        if params.compare_with_v1:
+            self._warm_up(params)  # the baseline is timed warm, too
         started = time.perf_counter()
-        stages = StageLog(strict=strict)
-        request = read_request(
-            self.library,
-            query,
-            stages,
-            dataset=dataset,
-            top_k=top_k,
-            mode=mode,
-            doc_ids=doc_ids,
-            filters=filters,
-            rerank=rerank,
-            expand=expand,
-        )
-        precision, candidates = self._gathered(request, stages)
+        stages = StageLog(strict=params.strict)
+        request = read_request(params, self.parts, stages)
+        refiner, candidates, fusion = self._gather(request, stages)
         about = request.query.about(request.mode)
-        found = precision.refine(candidates.passages, about, top_k, stages)
-        passages = self._in_time(found.passages, stages)
-        results = []
-        first: dict[Evidence | None, int | None] = {None: None}
+        passages, confidence = refiner.refine(candidates, about, request.top_k, stages)
         with stages.run("shape"):
-            for rank, node in enumerate(passages, start=1):
-                result = to_result(
-                    node.chunk,
-                    node.fused,
-                    rank,
-                    query=request.query.words,
-                    fusion=candidates.fusion,
-                    snippet_chars=self.library.settings.rag_v2.snippet_chars,
-                    explain=explain,
-                    score=node.score,
-                    rerank=node.reranked,
-                    relevance=node.relevance,
-                    evidence=node.evidence,
-                    evidence_at=first.setdefault(node.evidence, rank),
-                )
-                results.append(result)
+            results = self._shape(passages, request.query.words, fusion, explain=params.explain)
         elapsed_ms = (time.perf_counter() - started) * 1000
         comparison = None
-        if compare_with_v1:
-            paths = [result.path for result in results]
-            comparison = self._compare(request, query, filters, doc_ids, paths, elapsed_ms, stages)
+        if params.compare_with_v1:
+            comparison = self._compare(params, request, results, elapsed_ms, stages)
+        low = None if confidence is None else confidence < self.parts.rag.low_confidence_below
         return SearchResults(
             results,
-            query=query,
-            dataset=dataset,
+            query=params.query,
+            dataset=request.restriction.dataset,
             mode=request.mode,
             stages=stages.reports,
             elapsed_ms=round(elapsed_ms, 3),
-            confidence=found.confidence,
-            low_confidence=found.low_confidence,
+            confidence=confidence,
+            low_confidence=low,
             comparison=comparison,
+            notes=() if results else tuple(self._explain_nothing(params, request, stages)),
         )
 
-    def retrieve(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
-        """The same passages as LlamaIndex nodes, for query engines and agents."""
-        stages = StageLog()
-        request = read_request(self.library, query, stages, **asked)
-        precision, candidates = self._gathered(request, stages)
-        text, top_k = request.query.about(request.mode), request.top_k
-        found = precision.refine(candidates.passages, text, top_k, stages)
-        return list(self._in_time(found.passages, stages))
+    def nodes(self, params: SearchParams, *, is_refined: bool = True) -> list[NodeWithScore]:
+        """Return the passages as LlamaIndex nodes, or the candidates they are chosen from."""
+        stages = StageLog(strict=params.strict)
+        request = read_request(params, self.parts, stages)
+        refiner, passages, _ = self._gather(request, stages)
+        if is_refined:
+            about = request.query.about(request.mode)
+            passages, _ = refiner.refine(passages, about, request.top_k, stages)
+        return list(passages)
 
-    def candidates(self, query: str, **asked: Unpack[SearchArguments]) -> list[NodeWithScore]:
-        """What ``retrieve`` starts from: passages as fused and selected, more than ``top_k``."""
-        stages = StageLog()
-        request = read_request(self.library, query, stages, **asked)
-        return list(self._gathered(request, stages)[1].passages)
+    def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
+        """Return the stages between ``candidates`` and ``retrieve`` of the same params."""
+        check_search(params)
+        rerank = self.parts.rag.rerank_enabled if params.rerank is None else params.rerank
+        refiner = Refiner(self.parts, rerank=rerank, mode=params.mode)
+        return refiner.postprocessors(params.top_k)
 
-    def postprocessors(
-        self,
-        *,
-        top_k: int = DEFAULT_TOP_K,
-        mode: str = "hybrid",
-        rerank: bool | None = None,
-        **_: object,
-    ) -> list[BaseNodePostprocessor]:
-        """The stages between ``candidates`` and ``retrieve``, which take the same arguments."""
-        asked = self.library.settings.rag_v2.rerank_enabled if rerank is None else rerank
-        chain = Refiner(self.library, rerank=asked, mode=read_mode(mode))
-        stages = chain.postprocessors(possible_top_k(top_k))
-        rag = self.library.settings.rag_v2
-        if rag.temporal_enabled:
-            stages.append(TemporalExpansion.of(self.library.database, rag))
-        return stages
+    def close(self) -> None:
+        """Release threads and library."""
+        self.parts.close()
 
-    def _gathered(self, request: SearchRequest, stages: StageLog) -> tuple[Refiner, Candidates]:
-        precision = Refiner(self.library, rerank=request.rerank, mode=request.mode)
-        wanted = precision.wanted(request.top_k)
-        return precision, gather_candidates(self.library, request, stages, wanted=wanted)
+    def _gather(
+        self, request: SearchRequest, stages: StageLog
+    ) -> tuple[Refiner, list[ScoredPassage], str]:
+        refiner = Refiner(self.parts, rerank=request.rerank, mode=request.mode)
+        wanted = refiner.wanted(request.top_k)
+        passages, fusion = gather_candidates(self.parts, request, stages, wanted=wanted)
+        return refiner, passages, fusion
 
-    def _in_time(
-        self, passages: Sequence[ScoredPassage], stages: StageLog
-    ) -> Sequence[ScoredPassage]:
-        """The passages, those of recordings with their evidence; its failure is a failed stage."""
-        rag = self.library.settings.rag_v2
-        if not rag.temporal_enabled:
-            return passages
-        started = time.perf_counter()
-        try:
-            done = TemporalExpansion.of(self.library.database, rag).expand(passages)
-        except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
-            stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
-            return passages
-        if done.timed == 0:
-            stages.skipped("temporal", "no timed passage")
-            return passages
-        bundles = "bundle" if done.bundles == 1 else "bundles"
-        hits = "hit" if done.timed == 1 else "hits"
-        note = f"{done.timed} {hits} in {done.bundles} {bundles}"
-        stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
-        return [node for node in done.nodes if isinstance(node, ScoredPassage)]
+    def _shape(
+        self, passages: Sequence[ScoredPassage], words: str, fusion: str, *, explain: bool
+    ) -> list[SearchResult]:
+        first: dict[Evidence | None, int | None] = {None: None}
+        return [
+            to_result(
+                passage,
+                rank,
+                query=words,
+                fusion=fusion,
+                snippet_chars=self.parts.rag.snippet_chars,
+                explain=explain,
+                evidence_at=first.setdefault(passage.evidence, rank),
+            )
+            for rank, passage in enumerate(passages, start=1)
+        ]
+
+    def _explain_nothing(
+        self, params: SearchParams, request: SearchRequest, stages: StageLog
+    ) -> Iterator[str]:
+        """Say why there may be no result, and which types or names there are instead."""
+        if any(UNSEARCHABLE in report.note for report in stages.reports):
+            yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
+        if params.file_type is None and params.name is None:
+            return
+        # What the caller's own conditions hide no note may tell.
+        conditions = [] if request.filters is None else [request.filters]
+        if request.restriction.scope.ids is not None:
+            ids = sorted(request.restriction.scope.ids)
+            conditions.append(condition("source_doc_id", Op.IN, ids))
+        page = DocumentCatalog(self.library).query(
+            dataset=request.restriction.dataset,
+            file_type=params.file_type,
+            name=params.name,
+            filters=And(tuple(conditions)) if conditions else None,
+            limit=1,
+        )
+        yield from page.notes
+
+    def _warm_up(self, params: SearchParams) -> None:
+        dataset = self.library.chosen_dataset(params.dataset)
+        if not self._baseline.is_warm(dataset):
+            self.retrieve("warm up", dataset=dataset, mode=params.mode)
 
     def _compare(
         self,
+        params: SearchParams,
         request: SearchRequest,
-        query: str,
-        filters: object,
-        doc_ids: Iterable[str] | None,
-        paths: Sequence[str],
-        v2_ms: float,
+        results: Sequence[SearchResult],
+        elapsed_ms: float,
         stages: StageLog,
     ) -> Comparison:
-        """The same question to the baseline; its failure is a failed stage, not a failed query."""
-        name, started = self._baseline.name, time.perf_counter()
-        try:
-            answer, v1_ms, note = self._baseline.ask(
-                query,
-                dataset=request.restriction.dataset,
-                top_k=request.top_k,
-                mode=request.mode,
-                filters=filters,
-                doc_ids=None if doc_ids is None else list(doc_ids),
-            )
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - another's; recorded as its failure
-            stages.failed("compare", (time.perf_counter() - started) * 1000, error)
-            failure = f"{type(error).__name__}: {error}"
-            return not_compared(name, paths, v2_ms=v2_ms, error=failure)
-        found = f"{name}: {len(answer.hits)} passages"
-        stages.ran("compare", v1_ms, "; ".join(filter(None, (found, note))))
-        v1_paths = [passage.path for passage in answer.hits]
-        return compared(name, v1_paths, paths, v1_ms=v1_ms, v2_ms=v2_ms, note=note)
-
-    def close(self) -> None:
-        """Release the library."""
-        self.library.close()
+        """Put the same question to the baseline, as the caller put it where that is possible."""
+        filters, doc_ids = params.filters, params.doc_ids
+        if params.file_type is not None or params.name is not None:
+            filters = request.restriction.filter
+        if params.docs is not None:
+            doc_ids = sorted(request.restriction.scope.ids or ())
+        return self._baseline.compare(
+            params.query,
+            [result.path for result in results],
+            stages,
+            dataset=request.restriction.dataset,
+            top_k=request.top_k,
+            mode=request.mode,
+            filters=filters,
+            doc_ids=None if doc_ids is None else list(doc_ids),
+            v2_ms=elapsed_ms,
+        )

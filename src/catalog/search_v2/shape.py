@@ -10,38 +10,32 @@ from catalog.core.results import (
     Contribution,
     Evidence,
     Explanation,
-    Reranked,
     ResultLocator,
     SearchResult,
 )
 from catalog.search_v2.citations import format_citation, move_link, page_link, recording_link
-from catalog.search_v2.fusion import FusedHit
+from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.snippets import find_snippet
 
 
 def to_result(
-    chunk: Chunk,
-    fused: FusedHit,
+    passage: ScoredPassage,
     rank: int,
     *,
     query: str,
     fusion: str,
     snippet_chars: int,
     explain: bool,
-    score: float | None = None,
-    rerank: Reranked | None = None,
-    relevance: float | None = None,
-    evidence: Evidence | None = None,
     evidence_at: int | None = None,
 ) -> SearchResult:
-    """The public form of one passage; its ``score`` is the fused one unless another is given."""
-    final = fused.score if score is None else score
+    """Return the public form of one passage; the ``query``'s words are marked in its snippet."""
+    chunk, evidence = passage.chunk, passage.evidence
     snippet = find_snippet(chunk, query, snippet_chars)
     has_lines = snippet.line_start is not None
     best = replace(snippet.locator, page=snippet.page, time_start=snippet.moment)
-    fields = {
+    fields: dict[str, object] = {
         "rank": rank,
-        "score": final,
+        "score": passage.score,
         "path": chunk.path,
         "source_doc_id": chunk.source_doc_id,
         "docid": chunk.docid,
@@ -49,7 +43,7 @@ def to_result(
         "title": chunk.title,
         "heading_path": chunk.heading_path,
         "modality": chunk.modality,
-        "locator": _told(chunk.locator),
+        "locator": _to_locator(chunk.locator),
         "start_offset": chunk.start_offset,
         "end_offset": chunk.end_offset,
         "text": chunk.text,
@@ -57,19 +51,44 @@ def to_result(
         "snippet_lines": (snippet.line_start, snippet.line_end) if has_lines else None,
         "matches": snippet.matches,
         "citation": format_citation(chunk, best),
-        "snippet_locator": _told(snippet.locator),
+        "snippet_locator": _to_locator(snippet.locator),
         "moment": snippet.moment,
-        "link": _link(chunk, best, evidence),
+        "link": _find_link(chunk, best, evidence),
         "evidence": evidence,
         "evidence_at": evidence_at,
-        "relevance": relevance,
+        "relevance": passage.relevance,
     }
     if explain:
-        fields["explain"] = explanation(fused, fusion, score=final, rerank=rerank)
+        fields["explain"] = explain_score(passage, fusion)
     return SearchResult.model_validate(fields)
 
 
-def _told(where: Locator) -> ResultLocator:
+def explain_score(passage: ScoredPassage, fusion: str) -> Explanation:
+    """Return how the score came about; the parts sum to the fused score and to it, exactly."""
+    fused = passage.fused
+    return Explanation(
+        fusion=fusion,
+        contributions=tuple(
+            Contribution(
+                leg=part.source.leg,
+                engine=part.source.engine,
+                query=part.source.query,
+                origin=part.source.origin,
+                rank=part.rank,
+                raw_score=part.raw_score,
+                weight=part.source.weight,
+                contribution=part.contribution,
+            )
+            for part in fused.contributions
+        ),
+        bonus=fused.bonus,
+        fused=fused.score,
+        rerank=passage.reranked,
+        score=fused.score if passage.score is None else passage.score,
+    )
+
+
+def _to_locator(where: Locator) -> ResultLocator:
     return ResultLocator(
         page=where.page,
         page_end=where.page if where.page_end is None else where.page_end,
@@ -80,8 +99,8 @@ def _told(where: Locator) -> ResultLocator:
     )
 
 
-def _link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None:
-    """Where to play or open the best sentence; see :class:`SearchResult`."""
+def _find_link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None:
+    """Return where to play or open the best sentence; see :class:`SearchResult`."""
     seconds = where.time_start
     if evidence is not None and seconds is not None:
         return move_link(evidence.link, seconds)
@@ -90,29 +109,3 @@ def _link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None
         path = file if isinstance(file, str) and file else chunk.path
         return recording_link(chunk.metadata.get("source_url"), path, seconds)
     return None if where.page is None else page_link(chunk.path, where.page)
-
-
-def explanation(
-    fused: FusedHit, fusion: str, *, score: float | None = None, rerank: Reranked | None = None
-) -> Explanation:
-    """The record in public words; its parts sum to the fused score and to the score, exactly."""
-    return Explanation(
-        fusion=fusion,
-        contributions=tuple(
-            Contribution(
-                leg=share.source.leg,
-                engine=share.source.engine,
-                query=share.source.query,
-                origin=share.source.origin,
-                rank=share.rank,
-                raw_score=share.raw_score,
-                weight=share.source.weight,
-                contribution=share.contribution,
-            )
-            for share in fused.contributions
-        ),
-        bonus=fused.bonus,
-        fused=fused.score,
-        rerank=rerank,
-        score=fused.score if score is None else score,
-    )

@@ -11,7 +11,7 @@ from catalog.core.results import StageReport
 
 
 class StageLog:
-    """Collects stage reports; with ``strict`` a failure or fallback becomes an error at once."""
+    """Collect stage reports; with ``strict`` a failure or fallback becomes an error at once."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
@@ -19,15 +19,15 @@ class StageLog:
 
     @property
     def reports(self) -> tuple[StageReport, ...]:
-        """What happened so far, in order."""
+        """The reports so far, in order."""
         return tuple(self._reports)
 
     def fork(self) -> StageLog:
-        """An empty account of the same strictness, for work that may be done over."""
+        """Return an empty log of the same strictness, for work that may be done over."""
         return StageLog(strict=self.strict)
 
     def join(self, other: StageLog) -> None:
-        """Take over what the fork reported."""
+        """Take over what the other log reported."""
         self._reports.extend(other.reports)
 
     @contextmanager
@@ -39,21 +39,21 @@ class StageLog:
         self.ran(name, (time.perf_counter() - started) * 1000, "; ".join(notes))
 
     def ran(self, name: str, ms: float, note: str = "") -> None:
-        """The step did its work."""
+        """Report that the step did its work."""
         self._add(name, "ran", ms, note)
 
     def skipped(self, name: str, note: str) -> None:
-        """The step was left out, for the reason given."""
+        """Report that the step was left out, for the reason given."""
         self._add(name, "skipped", 0.0, note)
 
     def failed(self, name: str, ms: float, error: BaseException) -> None:
-        """The step failed and the search goes on without it (an error under ``strict``)."""
+        """Report that the step failed and the search goes on without it; ``strict`` raises."""
         self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
         if self.strict:
             raise StageFailedError(f"stage {name} failed: {error}") from error
 
     def fell_back(self, name: str, note: str) -> None:
-        """The step did its work another way than set (an error under ``strict``)."""
+        """Note that the step did its work another way than set; ``strict`` raises."""
         if self.strict:
             raise StageFailedError(f"stage {name} fell back: {note}")
 

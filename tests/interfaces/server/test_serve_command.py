@@ -50,9 +50,7 @@ def start(home, *options, **more):
 
 
 def own_engine(home):
-    library = Library(Settings(home=home))
-    library.__dict__["model"] = ResilientEmbedding(WordEncoder())
-    return LocalEngine(library)
+    return LocalEngine(Library(Settings(home=home), model=ResilientEmbedding(WordEncoder())))
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def calibrate(
     from catalog.evaluation.calibration import collect_candidates, cross_validate, fit_calibration
     from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
-    from catalog.search_v2.relevance import Signals, save_calibration
+    from catalog.search_v2.relevance import save_calibration
     from catalog.search_v2.service import SearchServiceV2
 
     known_mode = known_name("--mode", mode, MODES)
@@ -142,8 +142,8 @@ def calibrate(
         calibration = fit_calibration([group], mode=known_mode, reranked=rerank, about=about)
         quality = cross_validate(group, mode=known_mode, reranked=rerank)
         if not dry_run:
-            signals = Signals.of(library, known_mode, reranked=rerank)
-            save_calibration(library, signals, calibration)
+            signals = service.parts.signals(known_mode, reranked=rerank)
+            save_calibration(library.database, signals, calibration)
     say(f"{about}: {quality.n} passages, left out of the fit in turn:")
     say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
     say(f"  estimate and truth differ by {quality.error:.3f} on average")

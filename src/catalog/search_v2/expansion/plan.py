@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from catalog.core.errors import CatalogError
 from catalog.core.query import SubQuery
-from catalog.search_v2.legs import LegResult, LexicalRetriever
+from catalog.search_v2.fusion import Leg
+from catalog.search_v2.legs import LegRun
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import Hit
-
-if TYPE_CHECKING:
-    from catalog.library.library import Library
 
 _NEAREST = 3  # a line must be as near to the query as the median of this many best passages
 
@@ -25,8 +23,8 @@ class ExpansionPlan:
     library has no language model.
     """
 
-    def __init__(self, library: Library, *, strict: bool = False) -> None:
-        self._library, self._expander = library, library.expander
+    def __init__(self, search: SearchParts, *, strict: bool = False) -> None:
+        self._search, self._expander = search, search.expander
         self._sub_queries: tuple[SubQuery, ...] | None = None
         self.stages = StageLog(strict=strict)
 
@@ -35,16 +33,16 @@ class ExpansionPlan:
         """Name the source of expansions: equal ones add the same to the same query."""
         return self._expander.identity
 
-    def sub_queries(self, query: str, answers: Sequence[LegResult]) -> tuple[SubQuery, ...]:
+    def sub_queries(self, query: str, runs: Sequence[LegRun]) -> tuple[SubQuery, ...]:
         """Return the sub-queries to add to those answered; later calls repeat the first."""
         if self._sub_queries is None:
-            self._sub_queries = tuple(self._decide(query, answers))
+            self._sub_queries = tuple(self._decide(query, runs))
         return self._sub_queries
 
-    def _decide(self, query: str, answers: Sequence[LegResult]) -> list[SubQuery]:
-        rag = self._library.settings.rag_v2
+    def _decide(self, query: str, runs: Sequence[LegRun]) -> list[SubQuery]:
+        rag = self._search.rag
         reason = explain_strong_signal(
-            [hit.score for hit in _first_hits(answers, lexical=True)],
+            [hit.score for hit in _first_hits(runs, "lexical")],
             score=rag.strong_signal_score,
             gap=rag.strong_signal_gap,
         )
@@ -55,7 +53,7 @@ class ExpansionPlan:
         if expansion.error is not None:
             self.stages.failed("expand", expansion.ms, expansion.error)
             return []
-        found = _first_hits(answers, lexical=False)
+        found = _first_hits(runs, "vector")
         parts = [SubQuery(line.kind, line.text, origin="expansion") for line in expansion.lines]
         near = [part for part in parts if self._is_near(query, part, found)]
         note = expansion.note
@@ -73,7 +71,7 @@ class ExpansionPlan:
             return True
         import numpy as np
 
-        vectors = self._library.query_vectors
+        vectors = self._search.query_vectors
         try:
             a, _ = vectors.embed(query)
             b, _ = vectors.embed(part.text, "document" if part.kind == "hyde" else "query")
@@ -96,8 +94,6 @@ def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) 
     return f"the best lexical hit is sure: {best:.2f}, {best - second:.2f} ahead"
 
 
-def _first_hits(answers: Sequence[LegResult], *, lexical: bool) -> Sequence[Hit]:
-    """Return the hits of the first answer of a leg."""
-    of_leg = (one for one in answers if isinstance(one.asked.leg, LexicalRetriever) == lexical)
-    first = next(of_leg, None)
-    return () if first is None else first.hits
+def _first_hits(runs: Sequence[LegRun], leg: Leg) -> Sequence[Hit]:
+    """Return the hits of the first run of a leg."""
+    return next((run.hits for run in runs if run.leg == leg), ())

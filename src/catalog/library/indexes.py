@@ -1,0 +1,86 @@
+"""The index engines of a home: opened when first used, kept open, closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from catalog.core.settings import Settings
+from catalog.store import Database
+from catalog.store.lexical import get_lexical_engine
+from catalog.store.stored_model import StoredModel, require_model
+from catalog.store.vectors import get_vector_engine
+
+if TYPE_CHECKING:
+    from catalog.store.lexical.base import LexicalEngine
+    from catalog.store.vectors.base import VectorEngine
+
+
+class Indexes:
+    """Open the index engines of every dataset, one engine for each name. Thread-safe.
+
+    ``model`` tells which embedding model the vectors must be of; it is asked for vectors only.
+    """
+
+    def __init__(
+        self, settings: Settings, database: Database, model: Callable[[], StoredModel]
+    ) -> None:
+        self._settings, self._database, self._model = settings, database, model
+        self._lexical: dict[tuple[str, str], LexicalEngine] = {}
+        self._vector: dict[tuple[str, str], VectorEngine] = {}
+        self._lock = Lock()
+
+    def folder(self, dataset: str) -> Path:
+        """Return where the dataset's derived indexes live; it may be deleted at any time."""
+        return self._settings.home / "indexes" / dataset
+
+    def lexical(self, dataset: str, name: str | None = None) -> LexicalEngine:
+        """Return the lexical engine of that name, or the configured one."""
+        name = name or self._settings.rag_v2.lexical_engine
+        with self._lock:
+            if (name, dataset) not in self._lexical:
+                folder = self.folder(dataset) / name
+                engine = get_lexical_engine(name, self._database, dataset, folder)
+                self._lexical[name, dataset] = engine
+            return self._lexical[name, dataset]
+
+    def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
+        """Return the vector engine of that name, or the configured one.
+
+        Raises :class:`~catalog.core.errors.EmbeddingMismatchError` when the store's vectors are
+        of another model.
+        """
+        rag, model = self._settings.rag_v2, self._model()
+        name = name or rag.vector_engine
+        with self._lock:
+            if (name, dataset) not in self._vector:
+                require_model(self._database, model)
+                self._vector[name, dataset] = get_vector_engine(
+                    name,
+                    self._database,
+                    dataset,
+                    self.folder(dataset) / name,
+                    dim=model.dim,
+                    fingerprint=model.fingerprint,
+                    url=rag.qdrant_url,
+                    api_key=rag.qdrant_api_key,
+                )
+            return self._vector[name, dataset]
+
+    def exact(self, dataset: str) -> VectorEngine:
+        """Return the engine that needs no index of its own; raises as :meth:`vector` does."""
+        return self.vector(dataset, "exact")
+
+    def close(self) -> None:
+        """Release files and locks; safe to call twice."""
+        with self._lock:
+            engines: list[LexicalEngine | VectorEngine] = [
+                *self._lexical.values(),
+                *self._vector.values(),
+            ]
+            self._lexical.clear()
+            self._vector.clear()
+        for engine in engines:
+            engine.close()

@@ -1,0 +1,195 @@
+"""What searches are made of: the models, caches, calibrations and threads over one library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import ConfigError
+from catalog.core.lru_cache import LRUCache
+from catalog.core.params import Mode
+from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
+from catalog.library.library import Library
+from catalog.search_v2.caches import ModelCache, QueryVectors
+from catalog.search_v2.expansion.expander import Expander
+from catalog.search_v2.expansion.sources import get_source
+from catalog.search_v2.relevance import Calibration, Signals, describe_fusion, find_calibration
+from catalog.search_v2.rerank import get_reranker
+
+if TYPE_CHECKING:
+    from catalog.embedding.resilient import ResilientEmbedding
+    from catalog.search_v2.expansion.sources import ExpansionSource
+    from catalog.search_v2.rerank.base import Reranker
+    from catalog.store.engine_types import Stamp
+    from catalog.store.lexical.base import LexicalEngine
+    from catalog.store.vectors.base import VectorEngine
+
+LEG_THREADS = 8
+_CACHED_RETRIEVALS = 64  # of each dataset
+_RERANKER_SETTINGS = (
+    "rerank_provider",
+    "rerank_model",
+    "rerank_max_tokens",
+    "rerank_url",
+    "rerank_api_key",
+    "rerank_budget_ms",  # also how long a request may take
+)
+_STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
+
+
+class SearchParts:
+    """Hold what searches over one library under one set of v2 settings need. Thread-safe.
+
+    Everything is made when first needed. ``make_reranker`` and ``expansion_source`` stand in for
+    what the settings name.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        settings: Settings | None = None,
+        *,
+        make_reranker: Callable[[], Reranker] | None = None,
+        expansion_source: ExpansionSource | None = None,
+        threads: ThreadPoolExecutor | None = None,
+        calibrations: dict[Signals, Calibration | None] | None = None,
+    ) -> None:
+        self.library, self.database = library, library.database
+        self.settings = settings or library.settings
+        self._make_reranker = make_reranker or _once(self._load_reranker)
+        self._source = expansion_source
+        self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
+        self._calibrations = {} if calibrations is None else calibrations
+        self._retrievals: dict[str, tuple[Stamp | None, LRUCache[Hashable, Any]]] = {}
+        self._lock = Lock()
+
+    def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
+        """Return the parts of searches under other v2 settings; models and threads are shared.
+
+        Raises :class:`ConfigError` for a setting that would need a rebuild.
+        """
+        for name in changes:
+            if needs_rebuild(f"rag_v2.{name}") or name in _STORE_SETTINGS:
+                raise ConfigError(
+                    f"{name} shapes the index: change it and rebuild, in another home"
+                )
+        settings = with_rag(self.settings, changes)
+        rag = settings.rag_v2
+        if rag.expansion_enabled or (rag.rerank_enabled and rag.rerank_provider == "llm"):
+            _ = self.library.llm  # so that a setting that is missing is named now
+        is_same_reranker = not any(name in changes for name in _RERANKER_SETTINGS)
+        if is_same_reranker and rag.rerank_enabled:
+            _ = self.reranker
+        return SearchParts(
+            self.library,
+            settings,
+            make_reranker=self._make_reranker if is_same_reranker else None,
+            expansion_source=self._source,
+            threads=self.threads,
+            calibrations=self._calibrations,
+        )
+
+    @property
+    def rag(self) -> RAGv2Settings:
+        """The settings of these searches."""
+        return self.settings.rag_v2
+
+    def lexical(self, dataset: str) -> LexicalEngine:
+        """Return the lexical engine that the settings name."""
+        return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
+
+    def vector(self, dataset: str) -> VectorEngine:
+        """Return the vector engine that the settings name; raises as ``Indexes.vector`` does."""
+        return self.library.indexes.vector(dataset, self.rag.vector_engine)
+
+    @cached_property
+    def model(self) -> ResilientEmbedding:
+        """The library's model, with the query prefix of these settings."""
+        from catalog.embedding import query_prefix
+
+        model = self.library.model
+        if self.rag.embed_prefix_query == self.library.settings.rag_v2.embed_prefix_query:
+            return model
+        prefix = query_prefix(self.settings.embedding, self.rag)
+        return model.model_copy(update={"query_prefix": prefix})
+
+    @cached_property
+    def query_vectors(self) -> QueryVectors:
+        """Query embeddings through the cache."""
+        return QueryVectors(self.model, self.database, self.rag.query_cache_size)
+
+    @cached_property
+    def expander(self) -> Expander:
+        """Other words for queries, through the cache; raises as ``Library.llm`` does."""
+        lifetime = self.rag.cache_ttl_seconds
+        answers = ModelCache(self.database, kind="expansion", lifetime=lifetime)
+        source = self._source or get_source(self.rag.expansion_source, self.library.llm)
+        return Expander(source, answers, self.rag)
+
+    @property
+    def reranker(self) -> Reranker:
+        """The reranker; its model loads at its first use."""
+        return self._make_reranker()
+
+    @cached_property
+    def rerank_cache(self) -> ModelCache:
+        """Scores of the reranker, by query and text."""
+        lifetime = self.rag.cache_ttl_seconds
+        return ModelCache(self.database, kind="rerank", lifetime=lifetime)
+
+    def signals(self, mode: Mode, *, reranked: bool) -> Signals:
+        """Return what gives the scores of such searches their scale; no more than a mode uses."""
+        rag, is_hybrid = self.rag, mode == "hybrid"
+        return Signals(
+            mode=mode,
+            fusion=describe_fusion(rag) if is_hybrid else "none",
+            embedding="" if mode == "lexical" else self.library.wanted_model.fingerprint,
+            lexical_engine="" if mode == "vector" else rag.lexical_engine,
+            lexical_weight=rag.lexical_weight if is_hybrid else 1.0,
+            vector_weight=rag.vector_weight if is_hybrid else 1.0,
+            reranker=self.reranker.fingerprint if reranked else "",
+        )
+
+    def calibration(self, mode: Mode, *, reranked: bool) -> Calibration | None:
+        """Return what turns the scores of such searches into relevance, if anything was fitted."""
+        signals = self.signals(mode, reranked=reranked)
+        if signals not in self._calibrations:
+            self._calibrations[signals] = find_calibration(self.database, signals)
+        return self._calibrations[signals]
+
+    def cached_retrievals(self, dataset: str, stamp: Stamp | None) -> LRUCache[Hashable, Any]:
+        """Return the expanded retrievals of late over this state; those of another are dropped."""
+        with self._lock:
+            cached = self._retrievals.get(dataset)
+            if cached is None or cached[0] != stamp:
+                cached = self._retrievals[dataset] = (stamp, LRUCache(_CACHED_RETRIEVALS))
+            return cached[1]
+
+    def close(self) -> None:
+        """End the threads, which those of other settings share, and close the library."""
+        self.threads.shutdown()
+        self.library.close()
+
+    def _load_reranker(self) -> Reranker:
+        embedding = self.settings.embedding
+        return get_reranker(
+            self.rag,
+            llm=self.library.llm if self.rag.rerank_provider == "llm" else None,
+            llm_seconds=self.settings.llm.timeout_seconds,
+            threads=embedding.threads,
+            offline=embedding.offline,
+        )
+
+
+def _once(make: Callable[[], Reranker]) -> Callable[[], Reranker]:
+    """Return a function that makes it at the first call, of whichever thread, and keeps it."""
+    made, lock = cache(make), Lock()
+
+    def get() -> Reranker:
+        with lock:
+            return made()
+
+    return get
