@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
@@ -44,63 +45,51 @@ class ModelCache:
         self._memory: LRUCache[str, CachedValue] = LRUCache(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
-        """The kept values by key, JSON; keys that are absent or expired are left out."""
+        """Return the cached values by key, as JSON, without keys that are absent or expired."""
         if self._lifetime <= 0:
             return {}
         after = self._clock() - self._lifetime
-        found = self._recall(keys, after)
-        absent = [key for key in keys if key not in found]
+        values: dict[str, str] = {}
+        for key in keys:
+            entry = self._memory.get(key)
+            if entry is not None and entry.created_at > after:
+                values[key] = entry.value
+        absent = [key for key in keys if key not in values]
         if not absent:
-            return found
+            return values
         with self._database.read() as connection:
             stored = llm_cache.load_dated(connection, absent, after=after)
         if stored:
             self._remember(stored)
-            self._count(stored)
-        return found | {key: kept.value for key, kept in stored.items()}
+            with suppress(StoreError), self._database.write(wait=False) as connection:
+                llm_cache.count_hits(connection, stored)
+        return values | {key: entry.value for key, entry in stored.items()}
 
     def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
-        """Keep answers of ``model``, and drop from the store what has expired of this kind."""
+        """Cache answers of ``model``, and drop from the store what has expired of this kind."""
         if self._lifetime <= 0 or not entries:
             return
         now = self._clock()
         self._remember({key: CachedValue(entry.value, now) for key, entry in entries.items()})
-        try:
-            with self._database.write(wait=False) as connection:
-                llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
-                llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
-        except StoreError:
-            return  # the next process will ask the model again, that is all
+        with suppress(StoreError), self._database.write(wait=False) as connection:
+            llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
+            llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
 
     def clear_memory(self) -> None:
         """Forget what is held in memory; the store keeps its entries."""
         self._memory.clear()
 
-    def _recall(self, keys: Sequence[str], after: float) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for key in keys:
-            kept = self._memory.get(key)
-            if kept is not None and kept.created_at > after:
-                found[key] = kept.value
-        return found
-
     def _remember(self, entries: Mapping[str, CachedValue]) -> None:
-        for key, kept in entries.items():
-            self._memory.put(key, kept)
-
-    def _count(self, keys: Mapping[str, CachedValue]) -> None:
-        try:
-            with self._database.write(wait=False) as connection:
-                llm_cache.count_hits(connection, keys)
-        except StoreError:
-            return  # counting is not worth an error or a wait
+        for key, entry in entries.items():
+            self._memory.put(key, entry)
 
 
 class QueryVectors:
     """Embeds queries through a cache keyed by model, prefix and text.
 
-    ``hits`` and ``misses`` count since the object was made; the store counts each kept query's
-    hits too. A store that is busy or read-only is simply not written to.
+    ``hits`` and ``misses`` count since the object was made; the store counts each cached query's
+    hits too. A store that is busy or read-only is simply not written to. With ``size`` 0 the
+    store is not used.
     """
 
     def __init__(self, model: ResilientEmbedding, database: Database, size: int) -> None:
@@ -112,24 +101,24 @@ class QueryVectors:
         self.misses = 0
 
     def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
-        """The query's vector, shape ``(dim,)``, and whether it came from the cache.
+        """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
 
         ``side="document"`` embeds it as a passage would be: for hypothetical documents.
         """
         model = self._model
         text = (model.query_prefix if side == "query" else model.document_prefix) + query
         key = embedding_cache.embed_key(model.encoder.fingerprint, side, text)
-        found = self._recall(key)
-        if found is not None:
+        vector = self._load(key)
+        if vector is not None:
             self.hits += 1
-            return found, True
+            return vector, True
         self.misses += 1
         vector = model.embed_alone(text)
         self._memory.put(key, vector)
-        self._keep(key, vector)
+        self._save(key, vector)
         return vector, False
 
-    def _recall(self, key: str) -> Vector | None:
+    def _load(self, key: str) -> Vector | None:
         vector = self._memory.get(key)
         if vector is not None or self._size == 0:
             return vector
@@ -137,28 +126,19 @@ class QueryVectors:
             vector = embedding_cache.load(connection, [key]).get(key)
         if vector is not None:
             self._memory.put(key, vector)
-            self._count(key)
+            with suppress(StoreError), self._database.write(wait=False) as connection:
+                embedding_cache.count_hit(connection, key)
         return vector
 
-    def _count(self, key: str) -> None:
-        try:
-            with self._database.write(wait=False) as connection:
-                embedding_cache.count_hit(connection, key)
-        except StoreError:
-            return  # counting is not worth an error or a wait
-
-    def _keep(self, key: str, vector: Vector) -> None:
+    def _save(self, key: str, vector: Vector) -> None:
         if self._size == 0:
             return
-        try:
-            with self._database.write(wait=False) as connection:
-                embedding_cache.save(
-                    connection,
-                    {key: vector},
-                    fingerprint=self._model.encoder.fingerprint,
-                    side="query",
-                    now=time.time(),
-                )
-                embedding_cache.trim_queries(connection, self._size)
-        except StoreError:
-            return  # the next process will embed it again, that is all
+        with suppress(StoreError), self._database.write(wait=False) as connection:
+            embedding_cache.save(
+                connection,
+                {key: vector},
+                fingerprint=self._model.encoder.fingerprint,
+                side="query",
+                now=time.time(),
+            )
+            embedding_cache.trim_queries(connection, self._size)

@@ -5,12 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.search_v2.expansion.lines import (
-    KINDS,
     LONGEST,
     ExpansionLine,
+    count_words,
     filter_lines,
     parse_lines,
-    word_count,
 )
 from catalog.search_v2.expansion.sources import PROMPT
 from catalog.store.lexical.analysis import Analyzer
@@ -199,7 +198,7 @@ def test_a_query_without_any_token_drops_no_lex_line_for_that():
 
 
 def test_scripts_without_spaces_count_two_letters_as_a_word():
-    assert word_count("\u5bc6\u94a5\u8f6e\u6362 api") == 4  # two by spaces, two by letters
+    assert count_words("\u5bc6\u94a5\u8f6e\u6362 api") == 4  # two by spaces, two by letters
     query = "\u5982\u4f55\u8f6e\u6362\u5bc6\u94a5"
     text = "hyde: \u5bc6\u94a5\u5e94\u8be5\u6bcf\u6708\u8f6e\u6362\u4e00\u6b21"
     assert keep(text, query=query) == ([text], {})
@@ -246,7 +245,7 @@ def test_a_kept_line_is_printable_and_on_one_line():
 @given(st.text(max_size=300))
 def test_no_reply_whatever_it_is_breaks_the_reading(reply):
     for one in [*parse_lines(reply), *parse_lines(f"lex: {reply}"), *parse_lines(f"[{reply}]")]:
-        assert one.kind in KINDS
+        assert one.kind in LONGEST
         assert one.text.isprintable()
         assert one.text.strip() == one.text != ""
 
@@ -258,7 +257,7 @@ texts = st.text(max_size=200) | st.lists(
 
 @settings(deadline=None)
 @given(
-    st.lists(st.builds(ExpansionLine, st.sampled_from(KINDS), texts), max_size=12),
+    st.lists(st.builds(ExpansionLine, st.sampled_from([*LONGEST]), texts), max_size=12),
     texts,
     st.integers(0, 4),
     st.integers(0, 4),
@@ -279,7 +278,7 @@ def test_every_kept_line_is_within_the_limits(lines, query, lex_max, vec_max, hy
     asked = set(ANALYZER.tokens(query))
     for one in kept:
         words, characters = LONGEST[one.kind]
-        assert 1 <= word_count(one.text) <= words
+        assert 1 <= count_words(one.text) <= words
         assert len(one.text) <= characters
         assert one.text.isprintable()
         if one.kind == "lex" and asked:

@@ -45,49 +45,50 @@ class Expander:
 
     @cached_property
     def identity(self) -> str:
-        """The source's fingerprint; raises :class:`LLMError` if it has none to give."""
-        return self._guarded(lambda: self._source.fingerprint)
+        """Return the source's fingerprint; raises :class:`LLMError` if it has none to give."""
+        return self._call(lambda: self._source.fingerprint)
 
     def expand(self, query: str) -> Expansion:
-        """The lines that survive the filters; never raises for what the source does."""
+        """Return the lines that survive the filters; never raises for what the source does."""
         started = time.perf_counter()
         try:
-            key = cache_key("expansion", _normalised(query), self.identity)
-            cached = _decoded(self._cache.get([key]).get(key))
-            lines = self._asked(query) if cached is None else cached
+            lines, is_cached = self._lines(query)
         except CatalogError as error:
-            return Expansion((), _since(started), "", error)
-        if cached is None and lines:
-            encoded = json.dumps([asdict(line) for line in lines])
-            self._cache.put({key: CacheEntry(encoded, None)}, model=self.identity)
-        kept, dropped = filter_lines(
+            return Expansion((), _ms_since(started), "", error)
+        rag = self._rag
+        usable, dropped = filter_lines(
             lines,
             query,
             analyzer=self._analyzer,
-            lex_max=self._rag.expansion_lex_max,
-            vec_max=self._rag.expansion_vec_max,
-            hyde_max=self._rag.expansion_hyde_max,
+            lex_max=rag.expansion_lex_max,
+            vec_max=rag.expansion_vec_max,
+            hyde_max=rag.expansion_hyde_max,
             prompt=self._source.prompt,
         )
-        said = [f"{self._source.name}{' (cached)' if cached is not None else ''}"]
-        said.append(", ".join(f"{line.kind}: {line.text}" for line in kept) or "no usable line")
+        notes = [f"{self._source.name}{' (cached)' if is_cached else ''}"]
+        notes.append(", ".join(f"{line.kind}: {line.text}" for line in usable) or "no usable line")
         if dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
-            said.append(f"dropped: {counts}")
-        return Expansion(tuple(kept), _since(started), "; ".join(said))
+            notes.append(f"dropped: {counts}")
+        return Expansion(tuple(usable), _ms_since(started), "; ".join(notes))
 
-    def _asked(self, query: str) -> list[ExpansionLine]:
+    def _lines(self, query: str) -> tuple[list[ExpansionLine], bool]:
+        """Return the source's lines, and whether they come from the cache."""
+        key = cache_key("expansion", _normalise(query), self.identity)
+        cached = _decode(self._cache.get([key]).get(key))
+        if cached is not None:
+            return cached, True
         seconds = self._rag.expansion_timeout_ms / 1000
+        lines = self._call(lambda: self._calls.call(lambda: self._source.expand(query), seconds))
+        if lines:
+            entry = CacheEntry(json.dumps([asdict(line) for line in lines]), None)
+            self._cache.put({key: entry}, model=self.identity)
+        return lines, False
 
-        def ask() -> list[ExpansionLine]:
-            return self._calls.call(lambda: self._source.expand(query), seconds)
-
-        return self._guarded(ask)
-
-    def _guarded(self, ask: Callable[[], ResultT]) -> ResultT:
-        """Whatever another's code raises, an exit too, as our error."""
+    def _call(self, function: Callable[[], ResultT]) -> ResultT:
+        """Raise whatever the source's code raises, an exit too, as an error of ours."""
         try:
-            return ask()
+            return function()
         except (CatalogError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -95,17 +96,17 @@ class Expander:
             raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def _decoded(text: str | None) -> list[ExpansionLine] | None:
-    """Kept lines; nothing of an entry that cannot be read."""
+def _decode(text: str | None) -> list[ExpansionLine] | None:
+    """Read cached lines; ``None`` for an entry that cannot be read."""
     try:
         return None if text is None else [ExpansionLine(**line) for line in json.loads(text)]
     except (TypeError, ValueError):
         return None
 
 
-def _normalised(query: str) -> str:
+def _normalise(query: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", query).casefold().split())
 
 
-def _since(started: float) -> float:
+def _ms_since(started: float) -> float:
     return (time.perf_counter() - started) * 1000

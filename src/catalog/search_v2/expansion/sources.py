@@ -68,13 +68,13 @@ class ExpansionReply(BaseModel):
     )
 
     def lines(self) -> list[ExpansionLine]:
-        """The wordings that are not blank, lex before vec before hyde."""
-        found = [
+        """Return the wordings that are not blank, lex before vec before hyde."""
+        lines = [
             *(ExpansionLine("lex", one_line(text)) for text in self.lex),
             *(ExpansionLine("vec", one_line(text)) for text in self.vec),
             ExpansionLine("hyde", one_line(self.hyde or "")),
         ]
-        return [line for line in found if line.text]
+        return [line for line in lines if line.text]
 
 
 class ExpansionSource(Protocol):
@@ -82,26 +82,26 @@ class ExpansionSource(Protocol):
 
     @property
     def name(self) -> str:
-        """The source as explanations name it."""
+        """Return the source's name for explanations."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Names source, model and prompt: replies of equal ones may stand for each other."""
+        """Return a name for source, model and prompt; equal ones share cached replies."""
         ...
 
     @property
     def prompt(self) -> str:
-        """What the model is told, so that replies repeating it are known."""
+        """Return what the model is told, so that replies repeating it are known."""
         ...
 
     def expand(self, query: str) -> list[ExpansionLine]:
-        """Lines as they come, unchecked; raises whatever the model raises."""
+        """Ask for lines, which come unchecked; raises whatever the model raises."""
         ...
 
 
 def get_source(kind: Literal["lines", "hyde"], llm: LLM) -> ExpansionSource:
-    """The source that ``expansion_source`` names."""
+    """Make the source that the setting ``expansion_source`` names."""
     if kind == "hyde":
         return HydeSource(HyDEQueryTransform(llm=llm, include_original=False))
     return LexVecQueryTransform(llm)
@@ -122,21 +122,21 @@ class LexVecQueryTransform(BaseQueryTransform):
 
     @property
     def name(self) -> str:
-        """See :class:`ExpansionSource`."""
+        """Return the language model's name."""
         return llm_name(self._llm)
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`ExpansionSource`."""
+        """Return a name for transform, model and prompt."""
         return _fingerprint(self, self._llm, PROMPT_VERSION, self._prompt)
 
     @property
     def prompt(self) -> str:
-        """See :class:`ExpansionSource`."""
+        """Return what the model is told."""
         return str(self._prompt.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:
-        """See :class:`ExpansionSource`."""
+        """Ask for lex, vec and hyde lines."""
         query = one_line(query)
         if getattr(self._llm, "takes_grammar", False):
             prompt = self._prompt.format(llm=self._llm, query=query)
@@ -149,10 +149,10 @@ class LexVecQueryTransform(BaseQueryTransform):
 
     def _structured(self, query: str) -> list[ExpansionLine]:
         try:
-            found: object = self._llm.structured_predict(ExpansionReply, self._prompt, query=query)
+            reply: object = self._llm.structured_predict(ExpansionReply, self._prompt, query=query)
         except Exception:  # noqa: BLE001 - models fail here in every way; plain text is next
             return []
-        return found.lines() if isinstance(found, ExpansionReply) else []
+        return reply.lines() if isinstance(reply, ExpansionReply) else []
 
     def _get_prompts(self) -> PromptDictType:
         return {"expansion_prompt": self._prompt}
@@ -165,7 +165,7 @@ class LexVecQueryTransform(BaseQueryTransform):
         query_bundle: QueryBundle,
         metadata: dict[str, Any],  # noqa: ARG002
     ) -> QueryBundle:
-        """The query, to be embedded together with its vec and hyde lines."""
+        """Return the query, to be embedded together with its vec and hyde lines."""
         lines = self.expand(query_bundle.query_str)
         texts = [line.text for line in lines if line.kind != "lex"]
         if not texts:
@@ -183,21 +183,21 @@ class HydeSource:
 
     @property
     def name(self) -> str:
-        """See :class:`ExpansionSource`."""
+        """Return the language model's name, after ``hyde``."""
         return f"hyde {llm_name(self._llm)}"
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`ExpansionSource`."""
+        """Return a name for transform, model and prompt."""
         return _fingerprint(self._transform, self._llm, 1, self._template)
 
     @property
     def prompt(self) -> str:
-        """See :class:`ExpansionSource`."""
+        """Return what the model is told."""
         return str(self._template.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:
-        """See :class:`ExpansionSource`; nothing when the model answers nothing."""
+        """Ask for one passage; no line when the model answers nothing."""
         passages = self._transform.run(query).custom_embedding_strs or [""]
         text = one_line(passages[0])  # the query may follow it
         return [ExpansionLine("hyde", text)] if text else []
