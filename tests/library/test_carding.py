@@ -11,14 +11,14 @@ from catalog.store.cards import count_without_card
 from catalog.store.schema import document_cards
 from fakes import open_library, write
 
-MODULES = ("browsing", "router")
+MODULES = ("library.browse", "search_v2.router")
 ON = {"router_enabled": True, "router_documents": 1}
 
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     for module in MODULES:
-        monkeypatch.setattr(f"catalog.search_v2.{module}.CARDS_PER_QUERY", 3)
+        monkeypatch.setattr(f"catalog.{module}.CARDS_PER_QUERY", 3)
     files = {f"owl{number}_dot_md": f"Owls hunt at night, number {number}." for number in range(7)}
     write(tmp_path / "notes", **files)
     with open_library(tmp_path / "home", **ON) as made:

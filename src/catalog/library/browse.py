@@ -60,20 +60,20 @@ class DocumentCatalog:
         started = time.perf_counter()
         most = self._library.settings.rag_v2.max_query_chars
         request = read_browse_request(params, max_query_chars=most)
-        dataset = self._library.chosen_dataset(params.dataset)
+        dataset = self._library.chosen_dataset(request.dataset)
         lacking = self._make_some_cards(dataset, request.query)
         notes = request.notes + lacking
         with self._library.database.read() as connection:
             if request.visible is not None:
                 check_fields(request.visible, list_fields(connection, dataset))
             page, types, scores = _find(connection, dataset, request, carded=not lacking)
-            listed = describe_documents(connection, page)
+            described = describe_documents(connection, page)
             if not types:
                 notes += find_hints(connection, dataset, request)
         return CatalogPage(
             dataset=dataset,
             query=params.query,
-            entries=tuple(_entry(listed[id_], dataset, scores.get(id_)) for id_ in page),
+            entries=tuple(_entry(described[id_], dataset, scores.get(id_)) for id_ in page),
             total=sum(types.values()),
             offset=params.offset,
             types=types,
@@ -86,16 +86,16 @@ class DocumentCatalog:
         database = self._library.database
         why = CARDS_MADE_LATER
         try:
-            made = make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY)
-            if made < CARDS_PER_QUERY:
+            count = make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY)
+            if count < CARDS_PER_QUERY:
                 return ()
         except StoreError as error:
             why = str(error)
         with database.read() as connection:
-            count = count_without_card(connection, dataset)
-        if count == 0 or query is None:
+            uncarded = count_without_card(connection, dataset)
+        if uncarded == 0 or query is None:
             return ()
-        subject = "1 document is" if count == 1 else f"{count} documents are"
+        subject = "1 document is" if uncarded == 1 else f"{uncarded} documents are"
         return (f"{subject} found by title and path alone for now: {why}",)
 
 
@@ -121,21 +121,21 @@ def _find(
     return ids, matches.types, {id_: round(matches.scores[id_], 6) for id_ in ids}
 
 
-def _entry(listed: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
+def _entry(document: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
     return CatalogEntry(
-        source_doc_id=listed.source_doc_id,
+        source_doc_id=document.source_doc_id,
         dataset=dataset,
-        path=listed.path,
-        title=listed.title,
-        file_type=listed.file_type,
-        docid=listed.docid,
-        summary=listed.summary,
-        tags=tuple(listed.tags),
-        created=listed.dates.get("created"),
-        modified=listed.dates.get("modified"),
-        date=None if listed.dated is None else format_timestamp(listed.dated),
-        characters=listed.characters,
-        bytes=listed.size,
-        chunks=listed.chunks,
+        path=document.path,
+        title=document.title,
+        file_type=document.file_type,
+        docid=document.docid,
+        summary=document.summary,
+        tags=tuple(document.tags),
+        created=document.dates.get("created"),
+        modified=document.dates.get("modified"),
+        date=None if document.dated is None else format_timestamp(document.dated),
+        characters=document.characters,
+        bytes=document.size,
+        chunks=document.chunks,
         score=score,
     )

@@ -73,17 +73,17 @@ def _hints_for(
         days = date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
     elif name in ("name", "query"):
-        wanted = request.params.name if name == "name" else request.query
-        near = _near_paths(list_document_paths(connection, visible), wanted or "")
+        text = request.params.name if name == "name" else request.query
+        near = _near_paths(list_document_paths(connection, visible), text or "")
         if near:
             yield f"names that are near: {', '.join(near)}"
     else:
-        wanted = next(tag for tag in request.by_tag if name == _tag_name(tag))
-        yield from _hints_for_tag(count_by_tag(connection, visible), wanted)
+        text = next(tag for tag in request.by_tag if name == _tag_name(tag))
+        yield from _hints_for_tag(count_by_tag(connection, visible), text)
 
 
-def _hints_for_tag(tags: Mapping[str, int], wanted: str) -> Iterator[str]:
-    near = _near(wanted, {tag: [tag] for tag in tags})
+def _hints_for_tag(tags: Mapping[str, int], text: str) -> Iterator[str]:
+    near = _near(text, {tag: [tag] for tag in tags})
     if near:
         yield f"tags that are near: {', '.join(near)}"
     most = dict(list(tags.items())[:_MOST_TAGS])
@@ -99,19 +99,19 @@ def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
-def _near_paths(paths: Iterable[str], wanted: str) -> list[str]:
+def _near_paths(paths: Iterable[str], text: str) -> list[str]:
     named: dict[str, list[str]] = {}
     for path in list(paths)[:_MOST_NAMES]:
         name = path.rpartition("/")[2]
         for form in (path, name, name.rpartition(".")[0] or name):
             named.setdefault(form, []).append(path)
-    return _near(wanted, named)
+    return _near(text, named)
 
 
-def _near(wanted: str, named: Mapping[str, list[str]]) -> list[str]:
+def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
     """Return what is named most like the name wanted, whatever their case."""
     folded: dict[str, list[str]] = {}
     for name, items in named.items():
         folded.setdefault(name.casefold(), []).extend(items)
-    close = get_close_matches(wanted.casefold()[:_LONGEST], folded, n=_NEAR)
+    close = get_close_matches(text.casefold()[:_LONGEST], folded, n=_NEAR)
     return list(dict.fromkeys(item for form in close for item in folded[form]))[:_NEAR]

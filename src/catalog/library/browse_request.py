@@ -22,6 +22,7 @@ class BrowseRequest:
     """
 
     params: BrowseParams
+    dataset: str | None
     query: str | None
     visible: Filter | None
     by_type: Filter | None
@@ -47,10 +48,9 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     text = "" if params.query is None else _text("query", params.query).strip()
     query = _cut(text, max_query_chars)
     cut = f"query cut from {len(text):,} to {len(query):,} characters"
-    if params.dataset is not None:
-        _text("dataset", params.dataset)
     request = BrowseRequest(
         params=params,
+        dataset=None if params.dataset is None else _text("dataset", params.dataset),
         query=query or None,
         visible=parse_filters(params.filters),
         by_type=None if file_type is None else file_type_filter(_text("file_type", file_type)),

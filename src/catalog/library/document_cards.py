@@ -20,18 +20,18 @@ def make_cards(
     process. What is made stays, whatever ends the run, and the next one goes on from there.
     Raises :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
     """
-    made = 0
-    while (limit is None or made < limit) and _is_any_lacking(database, dataset):
-        most = BATCH if limit is None else min(BATCH, limit - made)
+    count = 0
+    while (limit is None or count < limit) and _is_any_lacking(database, dataset):
+        most = BATCH if limit is None else min(BATCH, limit - count)
         with database.write(wait=wait) as connection:
             cards = [
                 (card, summarise(text, headings=(card.title, *card.headings)))
                 for card, text in read_card_sources(connection, dataset, most)
             ]
             if not cards:  # another process has made them
-                return made
-            made += save_cards(connection, cards)
-    return made
+                return count
+            count += save_cards(connection, cards)
+    return count
 
 
 def _is_any_lacking(database: Database, dataset: str) -> bool:

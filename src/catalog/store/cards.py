@@ -89,10 +89,10 @@ def read_card_sources(
     )
     for row in connection.execute(query):
         named = fields.get(row.id, [])
-        about = tuple(value for name, value in named if name not in _NOT_ABOUT)
+        metadata = tuple(value for name, value in named if name not in _NOT_ABOUT)
         media = " ".join(value for name, value in named if name == "media")
         document_headings = tuple(dict.fromkeys(headings.get(row.id, ())))
-        yield CardSource(row.id, row.path, row.title, document_headings, about, media), row.text
+        yield CardSource(row.id, row.path, row.title, document_headings, metadata, media), row.text
 
 
 def count_without_card(connection: Connection, dataset: str) -> int:

@@ -179,8 +179,8 @@ class Analyzer:
     @property
     def fingerprint(self) -> str:
         """Name the tokens this analyzer makes: an index of another fingerprint is of no use."""
-        about = f"{RULES}|{self.language}|{self.stemming}|{' '.join(sorted(self._dropped))}"
-        return sha1_hex(about)
+        identity = f"{RULES}|{self.language}|{self.stemming}|{' '.join(sorted(self._dropped))}"
+        return sha1_hex(identity)
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a text in order, as often as they occur, in linear time."""
@@ -213,5 +213,5 @@ def _stemmer(language: str) -> Stemmer:
     try:
         return Stemmer.Stemmer(language, 0)
     except KeyError:
-        known = ", ".join(sorted(Stemmer.algorithms()))
-        raise ConfigError(f"no stemmer for language {language!r}; languages: {known}") from None
+        languages = ", ".join(sorted(Stemmer.algorithms()))
+        raise ConfigError(f"no stemmer for language {language!r}; languages: {languages}") from None

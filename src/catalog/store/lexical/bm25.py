@@ -142,9 +142,9 @@ class Bm25Engine:
 
     def _sync(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
         """Take in what changed up to ``stamp``."""
-        known, parts = self._last_state()
+        last_stamp, parts = self._last_state()
         added = 0
-        if known != stamp:
+        if last_stamp != stamp:
             seqs, keys = read_rows(connection, self.dataset)
             parts = tuple(part.within(seqs, keys) for part in parts)
             new = find_missing_rows(parts, seqs)

@@ -174,9 +174,9 @@ class LexicalSnapshot:
 
 def find_missing_rows(parts: Sequence[Part], seqs: Int64) -> Int64:
     """Return those of the truth's row numbers that no part holds, ascending."""
-    held = [part.segment.seqs[part.live] for part in parts]
-    known = np.concatenate([np.empty(0, dtype=np.int64), *held])
-    return seqs[~_among(seqs, np.sort(known))]
+    live_seqs = [part.segment.seqs[part.live] for part in parts]
+    indexed = np.concatenate([np.empty(0, dtype=np.int64), *live_seqs])
+    return seqs[~_among(seqs, np.sort(indexed))]
 
 
 def _among(values: Int64, ascending: Int64) -> Mask:

@@ -111,9 +111,11 @@ class EdgeIndex:
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """Add points, or replace those of the same id."""
-        listed = [edge.Point(point.id, point.vector.tolist(), point.payload) for point in points]
+        edge_points = [
+            edge.Point(point.id, point.vector.tolist(), point.payload) for point in points
+        ]
         with _translate_errors("write"):
-            self._shard.update(edge.UpdateOperation.upsert_points(listed))
+            self._shard.update(edge.UpdateOperation.upsert_points(edge_points))
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are fine."""

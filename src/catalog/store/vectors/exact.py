@@ -104,13 +104,13 @@ class ExactEngine:
         """Return the dataset as ``connection`` sees it."""
         stamp = read_stamp(connection, self._dataset) or _NO_DATASET
         with self._guard:
-            held = self._snapshot
-            if held is not None and held.stamp == stamp:
-                return held
+            previous = self._snapshot
+            if previous is not None and previous.stamp == stamp:
+                return previous
             # a connection that began before the snapshot was made cannot build on it
-            usable = held if held is not None and held.stamp < stamp else None
-            snapshot = _load(connection, self._dataset, stamp, usable)
-            if held is None or held.stamp < stamp:
+            base = previous if previous is not None and previous.stamp < stamp else None
+            snapshot = _load(connection, self._dataset, stamp, base)
+            if previous is None or previous.stamp < stamp:
                 self._snapshot = snapshot
         return snapshot
 
@@ -137,38 +137,39 @@ def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None)
 
 
 def _load(
-    connection: Connection, dataset: str, stamp: Stamp, held: VectorSnapshot | None
+    connection: Connection, dataset: str, stamp: Stamp, previous: VectorSnapshot | None
 ) -> VectorSnapshot:
     """Make a snapshot; reuse the held rows of chunks that still live and are complete."""
     live = _live(connection, dataset)
-    again = frozenset[int]() if held is None else held.unfinished
-    after = -1 if held is None else held.last
-    wanted = and_(
-        chunks.c.dataset == dataset, or_(chunks.c.seq > after, among(chunks.c.seq, sorted(again)))
+    unfinished_before = frozenset[int]() if previous is None else previous.unfinished
+    after = -1 if previous is None else previous.last
+    is_wanted = and_(
+        chunks.c.dataset == dataset,
+        or_(chunks.c.seq > after, among(chunks.c.seq, sorted(unfinished_before))),
     )
-    new_matrix, new_seqs = _vectors(connection, wanted)
-    unfinished = _unfinished(connection, wanted)
+    new_matrix, new_seqs = _vectors(connection, is_wanted)
+    unfinished = _unfinished(connection, is_wanted)
     last = max(after, int(live[-1]) if live.size else -1)
-    if held is None or held.seqs.size == 0:
+    if previous is None or previous.seqs.size == 0:
         return VectorSnapshot(stamp, new_matrix, new_seqs, unfinished, last)
-    kept = np.isin(held.seqs, live) & ~np.isin(held.seqs, sorted(again))
-    matrix, seqs = _join(held, kept, new_matrix, new_seqs)
+    is_kept = np.isin(previous.seqs, live) & ~np.isin(previous.seqs, sorted(unfinished_before))
+    matrix, seqs = _join(previous, is_kept, new_matrix, new_seqs)
     return VectorSnapshot(stamp, matrix, seqs, unfinished, last)
 
 
 def _join(
-    held: VectorSnapshot, kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
+    previous: VectorSnapshot, is_kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
 ) -> tuple[Floats, Seqs]:
     if matrix.shape[0] == 0:
-        matrix = matrix.reshape(0, held.matrix.shape[1])
-    if matrix.shape[1] != held.matrix.shape[1]:
+        matrix = matrix.reshape(0, previous.matrix.shape[1])
+    if matrix.shape[1] != previous.matrix.shape[1]:
         raise EmbeddingMismatchError(_MIXED)
-    joined = np.concatenate([held.matrix[kept], matrix])
-    owners = np.concatenate([held.seqs[kept], seqs])
+    all_rows = np.concatenate([previous.matrix[is_kept], matrix])
+    owners = np.concatenate([previous.seqs[is_kept], seqs])
     if owners.size == 0 or (np.diff(owners) >= 0).all():
-        return joined, owners
+        return all_rows, owners
     order = np.argsort(owners, kind="stable")
-    return joined[order], owners[order]
+    return all_rows[order], owners[order]
 
 
 def _live(connection: Connection, dataset: str) -> Seqs:
@@ -176,16 +177,16 @@ def _live(connection: Connection, dataset: str) -> Seqs:
     return np.fromiter(connection.scalars(query), dtype=np.int64)
 
 
-def _vectors(connection: Connection, wanted: ColumnElement[bool]) -> tuple[Floats, Seqs]:
+def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> tuple[Floats, Seqs]:
     """Return the windows of the wanted chunks that have a vector, by chunk and window."""
     joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
     counted = select(func.count(), func.max(func.length(embeddings.c.vector)))
-    count, size = connection.execute(counted.select_from(joined).where(wanted)).one()
+    count, size = connection.execute(counted.select_from(joined).where(is_wanted)).one()
     matrix = np.empty((count, (size or 0) // 4), dtype=np.float32)
     seqs = np.empty(count, dtype=np.int64)
-    query = select(chunks.c.seq, embeddings.c.vector).select_from(joined).where(wanted)
+    query = select(chunks.c.seq, embeddings.c.vector).select_from(joined).where(is_wanted)
     ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
     filled = 0
     for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
@@ -200,14 +201,14 @@ def _vectors(connection: Connection, wanted: ColumnElement[bool]) -> tuple[Float
     return matrix, seqs
 
 
-def _unfinished(connection: Connection, wanted: ColumnElement[bool]) -> frozenset[int]:
+def _unfinished(connection: Connection, is_wanted: ColumnElement[bool]) -> frozenset[int]:
     """Return the wanted chunks with a window that has no vector."""
     joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
     query = select(chunks.c.seq).select_from(joined)
-    missing = query.where(wanted, embeddings.c.embed_key.is_(None)).distinct()
-    return frozenset(connection.scalars(missing))
+    incomplete = query.where(is_wanted, embeddings.c.embed_key.is_(None)).distinct()
+    return frozenset(connection.scalars(incomplete))
 
 
 def _normalise(rows: Floats) -> None:

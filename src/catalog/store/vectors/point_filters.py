@@ -90,8 +90,8 @@ class FilterCompiler(Generic[C]):
 
     def _condition(self, condition: Condition) -> C | bool:
         field, value = condition.field, condition.value
-        listed = value if isinstance(value, tuple) else (value,)
-        values = [item for item in listed if item is not None]
+        items = value if isinstance(value, tuple) else (value,)
+        values = [item for item in items if item is not None]
         match condition.op:
             case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
                 return self._equals(field, values)

@@ -68,14 +68,14 @@ def presence_token(field: str) -> str:
 
 def tokens(fields: Mapping[str, Iterable[MetadataScalar]]) -> list[str]:
     """Return every token of these fields, without repetition."""
-    listed = [
+    all_tokens = [
         token
         for field, values in fields.items()
         if field not in UNTOKENED
         for value in values
         for token in (value_token(field, value), presence_token(field))
     ]
-    return list(dict.fromkeys(listed))
+    return list(dict.fromkeys(all_tokens))
 
 
 def _name(field: str) -> str:
@@ -220,8 +220,8 @@ def _document_fields(
     query = select(
         fields.document_id, fields.field, fields.kind, fields.text_value, fields.number_value
     )
-    wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(of_the_chunk)
-    for document, field, kind, text, value in connection.execute(query.where(wanted)):
+    is_wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(of_the_chunk)
+    for document, field, kind, text, value in connection.execute(query.where(is_wanted)):
         decoded = decoded_value(kind, text, value)
         values.setdefault(document, {}).setdefault(field, []).append(decoded)
     return values.items()
