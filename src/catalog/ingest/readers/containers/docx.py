@@ -1,4 +1,4 @@
-"""Word documents: cleaned, converted by mammoth, and read as HTML is."""
+"""Word documents: cleaned, converted by mammoth, and read like HTML."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import BinaryIO
 from lxml import etree
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.text import storable
-from catalog.ingest.readers.base import MAX_TITLE, ReadFailure, ReadLimits, choose_title
+from catalog.core.errors import ReadError
+from catalog.ingest.readers.base import MAX_TITLE, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import (
     Archive,
     Element,
@@ -24,19 +23,20 @@ from catalog.ingest.readers.containers.archive import (
 )
 from catalog.ingest.readers.containers.ooxml import (
     Relation,
+    find_related,
     graphic_texts,
     named_children,
-    properties,
     read_part,
-    related,
-    relations,
+    read_properties,
+    read_relations,
     replace,
     resolve_alternates,
 )
 from catalog.ingest.readers.html import extract
+from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.metadata import normalise, take_title
 
-W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _UNWRAPPED = (
     "fldSimple", "smartTag", "customXml", "dir", "bdo", "hyperlink", "oMathPara",
@@ -49,13 +49,94 @@ _DROPPED = (
 _RENAMED = {"cr": "br", "ptab": "tab"}
 _OFF = ("0", "false", "off")
 _DEEPEST_HEADING = 6
-_LONGEST_LINE = 20
+_MAX_ANCESTORS = 20
 """Styles that one may be based on by way of the others; Word allows eleven."""
 _TITLES = frozenset(["title", "titel", "titre", "título", "titolo", "titulo"])
+_SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
+
+
+class DocxReader:
+    """The text of a document with headings, lists and tables; notes stand at its end.
+
+    Pictures, comments, headers and footers are left out, and tracked deletions; insertions are
+    text. Nothing but the document's own parts is looked at.
+    """
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file.
+
+        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
+        """
+        archive = open_archive(handle, limits)
+        metadata = normalise(read_properties(archive))
+        title = take_title(metadata)
+        page = extract(_to_html(archive), keep_navigation=True)
+        joined = JoinedText(limits)
+        joined.add(page.text, page.headings, page.atomic)
+        yield joined.document(path, title=title, file_type="docx", metadata=metadata)
+
+
+def _to_html(archive: Archive) -> str:
+    main = find_related(read_relations(archive, ""), "officeDocument") or "word/document.xml"
+    document = read_part(archive, main)
+    if local_name(document) != "document" or not named(document, "body"):
+        raise ReadError("not a Word document")
+    links = read_relations(archive, main)
+    styles, numbering = (
+        None if (name := find_related(links, kind)) is None else read_part(archive, name)
+        for kind in ("styles", "numbering")
+    )
+
+    def graphic(identifier: str) -> Iterator[str]:
+        link = links.get(identifier)
+        return iter(()) if link is None else graphic_texts(read_part(archive, link.target))
+
+    notes = _Notes(_read_notes(archive, links))
+    _clean(document, styles=styles, notes=notes, graphic=graphic)
+    return _convert(document, styles, numbering)
+
+
+def _read_notes(archive: Archive, links: Mapping[str, Relation]) -> dict[tuple[str, str], Element]:
+    bodies = {}
+    for kind in ("footnote", "endnote"):
+        part = find_related(links, f"{kind}s")
+        for note in [] if part is None else named(read_part(archive, part), kind):
+            if note.get(f"{{{_W}}}type") not in _SEPARATORS:
+                bodies[kind, note.get(f"{{{_W}}}id", "")] = note
+    return bodies
+
+
+def _convert(document: Element, styles: Element | None, numbering: Element | None) -> str:
+    """Convert to HTML; without styles and lists if those are what cannot be converted."""
+    try:
+        return _run_mammoth({"document": document, "styles": styles, "numbering": numbering})
+    except RecursionError as error:
+        raise ReadError("nested too deeply") from error
+    except (ValueError, LookupError, AttributeError, TypeError):
+        pass
+    try:
+        return _run_mammoth({"document": document})
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise ReadError("a broken document") from error
+
+
+def _run_mammoth(parts: Mapping[str, Element | None]) -> str:
+    """Convert these parts and no others: there is nothing mammoth could follow or embed."""
+    import mammoth
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, root in parts.items():
+            if root is not None:
+                archive.writestr(f"word/{name}.xml", etree.tostring(root, encoding="utf-8"))
+    result = mammoth.convert_to_html(packed, convert_image=lambda _: [], external_file_access=False)
+    return str(result.value)
 
 
 @dataclass(slots=True)
-class Notes:
+class _Notes:
     """Footnotes and endnotes by kind and id, numbered in the order they are referred to."""
 
     bodies: Mapping[tuple[str, str], Element]
@@ -63,7 +144,7 @@ class Notes:
     order: list[tuple[str, str]] = field(default_factory=list)
 
     def number(self, key: tuple[str, str]) -> int | None:
-        """The number of that note, or ``None`` if there is no such note."""
+        """Return the number of that note, or ``None`` if there is no such note."""
         if key not in self.bodies:
             return None
         if key not in self.numbers:
@@ -72,20 +153,20 @@ class Notes:
         return self.numbers[key]
 
 
-def clean(
+def _clean(
     document: Element,
     *,
     styles: Element | None,
-    notes: Notes,
+    notes: _Notes,
     graphic: Callable[[str], Iterable[str]],
 ) -> None:
-    """Changes ``document`` in place.
+    """Turn ``document``, in place, into what mammoth converts without losing text.
 
     Content controls, fields, hyperlinks, alternate content, equations and tables of one cell
     become what they hold; text boxes, charts and diagrams paragraphs after the one that they
     are anchored in; styles with an outline level ``HeadingN``; notes ``[n]`` and paragraphs at
-    the end. Deleted and hidden text and pictures go. ``graphic`` answers the lines of the
-    chart or diagram of a relationship id.
+    the end. Deleted and hidden text and pictures go. ``graphic`` returns the lines
+    of the chart or diagram of a relationship id.
     """
     levels = _outline_levels(styles)
     _clean_story(document, levels, notes, graphic)
@@ -103,7 +184,7 @@ def clean(
 def _clean_story(
     root: Element,
     levels: Mapping[str, int],
-    notes: Notes,
+    notes: _Notes,
     graphic: Callable[[str], Iterable[str]],
 ) -> None:
     resolve_alternates(root)
@@ -113,7 +194,7 @@ def _clean_story(
     for element in named(root, *_DROPPED):
         replace(element, [])
     for element in named(root, *_RENAMED):
-        element.tag = f"{{{W}}}{_RENAMED[local_name(element)]}"
+        element.tag = f"{{{_W}}}{_RENAMED[local_name(element)]}"
     for element in named(root, "oMath"):
         text = "".join(run.text or "" for run in named(element, "t"))
         replace(element, [_run(root, text)])
@@ -139,17 +220,17 @@ def _is_hidden(run: Element) -> bool:
     return False
 
 
-def _number_references(root: Element, notes: Notes) -> None:
+def _number_references(root: Element, notes: _Notes) -> None:
     for element in named(root, "footnoteReference", "endnoteReference"):
         kind = local_name(element).removesuffix("Reference")
-        number = notes.number((kind, element.get(f"{{{W}}}id", "")))
+        number = notes.number((kind, element.get(f"{{{_W}}}id", "")))
         replace(element, [] if number is None else [_text(root, f"[{number}]")])
 
 
 def _hoist_graphics(root: Element, graphic: Callable[[str], Iterable[str]]) -> None:
-    """Moves the text of boxes, charts and diagrams after the paragraph they are anchored in."""
+    """Move the text of boxes, charts and diagrams after the paragraph they are anchored in."""
     for element in reversed(named(root, "relIds", "chart", "txbxContent")):
-        anchor = next(element.iterancestors(f"{{{W}}}p"), None)
+        anchor = next(element.iterancestors(f"{{{_W}}}p"), None)
         if anchor is None:
             continue
         if local_name(element) == "txbxContent":
@@ -165,12 +246,12 @@ def _hoist_graphics(root: Element, graphic: Callable[[str], Iterable[str]]) -> N
 
 
 def _outline_levels(styles: Element | None) -> dict[str, int]:
-    """The heading levels, from 1, of paragraph styles by id, inherited ones included."""
+    """Return the heading levels, from 1, of paragraph styles by id, inherited ones included."""
     own: dict[str, int | None] = {}
     parents: dict[str, str] = {}
     for style in [] if styles is None else named(styles, "style"):
-        name = style.get(f"{{{W}}}styleId", "")
-        if style.get(f"{{{W}}}type") != "paragraph" or name in own:
+        name = style.get(f"{{{_W}}}styleId", "")
+        if style.get(f"{{{_W}}}type") != "paragraph" or name in own:
             continue
         own[name] = _own_level(style)
         for child in named_children(style, "name"):
@@ -180,7 +261,7 @@ def _outline_levels(styles: Element | None) -> dict[str, int]:
     levels = {}
     for name in own:
         at = name
-        for _ in range(_LONGEST_LINE):
+        for _ in range(_MAX_ANCESTORS):
             if own.get(at) is None:
                 at = parents.get(at, "")
         level = own.get(at)
@@ -190,7 +271,7 @@ def _outline_levels(styles: Element | None) -> dict[str, int]:
 
 
 def _own_level(holder: Element) -> int | None:
-    """The level in the properties of a style or paragraph; 0 is body text, ``None`` unsaid."""
+    """Return the level of a style or paragraph itself; 0 is body text, ``None`` not given."""
     for settings in named_children(holder, "pPr"):
         for outline in named_children(settings, "outlineLvl"):
             value = _value(outline)
@@ -216,121 +297,28 @@ def _mark_heading(paragraph: Element, levels: Mapping[str, int]) -> None:
             replace(style, [])
         return
     if style is None:
-        style = settings.makeelement(f"{{{W}}}pStyle")
+        style = settings.makeelement(f"{{{_W}}}pStyle")
         settings.insert(0, style)
-    style.set(f"{{{W}}}val", f"Heading{level}")
+    style.set(f"{{{_W}}}val", f"Heading{level}")
 
 
 def _value(element: Element) -> str:
-    return str(element.get(f"{{{W}}}val", ""))
+    return str(element.get(f"{{{_W}}}val", ""))
 
 
 def _text(root: Element, text: str) -> Element:
-    element = root.makeelement(f"{{{W}}}t")
+    element = root.makeelement(f"{{{_W}}}t")
     element.text = text
     return element
 
 
 def _run(root: Element, text: str) -> Element:
-    run = root.makeelement(f"{{{W}}}r")
+    run = root.makeelement(f"{{{_W}}}r")
     run.append(_text(root, text))
     return run
 
 
 def _paragraph(root: Element, text: str) -> Element:
-    paragraph = root.makeelement(f"{{{W}}}p")
+    paragraph = root.makeelement(f"{{{_W}}}p")
     paragraph.append(_run(root, text))
     return paragraph
-
-
-_SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
-
-
-class DocxReader:
-    """The text of a document with headings, lists and tables; notes stand at its end.
-
-    Pictures, comments, headers and footers are left out, and tracked deletions; insertions are
-    text. Nothing but the document's own parts is looked at.
-    """
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The one document of the file.
-
-        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
-        """
-        archive = open_archive(handle, limits)
-        metadata = normalise(properties(archive))
-        title = take_title(metadata)
-        page = extract(_html(archive), keep_navigation=True)
-        if len(page.text) > limits.characters:
-            raise ReadError(f"too long: over {limits.characters:,} characters")
-        if not page.text:
-            raise EmptyDocumentError("empty: no text")
-        first = page.headings[0].title if page.headings else None
-        yield ParsedDocument(
-            path=path,
-            text=storable(page.text),
-            title=choose_title(path, title, first),
-            file_type="docx",
-            metadata=metadata,
-            headings=page.headings,
-            atomic=page.atomic,
-        )
-
-
-def _html(archive: Archive) -> str:
-    main = related(relations(archive, ""), "officeDocument") or "word/document.xml"
-    document = read_part(archive, main)
-    if local_name(document) != "document" or not named(document, "body"):
-        raise ReadError("not a Word document")
-    links = relations(archive, main)
-    styles, numbering = (
-        None if (name := related(links, kind)) is None else read_part(archive, name)
-        for kind in ("styles", "numbering")
-    )
-
-    def graphic(identifier: str) -> Iterator[str]:
-        link = links.get(identifier)
-        return iter(()) if link is None else graphic_texts(read_part(archive, link.target))
-
-    clean(document, styles=styles, notes=Notes(_notes(archive, links)), graphic=graphic)
-    return _converted(document, styles, numbering)
-
-
-def _notes(archive: Archive, links: Mapping[str, Relation]) -> dict[tuple[str, str], Element]:
-    bodies = {}
-    for kind in ("footnote", "endnote"):
-        part = related(links, f"{kind}s")
-        for note in [] if part is None else named(read_part(archive, part), kind):
-            if note.get(f"{{{W}}}type") not in _SEPARATORS:
-                bodies[kind, note.get(f"{{{W}}}id", "")] = note
-    return bodies
-
-
-def _converted(document: Element, styles: Element | None, numbering: Element | None) -> str:
-    """Once more without styles and lists if those are what cannot be converted."""
-    try:
-        return _by_mammoth({"document": document, "styles": styles, "numbering": numbering})
-    except RecursionError as error:
-        raise ReadError("nested too deeply") from error
-    except (ValueError, LookupError, AttributeError, TypeError):
-        pass
-    try:
-        return _by_mammoth({"document": document})
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
-        raise ReadError("a broken document") from error
-
-
-def _by_mammoth(parts: Mapping[str, Element | None]) -> str:
-    """HTML of these parts and no others: there is nothing it could follow or embed."""
-    import mammoth
-
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, root in parts.items():
-            if root is not None:
-                archive.writestr(f"word/{name}.xml", etree.tostring(root, encoding="utf-8"))
-    result = mammoth.convert_to_html(packed, convert_image=lambda _: [], external_file_access=False)
-    return str(result.value)

@@ -1,9 +1,8 @@
-"""E-books: the chapters in reading order, each of them read as HTML is."""
+"""E-books: the chapters in reading order, each of them read like HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from catalog.core.documents import ParsedDocument
@@ -27,7 +26,7 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
-_CONTENTS = ("toc", "other.loi", "other.lot")
+_CONTENTS_TYPES = ("toc", "other.loi", "other.lot")
 _UNKNOWN = "unknown"
 """What Sphinx and others write where the author said nothing."""
 _METADATA = {
@@ -41,22 +40,44 @@ _METADATA = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EpubPackage:
-    """``chapters`` are names of archive entries, which may be missing."""
+class EpubReader:
+    """The whole book is one document; headings keep the levels they have in their chapters."""
 
-    chapters: tuple[str, ...]
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file, after a failure for each chapter that is missing.
+
+        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
+        """
+        archive = open_archive(handle, limits)
+        chapters, fields = _read_package(archive)
+        if len(chapters) > limits.pages:
+            raise ReadError(f"too many chapters: over {limits.pages:,}")
+        metadata = normalise(fields)
+        title = take_title(metadata)
+        joined, missing = JoinedText(limits), []
+        for chapter in chapters:
+            try:
+                source = decode(archive.read(chapter), declared=True)
+            except BrokenPartError as error:
+                missing.append(ReadFailure(f"{path}:{chapter}", str(error)))
+                continue
+            if source.strip():
+                page = extract(source, keep_navigation=False)
+                joined.add(page.text, page.headings, page.atomic)
+        yield from cap_failures(missing)
+        yield joined.document(path, title=title, file_type="epub", metadata=metadata)
 
 
-def read_package(archive: Archive) -> EpubPackage:
-    """Reads the package document.
+def _read_package(archive: Archive) -> tuple[list[str], dict[str, object]]:
+    """Return the names of the chapters' entries, which may be missing, and the metadata.
 
     Chapters are the spine's, without the navigation document, a table of contents that is a
     page of its own, and what is no text; all pages of the manifest if there is no spine.
     Raises ``ReadError`` if there is no package document or content is encrypted.
     """
-    name = _package_name(archive)
+    name = _find_package(archive)
     root = parse_xml(archive.read(name), is_lenient=True)
     pages: dict[str, str] = {}
     skipped = _contents_pages(root, name)
@@ -72,11 +93,10 @@ def read_package(archive: Archive) -> EpubPackage:
         pages.values()
     )
     _refuse_encrypted(archive, ordered)
-    chapters = [page for page in ordered if page not in skipped]
-    return EpubPackage(tuple(chapters), _metadata(root))
+    return [page for page in ordered if page not in skipped], _read_metadata(root)
 
 
-def _package_name(archive: Archive) -> str:
+def _find_package(archive: Archive) -> str:
     if _CONTAINER in archive:
         root = parse_xml(archive.read(_CONTAINER), is_lenient=True)
         for element in named(root, "rootfile"):
@@ -90,14 +110,14 @@ def _package_name(archive: Archive) -> str:
 
 
 def _contents_pages(root: Element, name: str) -> set[str]:
-    """Pages that hold nothing but contents; with a fragment, they hold something else too."""
-    found = set()
+    """Return pages that hold nothing but contents; with a fragment, they hold more than that."""
+    pages = set()
     for reference in named(root, "reference"):
         href = reference.get("href", "")
         target = inside(name, href)
-        if reference.get("type") in _CONTENTS and "#" not in href and target is not None:
-            found.add(target)
-    return found
+        if reference.get("type") in _CONTENTS_TYPES and "#" not in href and target is not None:
+            pages.add(target)
+    return pages
 
 
 def _refuse_encrypted(archive: Archive, chapters: Mapping[str, None]) -> None:
@@ -112,25 +132,24 @@ def _refuse_encrypted(archive: Archive, chapters: Mapping[str, None]) -> None:
                 raise ReadError("protected: DRM")
 
 
-def _metadata(root: Element) -> dict[str, object]:
-    found: dict[str, list[str]] = {}
+def _read_metadata(root: Element) -> dict[str, object]:
+    values: dict[str, list[str]] = {}
+    identifiers: list[str] = []
     for holder in named(root, "metadata"):
         for element in named(holder, *_METADATA):
             field_name = _METADATA[element.tag.rpartition("}")[2]]
             value = text_of(element)
             if value and value.casefold() != _UNKNOWN:
-                found.setdefault(field_name, []).append(value)
+                values.setdefault(field_name, []).append(value)
         for element in named(holder, "meta"):
             if element.get("property") == "dcterms:modified":
-                found.setdefault("modified", []).append(text_of(element))
-        for element in named(holder, "source", "identifier"):
-            if (value := text_of(element)) and value.casefold() != _UNKNOWN:
-                found.setdefault("identifiers", []).append(value)
-    fields: dict[str, object] = {}
-    for key, values in found.items():
-        fields[key] = values if key == "tags" or (key == "author" and values[1:]) else values[0]
-    identifiers = found.get("identifiers", [])
-    fields.pop("identifiers", None)
+                values.setdefault("modified", []).append(text_of(element))
+        sources = map(text_of, named(holder, "source", "identifier"))
+        identifiers += [value for value in sources if value and value.casefold() != _UNKNOWN]
+    fields: dict[str, object] = {
+        key: entries if key == "tags" or (key == "author" and entries[1:]) else entries[0]
+        for key, entries in values.items()
+    }
     web = [value for value in identifiers if value.startswith(("http://", "https://"))]
     others = [value for value in identifiers if value not in web]
     fields |= {"source_url": web[0]} if web else {}
@@ -138,33 +157,3 @@ def _metadata(root: Element) -> dict[str, object]:
     if "description" in fields:
         fields["description"] = extract(str(fields["description"]), keep_navigation=True).text
     return fields
-
-
-class EpubReader:
-    """The whole book is one document; headings keep the levels they have in their chapters."""
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The one document of the file, after a failure for each chapter that is missing.
-
-        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
-        """
-        archive = open_archive(handle, limits)
-        package = read_package(archive)
-        if len(package.chapters) > limits.pages:
-            raise ReadError(f"too many chapters: over {limits.pages:,}")
-        metadata = normalise(package.metadata)
-        title = take_title(metadata)
-        joined, missing = JoinedText(limits), []
-        for chapter in package.chapters:
-            try:
-                source = decode(archive.read(chapter), declared=True)
-            except BrokenPartError as error:
-                missing.append(ReadFailure(f"{path}:{chapter}", str(error)))
-                continue
-            if source.strip():
-                page = extract(source, keep_navigation=False)
-                joined.add(page.text, page.headings, page.atomic)
-        yield from cap_failures(missing)
-        yield joined.document(path, title=title, file_type="epub", metadata=metadata)

@@ -1,4 +1,4 @@
-"""What Word and PowerPoint files share: parts, relationships, properties, alternate content."""
+"""Shared by Word and PowerPoint files: parts, relationships, properties, alternate content."""
 
 from __future__ import annotations
 
@@ -36,48 +36,43 @@ _MADE_BY_THE_PROGRAM = re.compile(r"presentation|(\S+\s)?powerpoint([ -]\S+)?", 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What a part refers to: ``kind`` is the last word of the type, ``target`` a part's name."""
+    """A reference from a part: ``kind`` is the last word of its type, ``target`` a part's name."""
 
     kind: str
     target: str
 
 
 def read_part(archive: Archive, name: str) -> Element:
-    """The root of a part, in the namespaces of the transitional format.
+    """Return the root of a part, in the namespaces of the transitional format.
 
     Raises ``ReadError`` if it is missing, broken, too deep, or declares entities.
     """
     return parse_xml(_STRICT.sub(_TRANSITIONAL, archive.read(name)))
 
 
-def relations(archive: Archive, part: str) -> Mapping[str, Relation]:
-    """What a part refers to inside the file, by id; ``""`` is the file as a whole."""
-    name = relations_name(part)
+def read_relations(archive: Archive, part: str) -> Mapping[str, Relation]:
+    """Return the references of a part inside the file, by id; ``""`` is the file as a whole."""
+    folder, base = posixpath.split(part)
+    name = posixpath.join(folder, "_rels", base + ".rels")
     if name not in archive:
         return {}
-    found = {}
+    relations = {}
     for element in named(read_part(archive, name), "Relationship"):
         target = inside(part, element.get("Target", ""))
         if element.get("TargetMode") != "External" and target is not None and target in archive:
             kind = posixpath.basename(element.get("Type", ""))
-            found[element.get("Id", "")] = Relation(kind, target)
-    return found
+            relations[element.get("Id", "")] = Relation(kind, target)
+    return relations
 
 
-def relations_name(part: str) -> str:
-    """The part that holds the relationships of ``part``."""
-    folder, base = posixpath.split(part)
-    return posixpath.join(folder, "_rels", base + ".rels")
+def find_related(relations: Mapping[str, Relation], kind: str) -> str | None:
+    """Return the first part that is referred to as ``kind``."""
+    return next((link.target for link in relations.values() if link.kind == kind), None)
 
 
-def related(links: Mapping[str, Relation], kind: str) -> str | None:
-    """The first part that is referred to as ``kind``."""
-    return next((link.target for link in links.values() if link.kind == kind), None)
-
-
-def properties(archive: Archive) -> dict[str, object]:
-    """Title, author, keywords and dates as ``docProps/core.xml`` has them."""
-    part = related(relations(archive, ""), "core-properties") or "docProps/core.xml"
+def read_properties(archive: Archive) -> dict[str, object]:
+    """Return title, author, keywords and dates as ``docProps/core.xml`` has them."""
+    part = find_related(read_relations(archive, ""), "core-properties") or "docProps/core.xml"
     if part not in archive:
         return {}
     fields: dict[str, object] = {}
@@ -94,7 +89,7 @@ def properties(archive: Archive) -> dict[str, object]:
 
 
 def resolve_alternates(root: Element) -> None:
-    """Puts in place of alternate content what a current program shows, or else the fallback."""
+    """Replace alternate content by what a current program shows, or else the fallback."""
     for element in reversed(named(root, "AlternateContent")):
         chosen = next(iter(named_children(element, "Choice")), None)
         fallback = next(iter(named_children(element, "Fallback")), None)
@@ -104,12 +99,12 @@ def resolve_alternates(root: Element) -> None:
 
 
 def named_children(element: Element, *names: str) -> list[Element]:
-    """The children of those local names."""
+    """Return the children of those local names."""
     return [child for child in element if local_name(child) in names]
 
 
 def replace(element: Element, others: list[Element]) -> None:
-    """Puts ``others`` where ``element`` stands, in time that does not grow with its siblings."""
+    """Replace ``element`` by ``others``, in time that does not grow with its siblings."""
     parent = element.getparent()
     if parent is None:
         return
@@ -119,22 +114,22 @@ def replace(element: Element, others: list[Element]) -> None:
 
 
 def graphic_texts(root: Element) -> Iterator[str]:
-    """The words of a chart (titles, series, categories) or of a SmartArt diagram, line by line."""
+    """Yield lines of a chart (titles, series, categories) or of a SmartArt diagram."""
     if named(root, "plotArea"):
-        yield from filter(None, map(_joined_runs, named(root, "title")))
+        yield from filter(None, map(_join_runs, named(root, "title")))
         for group in ("tx", "cat"):
-            seen = dict.fromkeys(
+            values = dict.fromkeys(
                 text_of(value) for holder in named(root, group) for value in named(holder, "v")
             )
-            if line := ", ".join(filter(None, seen)):
+            if line := ", ".join(filter(None, values)):
                 yield line
     else:
         for paragraph in named(root, "p"):
-            if line := _joined_runs(paragraph):
+            if line := _join_runs(paragraph):
                 yield line
 
 
-def _joined_runs(element: Element) -> str:
+def _join_runs(element: Element) -> str:
     return " ".join("".join(run.text or "" for run in named(element, "t")).split())
 
 

@@ -24,8 +24,8 @@ from catalog.ingest.readers.containers.archive import (
 )
 from catalog.ingest.readers.containers.ooxml import (
     graphic_texts,
-    properties,
     read_part,
+    read_properties,
     replace,
     resolve_alternates,
 )
@@ -41,43 +41,122 @@ if TYPE_CHECKING:
 
 
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-R_ID = f"{_R}id"
+_R_ID = f"{_R}id"
 """The attribute by which an element names a relationship."""
+_READ_PARTS = re.compile(
+    r"(?!customXml/|ppt/(?:theme|tags|comments|embeddings)/).*\.xml", re.IGNORECASE
+)
+_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+_ROW_FRACTION = 30
+"""Shapes whose tops differ by less than this part of a slide's height stand in one row."""
+
+
+class PptxReader:
+    """A slide is a page; its title is a heading of level 1, and shapes follow in reading order."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file, after a failure for each slide that is broken.
+
+        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
+        """
+        archive = open_archive(handle, limits)
+        metadata = normalise(read_properties(archive))
+        title = take_title(metadata)
+        try:
+            presentation = _open(archive)
+            joined, pages, broken = JoinedText(limits), [], []
+            for number, blocks in enumerate(_slides(presentation, limits), 1):
+                pages.append(joined.following)
+                if blocks is None:
+                    broken.append(ReadFailure(f"{path}:slide {number}", "a broken slide"))
+                else:
+                    _add_slide(joined, blocks)
+        except RecursionError as error:
+            raise ReadError("nested too deeply") from error
+        yield from cap_failures(broken)
+        yield joined.document(path, title=title, file_type="pptx", metadata=metadata, pages=pages)
+
+
+def _add_slide(joined: JoinedText, blocks: list[_Block]) -> None:
+    for block in blocks:
+        whole = (0, len(block.text))
+        heading = Heading(*whole, 1, one_line(block.text))
+        joined.add(
+            block.text,
+            headings=[heading] if block.is_title else [],
+            atomic=[whole] if block.is_table and block.text else [],
+        )
+
+
+def _open(archive: Archive) -> Presentation:
+    from pptx.package import Package
+
+    try:
+        package = Package.open(_copy_checked(archive))
+        return cast("Presentation", package.presentation_part.presentation)
+    except (*_damage_errors(), etree.XMLSyntaxError) as error:
+        raise ReadError("a broken presentation") from error
+
+
+def _slides(presentation: Presentation, limits: ReadLimits) -> Iterator[list[_Block] | None]:
+    """Yield the blocks of each slide; ``None`` for one that is broken."""
+    try:
+        tolerance = (presentation.slide_height or 0) // _ROW_FRACTION
+        identifiers = [slide.get(_R_ID) for slide in named(presentation.element, "sldId")]
+    except _damage_errors() as error:
+        raise ReadError("a broken presentation") from error
+    identifiers = [identifier for identifier in identifiers if identifier]
+    if len(identifiers) > limits.pages:
+        raise ReadError(f"too many slides: over {limits.pages:,}")
+    for identifier in identifiers:
+        try:
+            yield list(_slide_blocks(presentation.part.related_slide(identifier), tolerance))
+        except _damage_errors():
+            yield None
+
+
+def _damage_errors() -> tuple[type[Exception], ...]:
+    """Return what python-pptx raises for damage: whatever its look-ups fail with."""
+    from pptx.exc import PythonPptxError
+
+    return (PythonPptxError, LookupError, ValueError, AttributeError, TypeError, AssertionError)
 
 
 @dataclass(frozen=True, slots=True)
-class SlideBlock:
-    """What one shape says."""
+class _Block:
+    """The text of one shape."""
 
     text: str
     is_title: bool = False
     is_table: bool = False
 
 
-def slide_blocks(slide: Slide, tolerance: int) -> Iterator[SlideBlock]:
-    """The title, the other shapes, then the speaker's notes.
+def _slide_blocks(slide: Slide, tolerance: int) -> Iterator[_Block]:
+    """Yield the title, the other shapes, then the speaker's notes.
 
     Shapes run from top to bottom; those whose upper edges differ by at most ``tolerance`` (EMU)
     from left to right. Slide numbers, dates and footers are left out, and so are pictures.
     """
     title = slide.shapes.title
-    if title is not None and (text := _lines(title.text_frame.text)):
-        yield SlideBlock(" ".join(text.split()), is_title=True)
+    if title is not None and (text := _break_lines(title.text_frame.text)):
+        yield _Block(" ".join(text.split()), is_title=True)
     shapes = [shape for shape in slide.shapes if title is None or shape != title]
     yield from _blocks(shapes, tolerance)
     if slide.has_notes_slide:
         frame = slide.notes_slide.notes_text_frame
-        if frame is not None and (notes := _lines(frame.text)):
-            yield SlideBlock(f"Notes:\n{notes}")
+        if frame is not None and (notes := _break_lines(frame.text)):
+            yield _Block(f"Notes:\n{notes}")
 
 
-def _blocks(shapes: Iterable[BaseShape], tolerance: int) -> Iterator[SlideBlock]:
+def _blocks(shapes: Iterable[BaseShape], tolerance: int) -> Iterator[_Block]:
     for shape in _in_reading_order(shapes, tolerance):
         members = getattr(shape, "shapes", None)
         if members is not None:
             yield from _blocks(members, tolerance)
         elif not _is_furniture(shape):
-            yield from _own_blocks(shape)
+            yield from _shape_blocks(shape)
 
 
 def _in_reading_order(shapes: Iterable[BaseShape], tolerance: int) -> list[BaseShape]:
@@ -98,13 +177,13 @@ def _is_furniture(shape: BaseShape) -> bool:
     return shape.is_placeholder and shape.placeholder_format.type in kinds
 
 
-def _own_blocks(shape: BaseShape) -> Iterator[SlideBlock]:
+def _shape_blocks(shape: BaseShape) -> Iterator[_Block]:
     if shape.has_text_frame:
-        yield SlideBlock(_lines(cast("Shape", shape).text_frame.text))
+        yield _Block(_break_lines(cast("Shape", shape).text_frame.text))
     elif hasattr(shape, "has_table"):
         frame = cast("GraphicFrame", shape)
         lines = _rows(frame) if frame.has_table else _graphic_lines(frame)
-        yield SlideBlock("\n".join(lines), is_table=frame.has_table)
+        yield _Block("\n".join(lines), is_table=frame.has_table)
 
 
 def _rows(frame: GraphicFrame) -> Iterator[str]:
@@ -117,113 +196,32 @@ def _rows(frame: GraphicFrame) -> Iterator[str]:
 
 
 def _graphic_lines(frame: GraphicFrame) -> Iterator[str]:
-    """The words of a chart or diagram; none if its part is missing or broken."""
+    """Yield lines of a chart or diagram; none if its part is missing or broken."""
     for element in named(frame.element, "chart", "relIds"):
-        identifier = element.get(R_ID) or element.get(f"{_R}dm", "")
+        identifier = element.get(_R_ID) or element.get(f"{_R}dm", "")
         try:
             yield from graphic_texts(parse_xml(frame.part.related_part(identifier).blob))
         except (KeyError, ReadError):
             continue
 
 
-def _lines(text: str) -> str:
-    """Text with PowerPoint's line breaks as such, without blank lines."""
+def _break_lines(text: str) -> str:
+    """Return text with PowerPoint's line breaks as such, without blank lines."""
     lines = (" ".join(line.split()) for line in text.replace("\v", "\n").split("\n"))
     return "\n".join(filter(None, lines))
 
 
-_NEEDED = re.compile(
-    r"(?!customXml/|ppt/(?:theme|tags|comments|embeddings)/).*\.xml", re.IGNORECASE
-)
-_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
-_TOLERANCE = 30
-"""Shapes whose tops differ by less than this part of a slide's height stand in one row."""
-
-
-class PptxReader:
-    """A slide is a page; its title is a heading of level 1, and shapes follow in reading order."""
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The one document of the file, after a failure for each slide that is broken.
-
-        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
-        """
-        archive = open_archive(handle, limits)
-        metadata = normalise(properties(archive))
-        title = take_title(metadata)
-        try:
-            presentation = _opened(archive)
-            joined, pages, broken = JoinedText(limits), [], []
-            for number, blocks in enumerate(_slides(presentation, limits), 1):
-                pages.append(joined.following)
-                if blocks is None:
-                    broken.append(ReadFailure(f"{path}:slide {number}", "a broken slide"))
-                else:
-                    _add(joined, blocks)
-        except RecursionError as error:
-            raise ReadError("nested too deeply") from error
-        yield from cap_failures(broken)
-        yield joined.document(path, title=title, file_type="pptx", metadata=metadata, pages=pages)
-
-
-def _add(joined: JoinedText, blocks: list[SlideBlock]) -> None:
-    for block in blocks:
-        whole = (0, len(block.text))
-        heading = Heading(*whole, 1, one_line(block.text))
-        joined.add(
-            block.text,
-            headings=[heading] if block.is_title else [],
-            atomic=[whole] if block.is_table and block.text else [],
-        )
-
-
-def _opened(archive: Archive) -> Presentation:
-    from pptx.package import Package
-
-    try:
-        package = Package.open(_checked_copy(archive))
-        return cast("Presentation", package.presentation_part.presentation)
-    except (*_damage(), etree.XMLSyntaxError) as error:
-        raise ReadError("a broken presentation") from error
-
-
-def _slides(presentation: Presentation, limits: ReadLimits) -> Iterator[list[SlideBlock] | None]:
-    """What each slide says; ``None`` for one that is broken."""
-    try:
-        tolerance = (presentation.slide_height or 0) // _TOLERANCE
-        identifiers = [slide.get(R_ID) for slide in named(presentation.element, "sldId")]
-    except _damage() as error:
-        raise ReadError("a broken presentation") from error
-    identifiers = [identifier for identifier in identifiers if identifier]
-    if len(identifiers) > limits.pages:
-        raise ReadError(f"too many slides: over {limits.pages:,}")
-    for identifier in identifiers:
-        try:
-            yield list(slide_blocks(presentation.part.related_slide(identifier), tolerance))
-        except _damage():
-            yield None
-
-
-def _damage() -> tuple[type[Exception], ...]:
-    """python-pptx looks up what it expects, and raises whatever that fails with."""
-    from pptx.exc import PythonPptxError
-
-    return (PythonPptxError, LookupError, ValueError, AttributeError, TypeError, AssertionError)
-
-
-def _checked_copy(archive: Archive) -> io.BytesIO:
-    """The parts with text, each of them checked; others are empty, and links outside are cut."""
+def _copy_checked(archive: Archive) -> io.BytesIO:
+    """Copy the parts with text, each checked; others are empty, and links outside are cut."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as copy:
         for name in archive.names:
-            copy.writestr(name, _checked(archive, name))
+            copy.writestr(name, _check_part(archive, name))
     packed.seek(0)
     return packed
 
 
-def _checked(archive: Archive, name: str) -> bytes:
+def _check_part(archive: Archive, name: str) -> bytes:
     if name.casefold().endswith(".rels"):
         root = read_part(archive, name)
         source = name.replace("_rels/", "").removesuffix(".rels")
@@ -234,7 +232,7 @@ def _checked(archive: Archive, name: str) -> bytes:
                 replace(link, [])
             else:
                 link.set("Target", f"/{known}")
-    elif _NEEDED.fullmatch(name):
+    elif _READ_PARTS.fullmatch(name):
         root = read_part(archive, name)
         resolve_alternates(root)
         _write_out_equations(root)
