@@ -46,7 +46,7 @@ _OTHER_FIELDS = ("description", "author", "keywords", "date", "language")
 
 
 class HtmlReader(WholeFileReader):
-    """The document's text is the visible text; offsets and lines refer to it, not to the source.
+    """Reads the visible text of a page; offsets and lines refer to it, not to the source.
 
     Scripts, styles, navigation and form controls are left out, unless nothing else is there.
     """

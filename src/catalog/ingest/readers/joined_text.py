@@ -25,7 +25,7 @@ class JoinedText:
 
     @property
     def following(self) -> int:
-        """Offset at which the next block will begin."""
+        """Return the offset at which the next block will begin."""
         return self._length + len(_GAP) if self._blocks else 0
 
     def add(

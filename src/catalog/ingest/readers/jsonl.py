@@ -39,7 +39,7 @@ class _Line:
 
 
 class JsonLinesReader:
-    """Each line is a document whose path is its ``_id``; other JSON Lines are plain text.
+    """Reads each line as a document whose path is its ``_id``; other JSON Lines as plain text.
 
     A line that is no record, is longer than ``limits.text_bytes``, or repeats an ``_id`` is
     answered as a ``ReadFailure`` named ``file.jsonl:line``.

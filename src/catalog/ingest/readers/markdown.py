@@ -24,7 +24,7 @@ from catalog.ingest.readers.timed.timed_markdown import add_segments, read_conve
 
 
 class MarkdownReader(WholeFileReader):
-    """The text stays as written; front matter becomes metadata and is no part of the body.
+    """Reads text as written; front matter becomes metadata and is no part of the body.
 
     What a converter made of a recording or an image loses the timecodes before its cues and
     the facts that the converter put under the title, which become metadata; never a line.

@@ -27,7 +27,7 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
 class NotebookReader:
-    """The cells in order; pictures, HTML and controls among the outputs are left out."""
+    """Reads the cells in order; pictures, HTML and controls among the outputs are left out."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits

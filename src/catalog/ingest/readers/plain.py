@@ -13,7 +13,7 @@ from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
 
 class PlainTextReader(WholeFileReader):
-    """Text without structure that could be relied on, except where its lines open with times."""
+    """Reads text as it stands, except where its lines open with times."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document as it is, or the transcript that it is; a ``.log`` stays a log."""
@@ -24,7 +24,7 @@ class PlainTextReader(WholeFileReader):
 
 
 class CodeReader(WholeFileReader):
-    """Text that may name its encoding: ``# -*- coding: latin-1 -*-``, ``<?xml …?>``."""
+    """Reads text that may name its encoding: ``# -*- coding: latin-1 -*-``, ``<?xml …?>``."""
 
     declares_encoding: ClassVar[bool] = True
 
@@ -34,7 +34,7 @@ class CodeReader(WholeFileReader):
 
 
 class JsonReader(CodeReader):
-    """The transcripts of YouTube, whisper and their kin; any other JSON is plain text."""
+    """Reads the transcripts of YouTube, whisper and the like; any other JSON is plain text."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the timed transcript, or the text with its line structure."""

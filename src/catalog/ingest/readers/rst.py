@@ -32,7 +32,7 @@ _INLINE_MARKUP = (
 
 
 class RstReader(WholeFileReader):
-    """The text stays as written; the field list (``:Author: …``) is metadata as well as text."""
+    """Reads text as written; the field list (``:Author: …``) is metadata as well."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document, titled by its first heading, else a ``title`` field or its stem."""

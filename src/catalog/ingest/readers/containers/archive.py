@@ -130,7 +130,7 @@ class Archive:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all entries that are files, in the archive's order."""
+        """Return the names of all entries that are files, in the archive's order."""
         return tuple(self._entries)
 
     def __contains__(self, name: str) -> bool:

@@ -56,7 +56,7 @@ _SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
 
 
 class DocxReader:
-    """The text of a document with headings, lists and tables; notes stand at its end.
+    """Reads a document with its headings, lists and tables; notes stand at its end.
 
     Pictures, comments, headers and footers are left out, and tracked deletions; insertions are
     text. Nothing but the document's own parts is looked at.

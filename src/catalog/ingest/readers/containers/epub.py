@@ -41,7 +41,7 @@ _METADATA = {
 
 
 class EpubReader:
-    """The whole book is one document; headings keep the levels they have in their chapters."""
+    """Reads a book as one document; headings keep the levels they have in their chapters."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits

@@ -52,7 +52,7 @@ _ROW_FRACTION = 30
 
 
 class PptxReader:
-    """A slide is a page; its title is a heading of level 1, and shapes follow in reading order."""
+    """Reads presentations: a slide is a page, its title a heading, its shapes in reading order."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits

@@ -6,7 +6,7 @@ import ctypes
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
@@ -52,9 +52,9 @@ class HeadingLines:
     title: str
 
 
-def bookmarks(document: PdfDocument) -> list[Bookmark]:
-    """The outline in order: at most 20,000 entries with a page, at most nine levels deep."""
-    entries = (_entry(mark) for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS))
+def read_bookmarks(document: PdfDocument) -> list[Bookmark]:
+    """Return the outline in order: at most 20,000 entries with a page, at most nine levels deep."""
+    entries = (_read_bookmark(mark) for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS))
     return [entry for entry in entries if entry is not None]
 
 
@@ -63,25 +63,25 @@ def outline_headings(
     pages: Sequence[Sequence[PageLine]],
     tops: Sequence[float | None],
 ) -> list[HeadingLines]:
-    """The bookmarks that are found as lines of their page, in the order of the text.
+    """Return the bookmarks that stand as lines on their page, in the order of the text.
 
     Case, punctuation and a number in front do not count. Where several lines match, the nearest
     to the bookmark's place is taken; a line is the heading of one bookmark only.
     """
-    found: list[HeadingLines] = []
+    headings: list[HeadingLines] = []
     by_page = sorted(marks, key=lambda mark: mark.page)
     for page, group in groupby(by_page, key=lambda mark: mark.page):
         if 0 <= page < len(pages):
-            found += _on_page(list(group), page, pages[page], tops[page])
-    return found
+            headings += _page_headings(list(group), page, pages[page], tops[page])
+    return headings
 
 
-def _on_page(
+def _page_headings(
     marks: Sequence[Bookmark], page: int, lines: Sequence[PageLine], top: float | None
 ) -> list[HeadingLines]:
-    places = _places(lines)
+    places = _line_places(lines)
     taken: set[int] = set()
-    found: list[HeadingLines] = []
+    headings: list[HeadingLines] = []
     for mark in marks:
         whole, bare = _keys(mark.title)
         spans = [
@@ -96,12 +96,12 @@ def _on_page(
             spans, key=lambda span: 0.0 if base is None else abs(lines[span[0]].base - base)
         )
         taken.update(range(first, last + 1))
-        found.append(HeadingLines(page, first, last, mark.level, one_line(mark.title)))
-    return sorted(found, key=lambda heading: heading.first)
+        headings.append(HeadingLines(page, first, last, mark.level, one_line(mark.title)))
+    return sorted(headings, key=lambda heading: heading.first)
 
 
-def _places(lines: Sequence[PageLine]) -> dict[str, list[tuple[int, int]]]:
-    """Which lines, up to three together, have which letters, with and without a number."""
+def _line_places(lines: Sequence[PageLine]) -> dict[str, list[tuple[int, int]]]:
+    """Return the lines, up to three together, by their letters with and without a number."""
     keys = [_keys(line.text) for line in lines]
     places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for first, (whole, bare) in enumerate(keys):
@@ -114,18 +114,23 @@ def _places(lines: Sequence[PageLine]) -> dict[str, list[tuple[int, int]]]:
     return places
 
 
-def _entry(mark: PdfBookmark) -> Bookmark | None:
+def _read_bookmark(mark: PdfBookmark) -> Bookmark | None:
     import pypdfium2.raw as pdfium
 
-    size = min(4096, pdfium.FPDFBookmark_GetTitle(mark, None, 0))
-    buffer = ctypes.create_string_buffer(size + 2)
-    pdfium.FPDFBookmark_GetTitle(mark, buffer, size)
-    title = storable(buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace")).strip()
+    title = read_string(pdfium.FPDFBookmark_GetTitle, mark, max_bytes=4096).strip()
     destination = mark.get_dest()
     page = destination.get_index() if destination is not None else None
     if not title or destination is None or page is None:
         return None
     return Bookmark(title, mark.level + 1, page, _height(destination.raw))
+
+
+def read_string(function: Callable[..., int], *arguments: object, max_bytes: int) -> str:
+    """Call a PDFium function that writes UTF-16 into a buffer, and return what it wrote."""
+    size = min(max_bytes, function(*arguments, None, 0))
+    buffer = ctypes.create_string_buffer(size + 2)
+    function(*arguments, buffer, size)
+    return storable(buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace"))
 
 
 def _height(destination: object) -> float | None:
@@ -138,7 +143,7 @@ def _height(destination: object) -> float | None:
 
 
 def _keys(text: str) -> tuple[str, str]:
-    """What is compared of a title: all its letters, and those after its number."""
+    """Return the letters of a title by which it is compared: all, and those after its number."""
     folded = unicodedata.normalize("NFKC", text).strip()
     whole, bare = folded, _NUMBER.sub("", folded, count=1)
     return _NO_LETTER.sub("", whole.casefold()), _NO_LETTER.sub("", bare.casefold())
@@ -156,7 +161,7 @@ _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
 
 
 def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
-    """The commonest size of letters, in points; 0 if there are none."""
+    """Return the commonest size of letters, in points; 0 if there are none."""
     sizes = Counter[float]()
     for lines in pages:
         for line in lines:
@@ -166,22 +171,22 @@ def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
 
 
 def font_headings(pages: Sequence[Sequence[PageLine]]) -> list[HeadingLines]:
-    """Short lines in larger letters than the body's, and bold lines with a number in front.
+    """Return short lines in larger letters than the body's, and bold lines with a number.
 
     Neither ends like a sentence, and both begin a paragraph. The largest size is level 1, and so
     on; bold numbered lines come below, the deeper the more parts their number has.
     """
     body = body_size(pages)
-    found = [
+    candidates = [
         candidate for page in range(len(pages)) for candidate in _candidates(pages, page, body)
     ]
     letters = sum(len(line.text) for lines in pages for line in lines)
-    if sum(len(candidate.title) for candidate in found) > _LARGEST_SHARE * letters:
+    if sum(len(candidate.title) for candidate in candidates) > _LARGEST_SHARE * letters:
         return []
-    sizes = {candidate: pages[candidate.page][candidate.first].size for candidate in found}
+    sizes = {candidate: pages[candidate.page][candidate.first].size for candidate in candidates}
     ranks = _ranks([size for candidate, size in sizes.items() if candidate.level == 0])
     deepest = max(ranks.values(), default=0)
-    numbered = [candidate.level for candidate in found if candidate.level > 0]
+    numbered = [candidate.level for candidate in candidates if candidate.level > 0]
     highest = min(numbered, default=1)
     return [
         HeadingLines(
@@ -193,12 +198,12 @@ def font_headings(pages: Sequence[Sequence[PageLine]]) -> list[HeadingLines]:
             else deepest + 1 + candidate.level - highest,
             candidate.title,
         )
-        for candidate in found
+        for candidate in candidates
     ]
 
 
 def _ranks(sizes: Sequence[float]) -> dict[float, int]:
-    """Sizes by rank, from 1 for the largest; sizes within a twentieth share one."""
+    """Rank sizes, from 1 for the largest; sizes within a twentieth share a rank."""
     ranks: dict[float, int] = {}
     rank, top = 0, float("inf")
     for size in sorted(set(sizes), reverse=True):
@@ -211,7 +216,7 @@ def _ranks(sizes: Sequence[float]) -> dict[float, int]:
 def _candidates(
     pages: Sequence[Sequence[PageLine]], page: int, body: float
 ) -> Iterator[HeadingLines]:
-    """Headings of a page. ``level`` is 0 for large ones, else the parts of the number."""
+    """Yield headings of a page; ``level`` is 0 for large ones, else the parts of the number."""
     lines = pages[page]
     index = 0
     while index < len(lines):
@@ -220,14 +225,14 @@ def _candidates(
         if line.starts and line.margin != "aside":
             while end < len(lines) and not lines[end].starts and end - index <= _MOST_LINES:
                 end += 1
-            level = _kind(lines[index:end], body)
+            level = _heading_level(lines[index:end], body)
             if level is not None:
                 title = one_line(" ".join(part.text for part in lines[index:end]))
                 yield HeadingLines(page, index, end - 1, level, title)
         index = end
 
 
-def _kind(lines: Sequence[PageLine], body: float) -> int | None:
+def _heading_level(lines: Sequence[PageLine], body: float) -> int | None:
     text = " ".join(line.text for line in lines)
     is_short = len(lines) <= _MOST_LINES and len(text) <= _LONGEST
     if not is_short or text[-1] in ".,;:" or sum(letter.isalpha() for letter in text) < 2:

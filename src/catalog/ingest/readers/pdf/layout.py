@@ -1,4 +1,4 @@
-"""Puts the words of a PDF page into pieces, lines and blocks."""
+"""Puts the words of a PDF page into pieces, lines, blocks and paragraphs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Piece:
     letters: int
 
     def add(self, other: Piece) -> None:
-        """Takes the words of a piece beside it."""
+        """Add the words of a piece beside it."""
         if other.letters > self.letters:
             self.base, self.size = other.base, other.size
         self.words += other.words
@@ -34,8 +34,8 @@ class Piece:
         self.first, self.last = min(self.first, other.first), max(self.last, other.last)
         self.letters += other.letters
 
-    def follow(self, word: Word) -> None:
-        """Takes a word drawn after it."""
+    def append(self, word: Word) -> None:
+        """Add a word drawn after it."""
         if len(word.text) > self.letters:
             self.base, self.size = word.base, word.size
         self.words.append(word)
@@ -46,17 +46,17 @@ class Piece:
 
     @property
     def top(self) -> float:
-        """Where its letters begin, about."""
+        """Estimate the upper edge of its letters."""
         return self.base - 0.75 * self.size
 
     @property
     def bottom(self) -> float:
-        """Where its letters end, about."""
+        """Estimate the lower edge of its letters."""
         return self.base + 0.2 * self.size
 
 
-def beside(one: Piece | Word, other: Piece | Word) -> bool:
-    """Whether two share a line: their letters share half of the smaller ones' height, or more."""
+def share_line(one: Piece | Word, other: Piece | Word) -> bool:
+    """Return whether the letters of two share at least half of the smaller ones' height."""
     if one.base == other.base:
         return True
     bottom = min(one.base + 0.2 * one.size, other.base + 0.2 * other.size)
@@ -64,32 +64,32 @@ def beside(one: Piece | Word, other: Piece | Word) -> bool:
     return bottom - top >= 0.475 * min(one.size, other.size)
 
 
-def pieces(words: Sequence[Word]) -> list[Piece]:
-    """Words joined where they follow one another closely on one line, then by place alone."""
+def join_words(words: Sequence[Word]) -> list[Piece]:
+    """Join words that follow one another closely on one line, then pieces by place alone."""
     drawn: list[Piece] = []
     for word in words:
-        if drawn and beside(drawn[-1], word) and -0.3 <= _gap(drawn[-1], word) <= 1.0:
-            drawn[-1].follow(word)
+        if drawn and share_line(drawn[-1], word) and -0.3 <= _gap(drawn[-1], word) <= 1.0:
+            drawn[-1].append(word)
         else:
-            drawn.append(_begun(word))
-    return _joined(drawn)
+            drawn.append(_new_piece(word))
+    return _join_touching(drawn)
 
 
-def _begun(word: Word) -> Piece:
+def _new_piece(word: Word) -> Piece:
     return Piece(
         [word], word.x0, word.x1, word.base, word.size, word.order, word.order, len(word.text)
     )
 
 
 def _gap(one: Piece, other: Piece | Word) -> float:
-    """The white space from one to the next, in letter sizes."""
+    """Measure the white space from one to the next, in letter sizes."""
     return (other.x0 - one.x1) / max(one.size, other.size)
 
 
-def _joined(drawn: list[Piece]) -> list[Piece]:
-    """Pieces that touch are one, however far apart they were drawn."""
+def _join_touching(drawn: list[Piece]) -> list[Piece]:
+    """Join pieces that touch, however far apart they were drawn."""
     joined: list[Piece] = []
-    for row in rows(drawn):
+    for row in _rows(drawn):
         current = row[0]
         for piece in row[1:]:
             limit = 1.0 if piece.first == current.last + 1 else 0.5
@@ -102,12 +102,12 @@ def _joined(drawn: list[Piece]) -> list[Piece]:
     return joined
 
 
-def rows(region: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Pieces that share a line, from left to right; the lines from top to bottom."""
+def _rows(region: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Yield pieces that share a line, from left to right; the lines from top to bottom."""
     row: list[Piece] = []
     tallest: Piece | None = None
     for piece in sorted(region, key=lambda piece: (piece.base, piece.x0)):
-        if tallest is not None and not beside(tallest, piece):
+        if tallest is not None and not share_line(tallest, piece):
             yield sorted(row, key=lambda piece: piece.x0)
             row, tallest = [], None
         row.append(piece)
@@ -117,16 +117,16 @@ def rows(region: Sequence[Piece]) -> Iterator[list[Piece]]:
         yield sorted(row, key=lambda piece: piece.x0)
 
 
-def pieces_as_drawn(words: Sequence[Word]) -> Iterator[Piece]:
-    """Lines by the order of drawing alone."""
+def join_as_drawn(words: Sequence[Word]) -> Iterator[Piece]:
+    """Yield lines by the order of drawing alone."""
     line: Piece | None = None
     for word in words:
-        if line is not None and beside(line, word) and word.x0 >= line.x0:
-            line.follow(word)
+        if line is not None and share_line(line, word) and word.x0 >= line.x0:
+            line.append(word)
             continue
         if line is not None:
             yield line
-        line = _begun(word)
+        line = _new_piece(word)
     if line is not None:
         yield line
 
@@ -137,7 +137,9 @@ _SOFT_HYPHEN = "\u00ad"
 
 
 @dataclass(slots=True)
-class Placed:
+class TextLine:
+    """A line, or the part of one that belongs to a block; ``first`` as it was drawn."""
+
     text: str
     x0: float
     x1: float
@@ -147,9 +149,9 @@ class Placed:
     first: int
 
 
-def lines_by_height(region: Sequence[Piece]) -> Iterator[list[Placed]]:
-    """The lines at each height. Pieces drawn one after the other are one line, as in tables."""
-    for row in rows(region):
+def read_rows(region: Sequence[Piece]) -> Iterator[list[TextLine]]:
+    """Yield the lines at each height; pieces drawn one after the other are one, as in tables."""
+    for row in _rows(region):
         lines = [row[0]]
         for piece in row[1:]:
             before = lines[-1]
@@ -158,11 +160,11 @@ def lines_by_height(region: Sequence[Piece]) -> Iterator[list[Placed]]:
                 before.add(piece)
             else:
                 lines.append(piece)
-        yield [placed(piece.words) for piece in lines]
+        yield [build_line(piece.words) for piece in lines]
 
 
-def blocks_of(table: list[list[Placed]]) -> list[list[Placed]]:
-    """Lines that stand under one another; without lines side by side that is all of them.
+def group_blocks(table: list[list[TextLine]]) -> list[list[TextLine]]:
+    """Group lines that stand under one another; without lines side by side that is all of them.
 
     Blocks are taken as they were drawn, unless that went hither and thither, and read by their
     first line: the cells of a row of a table from left to right, a note in the margin after the
@@ -171,7 +173,7 @@ def blocks_of(table: list[list[Placed]]) -> list[list[Placed]]:
     if all(len(row) == 1 for row in table):
         return [[row[0] for row in table]]
     lines = [line for row in table for line in row]
-    blocks: list[list[Placed]] = []
+    blocks: list[list[TextLine]] = []
     for line in sorted(lines, key=lambda line: line.first):
         if blocks and _is_under(line, blocks[-1][-1]):
             blocks[-1].append(line)
@@ -179,12 +181,12 @@ def blocks_of(table: list[list[Placed]]) -> list[list[Placed]]:
             blocks.append([line])
     if 2 * len(blocks) > len(lines) + 2:
         blocks = _blocks_by_place(lines)
-    return _by_first_lines(blocks)
+    return _order_blocks(blocks)
 
 
-def _blocks_by_place(lines: Sequence[Placed]) -> list[list[Placed]]:
-    blocks: list[list[Placed]] = []
-    current: list[list[Placed]] = []
+def _blocks_by_place(lines: Sequence[TextLine]) -> list[list[TextLine]]:
+    blocks: list[list[TextLine]] = []
+    current: list[list[TextLine]] = []
     for line in lines:
         current = [block for block in current if line.base - block[-1].base < 3 * line.size]
         current = current[-_MOST_BLOCKS:]
@@ -197,16 +199,16 @@ def _blocks_by_place(lines: Sequence[Placed]) -> list[list[Placed]]:
     return blocks
 
 
-def _is_under(line: Placed, above: Placed) -> bool:
+def _is_under(line: TextLine, above: TextLine) -> bool:
     near = 0 < line.base - above.base <= 1.8 * max(above.size, line.size)
     return near and line.x0 < above.x1 and above.x0 < line.x1
 
 
-def _by_first_lines(blocks: list[list[Placed]]) -> list[list[Placed]]:
-    """From top to bottom; those that begin at one height from left to right."""
+def _order_blocks(blocks: list[list[TextLine]]) -> list[list[TextLine]]:
+    """Order blocks from top to bottom; those that begin at one height from left to right."""
     blocks = sorted(blocks, key=lambda block: block[0].base)
-    ordered: list[list[Placed]] = []
-    level: list[list[Placed]] = []
+    ordered: list[list[TextLine]] = []
+    level: list[list[TextLine]] = []
     for block in blocks:
         if level and block[0].base - level[0][0].base > 0.3 * block[0].size:
             ordered += sorted(level, key=lambda block: block[0].x0)
@@ -215,7 +217,8 @@ def _by_first_lines(blocks: list[list[Placed]]) -> list[list[Placed]]:
     return ordered + sorted(level, key=lambda block: block[0].x0)
 
 
-def placed(words: list[Word]) -> Placed:
+def build_line(words: list[Word]) -> TextLine:
+    """Build the line of these words, from right to left where its script runs so."""
     words = sorted(words, key=lambda word: word.x0)
     if _is_right_to_left(words):
         words.reverse()
@@ -232,7 +235,7 @@ def placed(words: list[Word]) -> Placed:
     base = median(word.base for word in words if word.size == size)
     x0, x1 = min(word.x0 for word in words), max(word.x1 for word in words)
     first = min(word.order for word in words)
-    return Placed(text, x0, x1, base, size, 2 * bold > letters.total(), first)
+    return TextLine(text, x0, x1, base, size, 2 * bold > letters.total(), first)
 
 
 def _is_space(before: Word, word: Word) -> bool:
@@ -250,8 +253,8 @@ def _is_right_to_left(words: Sequence[Word]) -> bool:
     return kinds["R"] + kinds["AL"] > kinds["L"]
 
 
-def paragraphs(lines: Sequence[Placed]) -> Iterator[tuple[Placed, bool]]:
-    """Each line, and whether a paragraph begins with it.
+def find_paragraphs(lines: Sequence[TextLine]) -> Iterator[tuple[TextLine, bool]]:
+    """Yield each line, and whether a paragraph begins with it.
 
     One does after more white space than lies between most lines, where the size of the letters
     changes, and at an indented line after a line at the edge, unless it stays indented.
@@ -276,7 +279,7 @@ def paragraphs(lines: Sequence[Placed]) -> Iterator[tuple[Placed, bool]]:
         yield line, apart or resized or _is_indented(above, line, below, edge)
 
 
-def _is_indented(above: Placed, line: Placed, below: Placed | None, edge: float) -> bool:
+def _is_indented(above: TextLine, line: TextLine, below: TextLine | None, edge: float) -> bool:
     indent = (line.x0 - above.x0) / line.size
     if not 0.8 <= indent <= 4.0 or above.x0 > edge + 0.5 * line.size:
         return False

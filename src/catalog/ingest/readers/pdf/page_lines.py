@@ -20,14 +20,14 @@ from statistics import median
 
 from catalog.ingest.readers.pdf.layout import (
     Piece,
-    Placed,
-    beside,
-    blocks_of,
-    lines_by_height,
-    paragraphs,
-    pieces,
-    pieces_as_drawn,
-    placed,
+    TextLine,
+    build_line,
+    find_paragraphs,
+    group_blocks,
+    join_as_drawn,
+    join_words,
+    read_rows,
+    share_line,
 )
 from catalog.ingest.readers.pdf.words import PageWords
 
@@ -46,34 +46,34 @@ _LINE_OF_TEXT = 20
 """Letters of a line that looks like running text, at least."""
 
 
-def in_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]:
-    """The regions of a page without columns of their own, in the order they are read."""
+def _split_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]:
+    """Yield the regions of a page without columns of their own, in the order they are read."""
     if depth < _DEEPEST and len(region) >= _FEWEST_PIECES:
         for edge in _edges(region):
             bands = list(_bands(region, edge))
             if any(band.has_columns() for band in bands):
-                yield from _each(bands, depth + 1)
+                yield from _split_bands(bands, depth + 1)
                 return
     yield region
 
 
-def _each(bands: Sequence[_Band], depth: int) -> Iterator[list[Piece]]:
+def _split_bands(bands: Sequence[_Band], depth: int) -> Iterator[list[Piece]]:
     together: list[Piece] = []
     for band in bands:
         if not band.has_columns():
             together += band.over + band.left + band.right
             continue
         if together:
-            yield from in_columns(together, depth)
+            yield from _split_columns(together, depth)
             together = []
-        yield from in_columns(band.left, depth)
-        yield from in_columns(band.right, depth)
+        yield from _split_columns(band.left, depth)
+        yield from _split_columns(band.right, depth)
     if together:
-        yield from in_columns(together, depth)
+        yield from _split_columns(together, depth)
 
 
 def _edges(region: Sequence[Piece]) -> list[float]:
-    """Left edges that several pieces share, the commonest first, without the outermost."""
+    """Return left edges that several pieces share, the commonest first, but the outermost."""
     outermost = min(piece.x0 for piece in region)
     counts = Counter(round(piece.x0 / _EDGE) for piece in region if piece.x0 > outermost + _EDGE)
     common = sorted(counts, key=lambda edge: (-counts[edge], edge))
@@ -90,54 +90,51 @@ class _Band:
     columns: bool | None = None
 
     def has_columns(self) -> bool:
-        """Whether the two sides are to be read one after the other."""
+        """Return whether the two sides are to be read one after the other."""
         if self.columns is None:
             fewer, more = sorted((len(self.left), len(self.right)))
             self.columns = (
                 fewer >= 2
                 and more >= 3
                 and self._is_side_by_side()
-                and (self._drawn_apart(fewer) or self._looks_like_text())
+                and (self._is_drawn_apart(fewer) or self._looks_like_text())
             )
         return self.columns
 
     def _is_side_by_side(self) -> bool:
-        """Whether the shorter side stands next to the other for half of its height or more."""
+        """Return whether at least half of the shorter side stands next to the other."""
         (top, bottom), (other_top, other_bottom) = _extent(self.left), _extent(self.right)
         shared = min(bottom, other_bottom) - max(top, other_top)
         return shared >= 0.5 * min(bottom - top, other_bottom - other_top)
 
-    def _drawn_apart(self, fewer: int) -> bool:
-        return self._changes() <= max(1, fewer // 5)
+    def _is_drawn_apart(self, fewer: int) -> bool:
+        """Return whether the drawing seldom went from one side to the other."""
+        drawn = self._in_drawing_order()
+        changes = sum(before != after for (before, _), (after, _) in pairwise(drawn))
+        return changes <= max(1, fewer // 5)
 
-    def _changes(self) -> int:
-        """How often the drawing went from one side to the other."""
-        drawn = sorted(
-            [(piece.first, 0) for piece in self.left] + [(piece.first, 1) for piece in self.right]
-        )
-        return sum(one[1] != other[1] for one, other in pairwise(drawn))
+    def _in_drawing_order(self) -> list[tuple[bool, Piece]]:
+        """Return all pieces as they were drawn, each with whether it stands on the right."""
+        drawn = [(False, piece) for piece in self.left] + [(True, piece) for piece in self.right]
+        return sorted(drawn, key=lambda entry: entry[1].first)
 
     def _looks_like_text(self) -> bool:
         return (
             min(len(self.left), len(self.right)) >= 4
             and _is_text(self.left)
             and _is_text(self.right)
-            and not self._drawn_by_rows()
+            and not self._is_drawn_by_rows()
         )
 
-    def _drawn_by_rows(self) -> bool:
-        """Cells of several lines, drawn in turn and beginning at one height: a table."""
-        drawn = sorted(
-            [(piece.first, 0, piece) for piece in self.left]
-            + [(piece.first, 1, piece) for piece in self.right],
-            key=lambda entry: entry[0],
-        )
+    def _is_drawn_by_rows(self) -> bool:
+        """Return whether cells of several lines, side by side, were drawn in turn: a table."""
+        drawn = self._in_drawing_order()
         starts = [drawn[0]]
-        starts += [new for old, new in pairwise(drawn) if old[1] != new[1]]
+        starts += [after for before, after in pairwise(drawn) if before[0] != after[0]]
         if len(drawn) < 1.3 * len(starts):
             return False
-        pairs = [(one, two) for one, two in pairwise(starts) if not one[1]]
-        level = sum(beside(one[2], two[2]) for one, two in pairs)
+        pairs = [(left, right) for (is_right, left), (_, right) in pairwise(starts) if not is_right]
+        level = sum(share_line(left, right) for left, right in pairs)
         return bool(pairs) and level >= 0.8 * len(pairs)
 
 
@@ -146,14 +143,14 @@ def _extent(side: Sequence[Piece]) -> tuple[float, float]:
 
 
 def _is_text(side: Sequence[Piece]) -> bool:
-    """Most lines are long, and reach through most of the column."""
+    """Return whether most lines are long, and reach through most of the column."""
     width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
     filled = sum(piece.x1 - piece.x0 >= 0.3 * width for piece in side)
     return median(piece.letters for piece in side) >= _LINE_OF_TEXT and filled >= 0.6 * len(side)
 
 
 def _bands(region: Sequence[Piece], edge: float) -> Iterator[_Band]:
-    """The region from top to bottom, divided by the pieces that reach over ``edge``."""
+    """Yield the region from top to bottom, divided by the pieces that reach over ``edge``."""
     leftmost = min(piece.x0 for piece in region)
     rightmost = max(piece.x1 for piece in region)
     gutter = _NARROWEST * median(piece.size for piece in region)
@@ -201,53 +198,55 @@ class PageLine:
     margin: str = ""
 
 
-def page_lines(page: PageWords) -> list[PageLine]:
-    """The lines of a page as they are read: columns one after the other, footnotes last."""
-    found_pieces = pieces(page.words)
-    if len(found_pieces) > _MOST_PIECES:
-        regions = [[placed(piece.words) for piece in pieces_as_drawn(page.words)]]
+def order_lines(page: PageWords) -> list[PageLine]:
+    """Return the lines of a page as they are read: column after column, footnotes last."""
+    pieces = join_words(page.words)
+    if len(pieces) > _MOST_PIECES:
+        regions = [[build_line(piece.words) for piece in join_as_drawn(page.words)]]
     else:
-        regions = _regions(found_pieces)
+        regions = _regions(pieces)
     lines: list[PageLine] = []
     for region in regions:
-        for found, starts in paragraphs(region):
-            margin = _margin(found, page.height)
-            size = round(found.size, 1)
-            line = PageLine(found.text, found.base, size, found.bold, starts, margin)
+        for part, starts in find_paragraphs(region):
+            margin = _margin(part, page.height)
+            size = round(part.size, 1)
+            line = PageLine(part.text, part.base, size, part.bold, starts, margin)
             if lines and starts and _goes_on(lines[-1], line):
-                line = unmarked(line, starts=False)
+                line = replace(line, starts=False)
             lines.append(line)
     aside = [PageLine(text, 0.0, 0.0, False, True, "aside") for text in page.aside]
     return lines + aside
 
 
-def _regions(found: list[Piece]) -> list[list[Placed]]:
+def _regions(pieces: list[Piece]) -> list[list[TextLine]]:
     columns = [
-        block for region in in_columns(found) for block in blocks_of(list(lines_by_height(region)))
+        block
+        for region in _split_columns(pieces)
+        for block in group_blocks(list(read_rows(region)))
     ]
     sizes = Counter[float]()
     for block in columns:
         for line in block:
             sizes[round(line.size, 1)] += len(line.text)
     commonest = max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
-    notes: list[list[Placed]] = []
-    body: list[list[Placed]] = []
+    notes: list[list[TextLine]] = []
+    body: list[list[TextLine]] = []
     for block in columns[:-1]:
-        at = _notes_begin(block, commonest)
+        at = _find_notes(block, commonest)
         body.append(block[:at])
         notes.append(block[at:])
     return [region for region in [*body, *columns[-1:], *notes] if region]
 
 
 def _goes_on(above: PageLine, line: PageLine) -> bool:
-    """Whether a sentence goes on at the top of the next column."""
+    """Return whether a sentence goes on at the top of the next column."""
     is_higher = line.base < above.base and abs(line.size - above.size) < 0.05 * line.size
     ends_inside = above.text[-1].islower() or above.text[-1] in ",;-‐\u00ad"
     return is_higher and ends_inside and line.text[0].islower()
 
 
-def _notes_begin(block: Sequence[Placed], commonest: float) -> int:
-    """Where the footnotes at the end of a column begin; its length if there are none."""
+def _find_notes(block: Sequence[TextLine], commonest: float) -> int:
+    """Return where the footnotes at the end of a column begin; its length if there are none."""
     at = len(block)
     while at > 0 and block[at - 1].size <= _NOTE_SIZE * commonest:
         at -= 1
@@ -257,12 +256,7 @@ def _notes_begin(block: Sequence[Placed], commonest: float) -> int:
     return len(block)
 
 
-def _margin(line: Placed, height: float) -> str:
+def _margin(line: TextLine, height: float) -> str:
     if line.base <= _MARGIN * height:
         return "top"
     return "bottom" if line.base >= (1 - _MARGIN) * height else ""
-
-
-def unmarked(line: PageLine, *, starts: bool) -> PageLine:
-    """The line with another say on whether a paragraph begins with it."""
-    return line if line.starts == starts else replace(line, starts=starts)

@@ -6,9 +6,9 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from catalog.ingest.readers.pdf.page_lines import PageLine, unmarked
+from catalog.ingest.readers.pdf.page_lines import PageLine
 
 _FEWEST_PAGES = 4
 _SAME_HEIGHT = 4.0
@@ -21,8 +21,8 @@ _PAGE_NUMBER = re.compile(
 )
 
 
-def without_running_lines(pages: Sequence[list[PageLine]]) -> list[list[PageLine]]:
-    """The pages without running titles and page numbers.
+def drop_running_lines(pages: Sequence[list[PageLine]]) -> list[list[PageLine]]:
+    """Return the pages without running titles and page numbers.
 
     A line in the top or bottom tenth of its page is left out if the same line, numbers ignored,
     stands at the same height on at least four pages and on at least half of the pages from the
@@ -35,8 +35,10 @@ def without_running_lines(pages: Sequence[list[PageLine]]) -> list[list[PageLine
         for line in lines:
             if line.margin:
                 seen[_key(line)].append((number, line.base))
-    running = {key: heights for key, places in seen.items() if (heights := _running(places))}
-    return [_kept(lines, running) for lines in pages]
+    running = {
+        key: heights for key, places in seen.items() if (heights := _running_heights(places))
+    }
+    return [_drop_from_page(lines, running) for lines in pages]
 
 
 def _key(line: PageLine) -> tuple[str, str]:
@@ -44,8 +46,8 @@ def _key(line: PageLine) -> tuple[str, str]:
     return line.margin, " ".join(text.split())
 
 
-def _running(places: list[tuple[int, float]]) -> list[float]:
-    """The heights at which a line repeats often enough."""
+def _running_heights(places: list[tuple[int, float]]) -> list[float]:
+    """Return the heights at which a line repeats often enough."""
     heights: list[float] = []
     rest = sorted(places, key=lambda place: (place[1], place[0]))
     while len(rest) >= _FEWEST_PAGES:
@@ -59,7 +61,9 @@ def _running(places: list[tuple[int, float]]) -> list[float]:
     return heights
 
 
-def _kept(lines: list[PageLine], running: dict[tuple[str, str], list[float]]) -> list[PageLine]:
+def _drop_from_page(
+    lines: list[PageLine], running: dict[tuple[str, str], list[float]]
+) -> list[PageLine]:
     dropped = {
         index
         for index, line in enumerate(lines)
@@ -79,14 +83,14 @@ def _kept(lines: list[PageLine], running: dict[tuple[str, str], list[float]]) ->
             is_outermost = line.margin == margin and line.base == edge
             if is_outermost and _PAGE_NUMBER.fullmatch(line.text):
                 dropped.add(index)
-    kept: list[PageLine] = []
+    rest: list[PageLine] = []
     starts = False
     for index, line in enumerate(lines):
         starts = starts or line.starts
         if index not in dropped:
-            kept.append(unmarked(line, starts=starts))
+            rest.append(line if line.starts == starts else replace(line, starts=starts))
             starts = False
-    return kept
+    return rest
 
 
 _HYPHENS = "-‐\u00ad"
@@ -95,28 +99,19 @@ _BROKEN = re.compile(r"(?:^|(?<=[\s(\[\"'“‘„«/–—]))((?:[^\W\d_]+[-‐
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class PdfText:
-    """The text of a document; ``pages[n - 1]`` is where page ``n`` begins in it.
+def join_pages(
+    pages: Sequence[Sequence[PageLine]],
+) -> tuple[str, tuple[int, ...], list[array[int]], list[array[int]]]:
+    """Return the text of all pages, where each begins, and where each of its lines does and ends.
 
-    ``starts[n][i]`` and ``ends[n][i]`` delimit line ``i`` of page ``n`` (both from 0) in ``text``.
+    Line ``i`` of page ``n`` (both from 0) is ``text[starts[n][i]:ends[n][i]]``; the third and
+    fourth value are ``starts`` and ``ends``. Lines end with a line feed, paragraphs and pages
+    with a blank line. A word broken at the end of a line is put together there, and the line
+    ends after it. Its hyphen stays if the word has others, if it is written with one elsewhere
+    in the document, or if only its halves are words there. A page without text begins where the
+    next one does.
     """
-
-    text: str
-    pages: tuple[int, ...]
-    starts: Sequence[array[int]]
-    ends: Sequence[array[int]]
-
-
-def join(pages: Sequence[Sequence[PageLine]]) -> PdfText:
-    """Lines end with a line feed, paragraphs and pages with a blank line.
-
-    A word broken at the end of a line is put together there, and the line ends after it. Its
-    hyphen is kept if the word has others, if it is written with one elsewhere in the document, or
-    if only its halves are words there.
-    A page without text begins where the next one does.
-    """
-    vocabulary = _vocabulary(pages)
+    words, compounds = _vocabulary(pages)
     parts: list[str] = []
     length = 0
     offsets: list[int | None] = []
@@ -125,7 +120,7 @@ def join(pages: Sequence[Sequence[PageLine]]) -> PdfText:
     for lines in pages:
         starts, ends = array("Q"), array("Q")
         offsets.append(None)
-        for line, text in zip(lines, _unbroken(lines, vocabulary), strict=True):
+        for line, text in zip(lines, _join_broken_words(lines, words, compounds), strict=True):
             if text and parts:
                 parts.append("\n" if not line.starts and offsets[-1] is not None else "\n\n")
                 length += len(parts[-1])
@@ -137,10 +132,10 @@ def join(pages: Sequence[Sequence[PageLine]]) -> PdfText:
             ends.append(length)
         all_starts.append(starts)
         all_ends.append(ends)
-    return PdfText("".join(parts), _filled(offsets, length), all_starts, all_ends)
+    return "".join(parts), _fill_blank_pages(offsets, length), all_starts, all_ends
 
 
-def _filled(offsets: Sequence[int | None], length: int) -> tuple[int, ...]:
+def _fill_blank_pages(offsets: Sequence[int | None], length: int) -> tuple[int, ...]:
     filled: list[int] = []
     following = length
     for offset in reversed(offsets):
@@ -149,22 +144,8 @@ def _filled(offsets: Sequence[int | None], length: int) -> tuple[int, ...]:
     return tuple(reversed(filled))
 
 
-@dataclass(frozen=True, slots=True)
-class _Vocabulary:
-    """What the document writes within its lines, in lower case."""
-
-    words: set[str]
-    compounds: set[str]
-
-    def is_compound(self, one: str, two: str) -> bool:
-        """Whether a word broken between ``one`` and ``two`` has a hyphen when it is not broken."""
-        if f"{one}-{two}" in self.compounds:
-            return True
-        return one + two not in self.words and {one, two} <= self.words
-
-
-def _vocabulary(pages: Sequence[Sequence[PageLine]]) -> _Vocabulary:
-    """The words within lines: what is broken at the end of a line is no word."""
+def _vocabulary(pages: Sequence[Sequence[PageLine]]) -> tuple[set[str], set[str]]:
+    """Return words and hyphenated words within lines, in lower case; no word broken at an end."""
     words: set[str] = set()
     compounds: set[str] = set()
     is_broken = False
@@ -179,29 +160,34 @@ def _vocabulary(pages: Sequence[Sequence[PageLine]]) -> _Vocabulary:
             words.update(_LETTERS.findall(inner))
             if "-" in inner or "‐" in inner:
                 compounds.update(word.replace("‐", "-") for word in _COMPOUND.findall(inner))
-    return _Vocabulary(words, compounds)
+    return words, compounds
 
 
-def _unbroken(lines: Sequence[PageLine], vocabulary: _Vocabulary) -> list[str]:
+def _join_broken_words(
+    lines: Sequence[PageLine], words: set[str], compounds: set[str]
+) -> list[str]:
     texts = [line.text for line in lines]
     for index in range(len(texts) - 1):
         if texts[index][-1:] not in _HYPHENS or lines[index + 1].starts:
             continue
         head, _, rest = texts[index + 1].partition(" ")
-        whole = _whole(texts[index], head, vocabulary)
+        whole = _join_word(texts[index], head, words, compounds)
         if whole is not None:
             texts[index], texts[index + 1] = whole, rest
     return [text.removesuffix("\u00ad") for text in texts]
 
 
-def _whole(text: str, head: str, vocabulary: _Vocabulary) -> str | None:
-    """The line with the rest of its last word, or ``None`` if that word is not broken there."""
+def _join_word(text: str, head: str, words: set[str], compounds: set[str]) -> str | None:
+    """Return the line with the rest of its last word, ``None`` if that is not broken there."""
     broken = _BROKEN.search(text)
     following = _LETTERS.match(head)
     if broken is None or following is None or not (head[0].islower() and text[-2].islower()):
         return None
     before, fragment, hyphen = broken.groups()
+    first, second = fragment.casefold(), following[0].casefold()
     is_compound = hyphen != "\u00ad" and (
-        bool(before) or vocabulary.is_compound(fragment.casefold(), following[0].casefold())
+        bool(before)
+        or f"{first}-{second}" in compounds
+        or (first + second not in words and {first, second} <= words)
     )
     return (text if is_compound else text[:-1]) + head

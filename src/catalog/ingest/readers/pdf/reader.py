@@ -1,4 +1,4 @@
-"""PDF: one document a file, its pages in reading order, and what it says about itself."""
+"""PDF: one document a file, its pages in reading order, with its title and metadata."""
 
 from __future__ import annotations
 
@@ -11,28 +11,143 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     ReadFailure,
     ReadLimits,
     cap_failures,
     choose_title,
     one_line,
+    read_bytes,
 )
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.pdf.headings import (
-    HeadingLines,
     body_size,
-    bookmarks,
     font_headings,
     outline_headings,
+    read_bookmarks,
+    read_string,
 )
-from catalog.ingest.readers.pdf.page_lines import PageLine, page_lines
-from catalog.ingest.readers.pdf.page_text import PdfText, join, without_running_lines
-from catalog.ingest.readers.pdf.words import page_words
+from catalog.ingest.readers.pdf.page_lines import PageLine, order_lines
+from catalog.ingest.readers.pdf.page_text import drop_running_lines, join_pages
+from catalog.ingest.readers.pdf.words import read_words
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument
+
+_FEWEST_BOOKMARKS = 2
+"""An outline with fewer entries found says less than the letters do, if they say anything."""
+_MAX_DRAWN = 4
+"""Times the characters allowed that a page may draw, for white space and what is left out."""
+
+
+class PdfReader:
+    """Reads the text layer of a PDF with PDFium; pictures are not looked at.
+
+    Columns are read one after the other and footnotes of columns last; text at an angle comes at
+    the end of its page. Running titles and page numbers in the top and bottom tenth of the pages
+    are left out. Words broken at the end of a line are put together. Headings are the bookmarks
+    found on their pages, or else lines in larger or bold numbered letters.
+    """
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the document, then each page that cannot be read (``path#page=n``).
+
+        Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
+        ``EmptyDocumentError`` if it has no text.
+        """
+        with _open(read_bytes(handle, limits.document_bytes)) as document:
+            count = len(document)
+            if count == 0:
+                raise ReadError("broken PDF: it has no pages")
+            if count > limits.pages:
+                raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
+            pages, tops, failed = _read_pages(document, limits)
+            if len(failed) == count:
+                raise ReadError("broken PDF: none of its pages can be read")
+            pages = drop_running_lines(pages)
+            if not any(pages):
+                size = "1 page" if count == 1 else f"{count:,} pages"
+                raise EmptyDocumentError(f"no text in it: {size} of images; OCR it first")
+            yield _build_document(document, path, pages, tops)
+        yield from cap_failures(
+            [ReadFailure(f"{path}#page={page}", "broken page") for page in failed]
+        )
+
+
+def _open(data: bytes) -> PdfDocument:
+    import pypdfium2 as pdfium
+    import pypdfium2.raw as raw
+
+    try:
+        return pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as error:
+        if error.err_code == raw.FPDF_ERR_PASSWORD:
+            raise ReadError("protected by a password") from error
+        if error.err_code == raw.FPDF_ERR_SECURITY:
+            raise ReadError("protected in a way that cannot be read") from error
+        raise ReadError("broken PDF: it has no readable structure") from error
+
+
+def _read_pages(
+    document: PdfDocument, limits: ReadLimits
+) -> tuple[list[list[PageLine]], list[float | None], list[int]]:
+    """Return lines and upper edges of all pages, and the numbers of those that are broken."""
+    import pypdfium2 as pdfium
+
+    pages: list[list[PageLine]] = []
+    tops: list[float | None] = []
+    failed: list[int] = []
+    left = limits.characters
+    for index in range(len(document)):
+        lines: list[PageLine] = []
+        top: float | None = None
+        try:
+            lines, top = _read_page(document, index, left)
+        except pdfium.PdfiumError:
+            failed.append(index + 1)
+        left -= sum(len(line.text) + 1 for line in lines)
+        if left < 0:
+            raise ReadError(f"too much text: over {limits.characters:,} characters")
+        pages.append(lines)
+        tops.append(top)
+    return pages, tops, failed
+
+
+def _read_page(
+    document: PdfDocument, index: int, limit: int
+) -> tuple[list[PageLine], float | None]:
+    with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
+        if textpage.count_chars() > _MAX_DRAWN * limit + 10_000:
+            raise ReadError(f"too much text: page {index + 1:,} alone is over the limit")
+        words = read_words(page, textpage)
+    return order_lines(words), words.top
+
+
+def _build_document(
+    document: PdfDocument,
+    path: str,
+    pages: Sequence[Sequence[PageLine]],
+    tops: Sequence[float | None],
+) -> ParsedDocument:
+    text, page_starts, starts, ends = join_pages(pages)
+    title = _stated_title(document) or _largest_text(pages[0], body_size(pages))
+    headings = outline_headings(read_bookmarks(document), pages, tops)
+    if len(headings) < _FEWEST_BOOKMARKS:
+        headings = font_headings(pages) or headings
+    spans = [(starts[line.page][line.first], ends[line.page][line.last], line) for line in headings]
+    return ParsedDocument(
+        path=path,
+        text=text,
+        title=choose_title(path, title),
+        file_type="pdf",
+        metadata=_read_metadata(document),
+        headings=tuple(
+            Heading(start, end, line.level, line.title) for start, end, line in spans if end > start
+        ),
+        pages=page_starts,
+    )
 
 
 _DATE = re.compile(
@@ -46,31 +161,31 @@ _NO_TITLE = re.compile(
 )
 
 
-def metadata(document: PdfDocument) -> dict[str, MetadataValue]:
-    """Author, subject, dates, tags and language under their first-class names, if given."""
-    keywords = _value(document, "Keywords").replace(";", ",")
+def _read_metadata(document: PdfDocument) -> dict[str, MetadataValue]:
+    """Return author, subject, dates, tags and language under their first-class names, if given."""
+    keywords = _property(document, "Keywords").replace(";", ",")
     return normalise(
         {
-            "author": _value(document, "Author"),
-            "subject": _value(document, "Subject"),
+            "author": _property(document, "Author"),
+            "subject": _property(document, "Subject"),
             "keywords": keywords,
-            "created": iso_date(_value(document, "CreationDate")),
-            "modified": iso_date(_value(document, "ModDate")),
+            "created": iso_date(_property(document, "CreationDate")),
+            "modified": iso_date(_property(document, "ModDate")),
             "language": _language(document),
         }
     )
 
 
-def given_title(document: PdfDocument) -> str:
-    """The title in the document's properties, or "" if that is a file name or says nothing."""
-    title = one_line(_value(document, "Title"))
+def _stated_title(document: PdfDocument) -> str:
+    """Return the title in the properties, or "" if that is a file name or says nothing."""
+    title = one_line(_property(document, "Title"))
     if _NO_TITLE.fullmatch(title) or not any(letter.isalpha() for letter in title):
         return ""
     return title
 
 
-def largest_text(lines: Sequence[PageLine], body: float) -> str:
-    """The lines of a first page in its largest letters, or "" if they are no title.
+def _largest_text(lines: Sequence[PageLine], body: float) -> str:
+    """Return the lines of a first page in its largest letters, or "" if they are no title.
 
     They are one if they stand together, are at least a fifth larger than the body's letters and
     read like a few words.
@@ -89,7 +204,7 @@ def largest_text(lines: Sequence[PageLine], body: float) -> str:
 
 
 def iso_date(value: str) -> str | None:
-    """A PDF date (``D:20240131093000+01'00'``, ISO 32000-1, 7.9.4) as ISO 8601.
+    """Return a PDF date (``D:20240131093000+01'00'``, ISO 32000-1, 7.9.4) as ISO 8601.
 
     Month and day are 1 where they are left out, the time is left out where it is; ``None`` if it
     is no date.
@@ -112,16 +227,11 @@ def iso_date(value: str) -> str | None:
         return None
 
 
-def _value(document: PdfDocument, key: str) -> str:
+def _property(document: PdfDocument, key: str) -> str:
     import pypdfium2.raw as pdfium
 
-    name = key.encode()
-    size = min(65536, pdfium.FPDF_GetMetaText(document, name, None, 0))
-    buffer = ctypes.create_string_buffer(size + 2)
-    pdfium.FPDF_GetMetaText(document, name, buffer, size)
-    return storable(buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace")).strip(
-        "\ufffd \t\r\n"
-    )
+    value = read_string(pdfium.FPDF_GetMetaText, document, key.encode(), max_bytes=65536)
+    return value.strip("\ufffd \t\r\n")
 
 
 def _language(document: PdfDocument) -> str:
@@ -132,124 +242,3 @@ def _language(document: PdfDocument) -> str:
     pdfium.FPDFCatalog_GetLanguage(document, buffer, size)
     text = bytes(memoryview(buffer)[: max(0, size // 2 - 1)]).decode("utf-16-le", "replace")
     return text if re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", text) else ""
-
-
-_FEWEST_BOOKMARKS = 2
-"""An outline with fewer entries found says less than the letters do, if they say anything."""
-_GENEROUS = 4
-"""Times the characters allowed that a page may draw, for white space and what is left out."""
-
-
-class PdfReader:
-    """Reads the text layer of a PDF with PDFium; pictures are not looked at.
-
-    Columns are read one after the other and footnotes of columns last; text at an angle comes at
-    the end of its page. Running titles and page numbers in the top and bottom tenth of the pages
-    are left out. Words broken at the end of a line are put together. Headings are the bookmarks
-    found on their pages, or else lines in larger or bold numbered letters.
-    """
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """The document, then each page that cannot be read (``path#page=n``).
-
-        Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
-        ``EmptyDocumentError`` if it has no text.
-        """
-        data = handle.read(limits.document_bytes + 1)
-        if len(data) > limits.document_bytes:
-            raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
-        with _opened(data) as document:
-            count = len(document)
-            if count == 0:
-                raise ReadError("broken PDF: it has no pages")
-            if count > limits.pages:
-                raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
-            pages, tops, failed = _read_pages(document, limits)
-            if len(failed) == count:
-                raise ReadError("broken PDF: none of its pages can be read")
-            pages = without_running_lines(pages)
-            if not any(pages):
-                told = "1 page" if count == 1 else f"{count:,} pages"
-                raise EmptyDocumentError(f"no text in it: {told} of images; OCR it first")
-            yield _document(document, path, pages, tops)
-        yield from cap_failures(
-            [ReadFailure(f"{path}#page={page}", "broken page") for page in failed]
-        )
-
-
-def _opened(data: bytes) -> PdfDocument:
-    import pypdfium2 as pdfium
-    import pypdfium2.raw as raw
-
-    try:
-        return pdfium.PdfDocument(data)
-    except pdfium.PdfiumError as error:
-        if error.err_code == raw.FPDF_ERR_PASSWORD:
-            raise ReadError("protected by a password") from error
-        if error.err_code == raw.FPDF_ERR_SECURITY:
-            raise ReadError("protected in a way that cannot be read") from error
-        raise ReadError("broken PDF: it has no readable structure") from error
-
-
-def _read_pages(
-    document: PdfDocument, limits: ReadLimits
-) -> tuple[list[list[PageLine]], list[float | None], list[int]]:
-    """The lines and upper edges of all pages, and the numbers of those that cannot be read."""
-    import pypdfium2 as pdfium
-
-    pages: list[list[PageLine]] = []
-    tops: list[float | None] = []
-    failed: list[int] = []
-    left = limits.characters
-    for index in range(len(document)):
-        lines: list[PageLine] = []
-        top: float | None = None
-        try:
-            lines, top = _read_page(document, index, left)
-        except pdfium.PdfiumError:
-            failed.append(index + 1)
-        left -= sum(len(line.text) + 1 for line in lines)
-        if left < 0:
-            raise ReadError(f"too much text: over {limits.characters:,} characters")
-        pages.append(lines)
-        tops.append(top)
-    return pages, tops, failed
-
-
-def _read_page(document: PdfDocument, index: int, most: int) -> tuple[list[PageLine], float | None]:
-    with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
-        if textpage.count_chars() > _GENEROUS * most + 10_000:
-            raise ReadError(f"too much text: page {index + 1:,} alone is over the limit")
-        words = page_words(page, textpage)
-    return page_lines(words), words.top
-
-
-def _document(
-    document: PdfDocument,
-    path: str,
-    pages: Sequence[Sequence[PageLine]],
-    tops: Sequence[float | None],
-) -> ParsedDocument:
-    joined = join(pages)
-    title = given_title(document) or largest_text(pages[0], body_size(pages))
-    outlined = outline_headings(bookmarks(document), pages, tops)
-    found = outlined if len(outlined) >= _FEWEST_BOOKMARKS else font_headings(pages) or outlined
-    return ParsedDocument(
-        path=path,
-        text=joined.text,
-        title=choose_title(path, title),
-        file_type="pdf",
-        metadata=metadata(document),
-        headings=tuple(_headings(found, joined)),
-        pages=joined.pages,
-    )
-
-
-def _headings(found: Sequence[HeadingLines], joined: PdfText) -> Iterator[Heading]:
-    for heading in found:
-        start = joined.starts[heading.page][heading.first]
-        end = joined.ends[heading.page][heading.last]
-        if end > start:
-            yield Heading(start, end, heading.level, heading.title)

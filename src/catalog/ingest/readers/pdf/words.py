@@ -1,6 +1,6 @@
 """The words of a PDF page with their places, read through PDFium in few calls.
 
-PDFium answers the characters of a page in the order they are drawn, with white space where it
+PDFium returns the characters of a page in the order they are drawn, with white space where it
 sees a gap. That order is not taken for the reading order here; only what stands between two
 gaps is taken for a word.
 """
@@ -47,20 +47,19 @@ _ACCENTED = re.compile(f"([{''.join(_ACCENTS)}])([^\\W\\d_])")
 _LETTERS = {"ı": "i", "ȷ": "j"}
 
 
-def clean(text: str) -> str:
-    """Without control characters and ligatures, accents joined with their letters."""
-    text = _ACCENTED.sub(_composed, text.translate(_REPLACED))
-    return storable(text)
+def _clean(text: str) -> str:
+    """Return text without control characters and ligatures, accents joined with letters."""
+    return storable(_ACCENTED.sub(_compose, text.translate(_REPLACED)))
 
 
-def _composed(match: re.Match[str]) -> str:
-    """TeX draws an accent and then the letter under it."""
+def _compose(match: re.Match[str]) -> str:
+    # TeX draws an accent and then the letter under it.
     whole = unicodedata.normalize("NFC", _LETTERS.get(match[2], match[2]) + _ACCENTS[match[1]])
     return whole if len(whole) == 1 else match[0]
 
 
-def characters(textpage: PdfTextPage) -> str:
-    """The page's characters, one each; asked for one by one only where PDFium leaves some out."""
+def _read_characters(textpage: PdfTextPage) -> str:
+    """Return the page's characters, read one by one only where PDFium leaves some out."""
     import pypdfium2.raw as pdfium
 
     count = textpage.count_chars()
@@ -90,7 +89,7 @@ Ghostscript writes the end of one word and the start of the next as one object, 
 
 
 @dataclass(slots=True)
-class Run:
+class _Run:
     """One word as drawn: where it begins and ends, and which way it runs (quarter turns)."""
 
     text: str
@@ -103,48 +102,48 @@ class Run:
 
 
 @dataclass(slots=True)
-class _Drawn:
-    """What all letters of one text object of the page share."""
+class _TextObject:
+    """Properties that all letters of one text object of the page share."""
 
     turn: int | None
-    across: tuple[float, float]
+    origin: tuple[float, float]
     size: float
     bold: bool
 
 
-class Scan:
-    """Reads one text page. Two boxes a word are asked for, not one a letter: calls are dear."""
+class _PageScan:
+    """Reads one text page, with two boxes for a word, not one for a letter: calls are dear."""
 
     def __init__(self, textpage: PdfTextPage) -> None:
         import pypdfium2.raw as pdfium
 
         self._pdfium: Any = pdfium
-        self._text = characters(textpage)
+        self._text = _read_characters(textpage)
         self._raw = textpage.raw
         self._page = ctypes.cast(textpage.raw, ctypes.c_void_p).value
         self._rect = pdfium.FS_RECTF()
         self._to_rect = ctypes.byref(self._rect)
         self._get_box = _direct("FPDFText_GetLooseCharBox", 3)
         self._get_object = _direct("FPDFText_GetTextObject", 2)
-        self._drawn: dict[int | None, _Drawn] = {}
+        self._objects: dict[int | None, _TextObject] = {}
         self._fonts: dict[int, bool] = {}
 
-    def runs(self) -> Iterator[Run]:
-        """The words as drawn, split where the pen jumps though no white space was seen."""
+    def runs(self) -> Iterator[_Run]:
+        """Yield the words as drawn, split where the pen jumps though no white space was seen."""
         end = 0
         for match in _RUN.finditer(self._text):
             first, stop = match.span()
             gap = range(end, first)
-            for start, after in self._unbroken(first, stop):
+            for start, after in self._split_at_jumps(first, stop):
                 text = self._text[start:after]
                 if not (text.isascii() and text.isprintable()):
-                    text = clean(text)
+                    text = _clean(text)
                 if text:
                     yield self._run(text, start, after - 1, gap)
                 gap = range(0)
             end = stop
 
-    def _unbroken(self, start: int, stop: int) -> list[tuple[int, int]]:
+    def _split_at_jumps(self, start: int, stop: int) -> list[tuple[int, int]]:
         page, get_object = self._page, self._get_object
         before = get_object(page, start)
         if stop - start == 1 or before == get_object(page, stop - 1):
@@ -165,15 +164,15 @@ class Scan:
         along = max(bottom1 - top0, bottom0 - top1)
         return max(across, along) > least * size
 
-    def _run(self, text: str, start: int, last: int, gap: range) -> Run:
+    def _run(self, text: str, start: int, last: int, gap: range) -> _Run:
         address = self._get_object(self._page, start)
-        drawn = self._drawn.get(address)
-        if drawn is None:
-            drawn = self._drawn[address] = self._look(start)
+        shared = self._objects.get(address)
+        if shared is None:
+            shared = self._objects[address] = self._read_object(start)
         left, bottom, right, top = box = self._box(start)
         left1, bottom1, right1, top1 = self._box(last) if last > start else box
-        x, y = drawn.across
-        turn = drawn.turn
+        x, y = shared.origin
+        turn = shared.turn
         if turn == 0:
             ends = (left, y), (right1, y)
         elif turn == 1:
@@ -187,9 +186,9 @@ class Scan:
         # In upright text PDFium sees gaps where there are none: only drawn spaces count there.
         is_generated = self._pdfium.FPDFText_IsGenerated
         spaced = bool(gap) and (not turn or not all(is_generated(self._raw, at) for at in gap))
-        return Run(text, *ends, drawn.size, turn, drawn.bold, spaced)
+        return _Run(text, *ends, shared.size, turn, shared.bold, spaced)
 
-    def _look(self, index: int) -> _Drawn:
+    def _read_object(self, index: int) -> _TextObject:
         pdfium = self._pdfium
         matrix = pdfium.FS_MATRIX()
         pdfium.FPDFText_GetMatrix(self._raw, index, matrix)
@@ -198,7 +197,7 @@ class Scan:
         if not _SIZES[0] <= size <= _SIZES[1]:
             left, bottom, right, top = self._box(index)
             size = (right - left if turn in (1, 3) else top - bottom) or 1.0
-        return _Drawn(turn, (matrix.e, matrix.f), size, self._is_bold(index))
+        return _TextObject(turn, (matrix.e, matrix.f), size, self._is_bold(index))
 
     def _box(self, index: int) -> tuple[float, float, float, float]:
         rect = self._rect
@@ -216,14 +215,14 @@ class Scan:
             name = ctypes.create_string_buffer(256)
             pdfium.FPDFFont_GetBaseFontName(font, name, 256)
             flags = max(0, pdfium.FPDFFont_GetFlags(font))
-            named = _BOLD_NAME.search(name.value.decode("latin-1")) is not None
-            self._fonts[address] = named or bool(flags & _FORCE_BOLD)
+            is_bold_name = _BOLD_NAME.search(name.value.decode("latin-1")) is not None
+            self._fonts[address] = is_bold_name or bool(flags & _FORCE_BOLD)
         return self._fonts[address]
 
 
 @cache
 def _direct(name: str, arguments: int) -> Callable[..., int]:
-    """A PDFium function that takes and answers addresses as numbers: half the cost of a call."""
+    """Return a PDFium function that takes and returns addresses as numbers: half the cost."""
     import pypdfium2.raw as pdfium
 
     kinds = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p][:arguments]
@@ -272,10 +271,10 @@ class PageWords:
     top: float | None
 
 
-def page_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
-    """The words of an open page; what stands outside its visible box is left out."""
-    left, bottom, right, top = page.get_bbox()
-    runs = list(Scan(textpage).runs())
+def read_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
+    """Return the words of an open page; what stands outside its visible box is left out."""
+    left, bottom, right, top = box = page.get_bbox()
+    runs = list(_PageScan(textpage).runs())
     turns = Counter[int]()
     for run in runs:
         if run.turn is not None:
@@ -295,8 +294,8 @@ def page_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
                 aside.append(run.text)
             last = order, run.turn
             continue
-        x0, base = _turned(run.start, main, (left, bottom, right, top))
-        x1, _ = _turned(run.end, main, (left, bottom, right, top))
+        x0, base = _turn_point(run.start, main, box)
+        x1, _ = _turn_point(run.end, main, box)
         words.append(
             Word(run.text, min(x0, x1), max(x0, x1), base, run.size, run.bold, run.spaced, order)
         )
@@ -304,10 +303,10 @@ def page_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
     return PageWords(words, aside, height, top if main == 0 else None)
 
 
-def _turned(
+def _turn_point(
     point: tuple[float, float], turn: int, box: tuple[float, float, float, float]
 ) -> tuple[float, float]:
-    """A point as (rightwards, downwards) from the top left corner as the text is read."""
+    """Return a point as (rightwards, downwards) from the top left corner as the text is read."""
     (x, y), (left, bottom, right, top) = point, box
     return (
         (x - left, top - y),

@@ -63,12 +63,12 @@ class Medium:
 
     @property
     def title(self) -> str:
-        """The medium's name without folder and extension."""
+        """Return the medium's name without folder and extension."""
         return choose_title(self.key, self.key.rpartition("/")[2])
 
     @property
     def transcript_modality(self) -> Modality:
-        """The modality of the words spoken in it."""
+        """Return the modality of the words spoken in it."""
         return "audio_transcript" if self.file_type == "audio" else "video_transcript"
 
     def metadata(self) -> dict[str, MetadataValue]:
@@ -200,7 +200,7 @@ class Source:
 
     @property
     def is_recording(self) -> bool:
-        """Whether it names sound or video as its source."""
+        """Return whether it names sound or video as its source."""
         return self.kind in _RECORDINGS or self.recording is not None
 
 

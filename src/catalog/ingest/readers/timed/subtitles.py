@@ -49,7 +49,7 @@ _Times = tuple[float | None, float | None]
 
 
 class SubtitleReader(WholeFileReader):
-    """One line and one segment for each cue, in the order of time, without markup.
+    """Reads one line and one segment for each cue, in the order of time, without markup.
 
     A file in which no cue has a readable time is plain text as it stands.
     """
