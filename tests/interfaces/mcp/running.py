@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -102,12 +101,3 @@ def talk(server, mode="auto"):
         portal.wrap_async_context_manager(Client(server, mode=mode, cache=None)) as client,
     ):
         yield Talk(portal, client)
-
-
-def until(holds, what="it"):
-    """Wait for a condition, briefly."""
-    end = time.monotonic() + DEADLINE
-    while not (found := holds()):
-        assert time.monotonic() < end, f"{what} did not come about"
-        time.sleep(0.01)
-    return found

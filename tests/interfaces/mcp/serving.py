@@ -1,12 +1,11 @@
 """Run by the tests as a process: ``serving.py HOME stdio|http``, on a small real store.
 
-A query with HOLD tells that it began and waits for the file ``go``; one with NOISE prints in every
+A query with HOLD tells that it began and waits for the sign ``go``; one with NOISE prints in every
 way a library may; one with BUG fails as a defect would.
 """
 
 import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from catalog.interfaces.server.mcp.streamable_http import serve_http
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
 from fakes import open_library
+from interfaces.mcp.signs import give, wait_for
 from interfaces.mcp.stubs import make_noise
-
-DEADLINE = 60
 
 
 class Odd(LocalEngine):
@@ -29,10 +27,8 @@ class Odd(LocalEngine):
         query = str(arguments.get("query"))
         if "HOLD" in query:
             began, go = (Path(os.environ["TEST_SIGNS"]) / name for name in ("began", "go"))
-            began.touch()
-            end = time.monotonic() + DEADLINE
-            while not go.exists() and time.monotonic() < end:
-                time.sleep(0.01)
+            give(began)
+            wait_for(go)
         if "NOISE" in query:
             make_noise()
         if "BUG" in query:

@@ -1,6 +1,6 @@
 """Run by the tests as a process: ``stub_serving.py stdio|http|fail``, the stub tools.
 
-Standard error and the file ``began`` tell when a call is held; it is held for good.
+Standard error and the sign ``began`` tell when a call is held; it is held for good.
 """
 
 import os
@@ -15,6 +15,7 @@ from catalog.interfaces.server.mcp.stdio import serve_stdio
 from catalog.interfaces.server.mcp.streamable_http import serve_http
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
+from interfaces.mcp.signs import give
 from interfaces.mcp.stubs import TOOLS, StubEngine
 
 
@@ -22,8 +23,8 @@ class Telling(StubEngine):
     """Tells when a call is held; closing it must not be tried while one is."""
 
     def hold(self):
-        (Path(os.environ["TEST_SIGNS"]) / "began").touch()
         print("began", file=sys.stderr, flush=True)
+        give(Path(os.environ["TEST_SIGNS"]) / "began")
         super().hold()
 
     def close(self):

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.server.mcp.resources import document_uri, parse_document_uri
 from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
-from interfaces.mcp.running import until
+from interfaces.mcp.signs import give, wait_for
 
 NOTES = sorted([*ODD_PATHS, "keys.md", "hostile.md"])
 GOOD = {
@@ -103,12 +103,12 @@ def test_twenty_calls_at_once_get_each_its_own_answer(session):
 
 def test_a_cancelled_call_leaves_the_session_usable(session):
     held = session.later("search_chunks", query="HOLD keys", dataset="notes")
-    until((session.signs / "began").exists, "the held call")
+    wait_for(session.signs / "began")
     held.cancel()
     with pytest.raises(CancelledError):
         held.result(timeout=30)
     answer = session.call("search", query="keys", dataset="notes")
-    (session.signs / "go").touch()
+    give(session.signs / "go")
     assert check("search", answer)["status"] == "ok"
 
 

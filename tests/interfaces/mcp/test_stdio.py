@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from interfaces.mcp.running import environment, of_stubs, stdio_server, talk, until
+from interfaces.mcp.running import environment, of_stubs, stdio_server, talk
+from interfaces.mcp.signs import wait_for
 
 PROMPTLY = 5
 OPENING = [
@@ -123,7 +124,7 @@ def test_who_left_in_the_middle_of_a_call_may_come_again(tmp_path):
     server = stdio_server(of_stubs("stdio"), tmp_path)
     with talk(server) as session:
         left = session.later("echo", word="hold")
-        until((tmp_path / "began").exists, "the held call")
+        wait_for(tmp_path / "began")
     assert left.done()
     with talk(server) as session:
         assert session.call("echo", word="a").structured_content["echo"] == "a"

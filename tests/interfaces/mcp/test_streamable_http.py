@@ -2,8 +2,9 @@
 
 import http.client
 import json
+import logging
 import socket
-import time
+import threading
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +18,8 @@ from catalog.interfaces.server.mcp.protocol import build_server
 from catalog.interfaces.server.mcp.streamable_http import serve_http, streamable_http_app
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
-from interfaces.mcp.running import bearing, http_server, of_stubs, talk, until
+from interfaces.mcp.running import bearing, http_server, of_stubs, talk
+from interfaces.mcp.signs import wait_for
 from interfaces.mcp.stubs import TOOLS, StubEngine
 
 TOKEN = "a secret of sixteen"
@@ -105,20 +107,24 @@ def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
         assert client.post("/mcp", json=INITIALIZE).status_code == 200
 
 
-def test_a_session_nobody_uses_is_dropped(monkeypatch):
-    monkeypatch.setattr(http_module, "SESSION_IDLE_SECONDS", 0.05)
+def test_a_session_nobody_uses_is_dropped(monkeypatch, caplog):
+    monkeypatch.setattr(http_module, "SESSION_IDLE_SECONDS", 0.5)
+    dropped = threading.Event()
+
+    def notice(record):
+        if "idle timeout" in record.getMessage():
+            dropped.set()
+
+    caplog.set_level(logging.INFO, logger="mcp")
+    monkeypatch.setattr(caplog.handler, "emit", notice)
     app = streamable_http_app(server(), HERE, ServeSettings())
     with TestClient(app, base_url="http://127.0.0.1", headers=ACCEPT) as client:
         opening = client.post("/mcp", json=INITIALIZE)
         session = {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
         assert client.post("/mcp", json=ping, headers=session).status_code == 200
-
-        def is_dropped():
-            time.sleep(0.1)  # longer than a session may be idle; asking is a use of it
-            return client.post("/mcp", json=ping, headers=session).status_code == 404
-
-        until(is_dropped, "the end of the session")
+        assert dropped.wait(10)  # no asking meanwhile: that is a use of the session
+        assert client.post("/mcp", json=ping, headers=session).status_code == 404
 
 
 def test_an_address_others_can_reach_needs_a_token():
@@ -154,7 +160,7 @@ def test_who_left_in_the_middle_of_a_call_may_come_again(url, mode):
         sign.unlink()
     with talk(bearing(address, TOKEN), mode) as session:
         left = session.later("echo", word="hold")
-        until((signs / "began").exists, "the held call")
+        wait_for(signs / "began")
     assert left.done()
     with talk(bearing(address, TOKEN), mode) as session:
         assert session.call("echo", word="a").structured_content["echo"] == "a"
@@ -172,7 +178,7 @@ def test_a_connection_that_breaks_in_the_middle_of_a_call_harms_nobody(url):
     call = {"name": "echo", "arguments": {"word": "hold"}}
     body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
     connection.request("POST", "/mcp", json.dumps(body), ACCEPT | BEARER | session)
-    until((signs / "began").exists, "the held call")
+    wait_for(signs / "began")
     connection.close()
     with talk(bearing(address, TOKEN)) as other:
         assert other.call("echo", word="a").is_error is False
@@ -190,7 +196,7 @@ def test_a_server_ends_while_a_call_runs_and_the_next_one_tells_its_sessions(tmp
         talk(address, "legacy") as session,
     ):
         left = session.later("echo", word="hold")
-        until((tmp_path / "began").exists, "the held call")
+        wait_for(tmp_path / "began")
         process.terminate()
         assert process.wait(timeout=10) == 0
         with pytest.raises(MCPError):

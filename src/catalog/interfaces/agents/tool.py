@@ -53,7 +53,7 @@ class ToolResult:
 
     @property
     def is_error(self) -> bool:
-        """Whether the call was wrong or could not be answered."""
+        """Return whether the call was wrong or could not be answered."""
         return bool(self.data["status"] == "error")
 
 

@@ -40,17 +40,17 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
+        """Return whether only this machine can connect."""
         return is_loopback(self.host)
 
     @property
     def reachable_host(self) -> str:
-        """The host to connect to from this machine: loopback, if it listens everywhere."""
+        """Return the host to connect to from this machine: loopback, if it listens everywhere."""
         return _ALL_INTERFACES.get(self.host, self.host)
 
     @property
     def url(self) -> str:
-        """``http://host:port``, as this machine reaches it."""
+        """Return ``http://host:port``, as this machine reaches it."""
         host = self.reachable_host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 

@@ -44,7 +44,7 @@ class Workers:
 
     @property
     def pending(self) -> int:
-        """Number of calls that run or wait, those nobody waits for included."""
+        """Return how many calls run or wait, those nobody waits for included."""
         return self._pending
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
