@@ -43,10 +43,27 @@ def test_an_expansion_list_earns_no_bonus():
     assert fused["x"] == pytest.approx(1 / 61)
 
 
-def test_ties_go_to_the_better_single_rank_and_then_to_the_smaller_id():
-    # z and y both stand second in one list each; b before a in nothing: equal sums
-    fused = rrf([ranked("m", "z"), ranked("n", "y")], bonus_first=0, bonus_second=0)
-    assert [one.chunk_id for one in fused] == ["m", "n", "y", "z"]
+def test_order_is_by_score_then_by_best_single_rank_then_by_id():
+    # A list of equal scores gives each passage its whole weight:
+    #   z, y: 1 each, at ranks 1 and 2;  c, b: 1 each, at ranks 1 and 2;  m, n: 3 each, 1 and 2
+    fused = relative_score(
+        [
+            ranked("z", "y", scores=[1.0, 1.0]),
+            ranked("c", "b", scores=[1.0, 1.0]),
+            ranked("m", "n", weight=3.0, scores=[1.0, 1.0]),
+        ]
+    )
+    assert [one.score for one in fused] == [3.0, 3.0, 1.0, 1.0, 1.0, 1.0]
+    # the higher score though n is second; then rank 1 though z is last by id; then the smaller id
+    assert [one.chunk_id for one in fused] == ["m", "n", "c", "z", "b", "y"]
+
+
+def test_equal_sums_of_reciprocal_ranks_go_to_the_better_single_rank():
+    # with k = 1: b is 1/(1+1) = 1/2, a is 1/(1+3) + 1/(1+3) = 1/2; b stands first, a third
+    lists = [ranked("b"), ranked("x", "y", "a"), ranked("x", "y", "a")]
+    fused = rrf(lists, k=1, bonus_first=0, bonus_second=0)
+    assert by_id(fused)["a"] == by_id(fused)["b"]
+    assert [one.chunk_id for one in fused] == ["x", "y", "b", "a"]
 
 
 def test_relative_score_maps_each_list_to_its_own_range():

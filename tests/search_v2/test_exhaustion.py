@@ -1,0 +1,53 @@
+"""When a search has seen everything its legs can find, so that going deeper finds no more."""
+
+import pytest
+from llama_index.core.schema import QueryBundle
+
+from catalog.core.query import parse_query
+from catalog.library.indexing import Indexer
+from catalog.search_v2.retriever import HybridRetrieverFactoryV2
+from fakes import open_library
+
+FILES = {f"{name}.md": f"# {name}\n\nTea with {name}.\n" for name in ("honey", "lemon", "milk")}
+
+
+@pytest.fixture
+def is_exhausted(tmp_path):
+    """Search three documents that all match, and tell whether the legs were exhausted."""
+    folder = tmp_path / "tea"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    with open_library(tmp_path / "home", vector_engine="exact") as library:
+        Indexer(library).build(folder, "tea")
+
+        def search(mode, *, lexical=10, vector=10, fused=10):
+            query = parse_query("tea", max_chars=100)
+            factory = HybridRetrieverFactoryV2(library)
+            retriever = factory.build(query, "tea", lexical, vector, fused, mode=mode)
+            assert not retriever.exhausted, "nothing was searched yet"
+            retriever.retrieve(QueryBundle("tea"))
+            return retriever.exhausted
+
+        yield search
+
+
+@pytest.mark.parametrize("leg", ["lexical", "vector"])
+def test_a_leg_that_gives_fewer_hits_than_it_may_is_exhausted(is_exhausted, leg):
+    assert is_exhausted(leg, **{leg: 4})
+
+
+@pytest.mark.parametrize("leg", ["lexical", "vector"])
+def test_a_leg_that_gives_all_the_hits_it_may_could_have_more(is_exhausted, leg):
+    assert not is_exhausted(leg, **{leg: 3})
+
+
+def test_of_two_legs_both_must_be_exhausted(is_exhausted):
+    assert is_exhausted("hybrid", lexical=4, vector=4)
+    assert not is_exhausted("hybrid", lexical=3, vector=4)
+    assert not is_exhausted("hybrid", lexical=4, vector=3)
+
+
+def test_candidates_cut_after_fusion_are_not_exhausted(is_exhausted):
+    assert is_exhausted("hybrid", fused=3)
+    assert not is_exhausted("hybrid", fused=2)
