@@ -1,1 +1,1 @@
-"""Words everyone shares, rules that need no I/O: settings, models, scope, filters, ids, errors."""
+"""What every room shares: settings, data classes, scope, filters, ids, errors."""

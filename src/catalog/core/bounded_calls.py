@@ -13,7 +13,7 @@ ResultT = TypeVar("ResultT")
 
 
 class BoundedCalls:
-    """Runs functions in threads of their own, and leaves behind those that take too long.
+    """Run functions in threads of their own, and leave behind those that take too long.
 
     A call left behind goes on until its function ends, its result unused; while ``limit`` of
     them do, no further call starts. They never hold up the end of the process. Safe to share
@@ -27,11 +27,11 @@ class BoundedCalls:
 
     @property
     def abandoned(self) -> int:
-        """How many calls left behind still run."""
+        """Return how many calls left behind still run."""
         return self._abandoned
 
     def call(self, function: Callable[[], ResultT], seconds: float) -> ResultT:
-        """What ``function()`` returns or raises, if it does so within ``seconds``.
+        """Return or raise what ``function()`` does, if it ends within ``seconds``.
 
         It sees the caller's context variables. Raises :class:`LLMTimeoutError` when it takes
         longer, and :class:`LLMBusyError` at once while too many earlier calls hang.
@@ -51,10 +51,10 @@ class BoundedCalls:
                 self._abandoned += run.is_abandoned
         if run.is_abandoned:
             raise LLMTimeoutError(f"no answer within {seconds:g} s")
-        return run.outcome()
+        return run.result()
 
     def _run(self, run: _Run[ResultT]) -> None:
-        run.work()
+        run.execute()
         with self._lock:
             run.ended.set()
             self._abandoned -= run.is_abandoned
@@ -68,13 +68,13 @@ class _Run(Generic[ResultT]):
         self.ended = Event()
         self.is_abandoned = False
 
-    def work(self) -> None:
+    def execute(self) -> None:
         try:
             self._result.append(self._function())
-        except BaseException as error:  # noqa: BLE001 - raised again by outcome()
+        except BaseException as error:  # noqa: BLE001 - raised again by result()
             self._error = error
 
-    def outcome(self) -> ResultT:
+    def result(self) -> ResultT:
         if self._error is not None:
             raise self._error
         return self._result[0]

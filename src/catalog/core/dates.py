@@ -1,4 +1,7 @@
-"""Reading dates as people and programs write them, for filtering and sorting by them."""
+"""Reading dates as people and programs write them, for filtering and sorting by them.
+
+A timestamp is the number of seconds from the beginning of 1970 (UTC).
+"""
 
 from __future__ import annotations
 
@@ -9,58 +12,58 @@ _PARTIAL = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2}))?")
 _FULL = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}(?:[Tt ].*)?")
 _BLANK_BEFORE_ZONE = re.compile(r"\s+(?=(?:Z|[+-][0-9:]+)\Z)")
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]")
-_LONGEST = 64  # characters
+_MAX_CHARS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_date(text: str) -> datetime | None:
-    """The beginning of what an ISO 8601 text names, in UTC, which is also meant without a zone.
+    """Parse an ISO 8601 date as the moment it begins, in UTC, which is also meant without a zone.
 
     Besides whole dates and times, in the extended and the basic form, a year (``2022``), a month
     (``2022-05``) and a blank before the zone are read. ``None`` for all else, such as a day that
     its month does not have.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARS:
         return None
-    told = text.strip().upper()
-    if found := _PARTIAL.fullmatch(told):
-        told = f"{found['year']}-{found['month'] or '01'}-01"
-    if not _FULL.fullmatch(told):
+    iso = text.strip().upper()
+    if match := _PARTIAL.fullmatch(iso):
+        iso = f"{match['year']}-{match['month'] or '01'}-01"
+    if not _FULL.fullmatch(iso):
         return None
     try:
-        read = datetime.fromisoformat(_BLANK_BEFORE_ZONE.sub("", told))
-        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = datetime.fromisoformat(_BLANK_BEFORE_ZONE.sub("", iso))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
 def to_timestamp(value: str | float | None) -> float | None:
-    """The seconds from the beginning of 1970 (UTC) to a date; ``None`` for what is none.
+    """Return the timestamp of a date in any form, ``None`` for what is no date.
 
     A whole number is read as its digits are: 2022 is a year, 20220501 a day.
     """
     if isinstance(value, float):
         value = str(int(value)) if value.is_integer() else None
-    read = parse_date(str(value)) if value is not None else None
-    return seconds_since_epoch(read) if read else None
+    moment = parse_date(str(value)) if value is not None else None
+    return seconds_since_epoch(moment) if moment else None
 
 
-def seconds_since_epoch(when: datetime) -> float:
-    """The seconds from the beginning of 1970 (UTC) to a moment of a known time zone."""
-    return (when - _EPOCH).total_seconds()
+def seconds_since_epoch(moment: datetime) -> float:
+    """Return the timestamp of a moment of a known time zone."""
+    return (moment - _EPOCH).total_seconds()
 
 
 def timestamp_to_date(timestamp: float) -> date:
-    """The day (UTC) of a number of seconds from the beginning of 1970."""
+    """Return the day (UTC) of a timestamp."""
     return (_EPOCH + timedelta(seconds=timestamp)).date()
 
 
 def format_timestamp(timestamp: float) -> str:
-    """A number of seconds from the beginning of 1970 as ISO 8601 in UTC, to the second."""
+    """Format a timestamp as ISO 8601 in UTC, to the second."""
     return (_EPOCH + timedelta(seconds=int(timestamp))).isoformat().replace("+00:00", "Z")
 
 
 def display_date(text: str) -> str:
-    """The day of a date that has a time as well; any other text as it is."""
-    found = _DAY.match(text)
-    return found[1] if found and parse_date(text) else text
+    """Return the day of a date that has a time as well; any other text as it is."""
+    match = _DAY.match(text)
+    return match[1] if match and parse_date(text) else text

@@ -1,4 +1,4 @@
-"""The data that crosses layers: documents as read, chunks as cut, hits as found.
+"""The data that crosses layers: documents as read, chunks as cut and as stored.
 
 Offsets count characters (Python ``str`` indices) of the document's canonical text; lines
 count from 1; times are seconds.
@@ -20,7 +20,7 @@ Modality = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """Where a passage stands: pages and lines (inclusive, from 1) and seconds, whichever exist.
+    """A passage's position: pages and lines (inclusive, from 1) and seconds, whichever exist.
 
     ``page`` is the first page and ``page_end`` the last, the same where there is one.
     """
@@ -34,8 +34,9 @@ class Locator:
 
 
 def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
-    """The page on which what begins on ``page`` ends: a page without text counts, as two breaks
-    at one place; ``None`` without pages.
+    """Return the page on which a passage that begins on ``page`` ends; ``None`` without pages.
+
+    A page without text counts, as two breaks at one offset.
     """
     return None if page is None else page + len(page_breaks)
 
@@ -73,7 +74,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """What a reader makes of one document.
+    """One document as a reader gives it.
 
     ``text`` is canonical: every offset anywhere refers to it, and it is stored as it is (no
     NUL, no lone surrogate). ``body_start`` is where retrievable text begins (after front

@@ -1,4 +1,4 @@
-"""Finding what a dotted path names."""
+"""Importing objects by dotted path."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 
 def load_object(spec: str, default: str) -> Any:
-    """What ``package.module:attribute.attribute`` names; without a colon, ``default`` is meant.
+    """Import what ``package.module:attribute.attribute`` names; without a colon, ``default``.
 
     Modules of the working directory are found. Importing runs the module's code, so whatever
     that raises comes out.
     """
     module_name, _, names = spec.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    found: Any = importlib.import_module(module_name)
+    working_directory = str(Path.cwd())
+    if working_directory not in sys.path:
+        sys.path.insert(0, working_directory)
+    target: Any = importlib.import_module(module_name)
     for name in (names or default).split("."):
-        found = getattr(found, name)
-    return found
+        target = getattr(target, name)
+    return target

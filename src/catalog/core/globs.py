@@ -1,4 +1,4 @@
-"""One pattern as in ``.gitignore`` against many paths, in bounded time whatever the pattern.
+"""Matching paths by a pattern as in ``.gitignore``, in bounded time whatever the pattern.
 
 Patterns come from remote callers, and the usual translation to a regular expression takes time
 exponential in their stars, during which no other thread of the process runs. Here each star is
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
-_LONGEST = 4_096  # characters, of a path on Linux
+_MAX_CHARS = 4_096  # characters, of a path on Linux
 _ANY = "[^/]"
 _NOTHING = "(?!)"
 _END = "(?![^/])"  # of a name: a slash follows, or nothing
@@ -45,13 +45,15 @@ class Glob:
 
     @classmethod
     def compile(cls, pattern: str) -> Glob:
-        """Raises :class:`InputError` for a pattern without a meaning, such as ``!`` or ``a\\``, and
-        for one longer than any path.
+        """Compile a pattern.
+
+        Raises :class:`InputError` for one without a meaning, such as ``!`` or ``a\\``, and for one
+        longer than any path.
         """
-        if len(pattern) > _LONGEST:
+        if len(pattern) > _MAX_CHARS:
             raise InputError(f"a pattern of {len(pattern):,} characters names no path")
         try:
-            expression = _translated(pattern)
+            expression = _translate(pattern)
         except _UnclosedBracketError:
             expression = _NOTHING
         except ValueError as error:
@@ -60,20 +62,20 @@ class Glob:
         return cls(re.compile(expression))
 
     def matches(self, path: str) -> bool:
-        """Whether the path, or a folder it lies in, is what the pattern names."""
+        """Return whether the pattern names the path, or a folder it lies in."""
         return self._expression.match(path) is not None
 
 
-def _translated(pattern: str) -> str:
+def _translate(pattern: str) -> str:
     line = pattern if pattern.endswith("\\ ") else pattern.rstrip()
     if not line or line == "/" or line.startswith("#"):
         return _NOTHING
-    expression = _path(_names(line.removeprefix("!")))
+    expression = _path_expression(_split_names(line.removeprefix("!")))
     return _NOTHING if line.startswith("!") else expression
 
 
-def _names(line: str) -> list[str]:
-    """What the line asks of each name from the top down; ``**`` is any number of folders."""
+def _split_names(line: str) -> list[str]:
+    """Split the line into patterns of names from the top down; ``**``: any number of folders."""
     names = line.split("/")
     is_folder = not names[-1]
     if not names[0]:
@@ -89,46 +91,46 @@ def _names(line: str) -> list[str]:
     return names
 
 
-def _path(names: list[str]) -> str:
-    """The names after a ``**`` are sought in the fewest folders, and that is final.
+def _path_expression(names: list[str]) -> str:
+    """Build a path's expression: names after ``**`` are sought in the fewest folders, for good.
 
     If they fit further down too, then so does all that follows, which may lie at any depth below.
     """
     groups: list[list[str]] = [[]]
     for before, name in zip(["", *names], names, strict=False):
         if name != "**":
-            groups[-1].append(_name(name))
+            groups[-1].append(_name_expression(name))
         elif before != "**":
             groups.append([])
-    top, *sunk = ("/".join(group) for group in groups)
-    parts = [f"(?>{_FOLDERS}{group}{_END})" if group else "" for group in sunk]
+    top, *deeper = ("/".join(group) for group in groups)
+    parts = [f"(?>{_FOLDERS}{group}{_END})" if group else "" for group in deeper]
     return "/".join([top + _END, *parts] if top else parts)
 
 
-def _name(name: str) -> str:
-    first, *others = _between_stars(name)
+def _name_expression(name: str) -> str:
+    first, *others = _split_at_stars(name)
     if not others:
         return first or _NOTHING  # between two slashes
     inner = "".join(f"(?>{_ANY}*?{piece})" for piece in others[:-1] if piece)
     return f"{first}{inner}{_ANY}*{others[-1]}"
 
 
-def _between_stars(name: str) -> list[str]:
-    """Expressions that each match one length only."""
+def _split_at_stars(name: str) -> list[str]:
+    """Return expressions between the stars, each of which matches one length only."""
     pieces = [""]
     for token in _TOKEN.finditer(name):
         if token["star"]:
             pieces.append("")
         else:
-            pieces[-1] += _character(token)
+            pieces[-1] += _character_expression(token)
     return pieces
 
 
-def _character(token: re.Match[str]) -> str:
+def _character_expression(token: re.Match[str]) -> str:
     if token["any"]:
         return _ANY
     if token["set"] is not None:
-        members = "".join(_members(token["set"]))
+        members = "".join(_bracket_members(token["set"]))
         if token["not"]:
             return f"[^/{members}]"
         return f"(?!/)[{members}]" if members else _NOTHING
@@ -139,9 +141,9 @@ def _character(token: re.Match[str]) -> str:
     return re.escape(token["escaped"] or token["other"])
 
 
-def _members(brackets: str) -> Iterator[str]:
-    for low, high, one in _MEMBER.findall(brackets):
-        if one:
-            yield re.escape(one)
+def _bracket_members(brackets: str) -> Iterator[str]:
+    for low, high, char in _MEMBER.findall(brackets):
+        if char:
+            yield re.escape(char)
         elif low <= high:
             yield f"{re.escape(low)}-{re.escape(high)}"

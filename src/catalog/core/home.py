@@ -1,6 +1,6 @@
-"""Where things are, told without reading any setting: the home folder and the settings file.
+"""The home folder and the settings file, found without reading any setting.
 
-Kept free of heavy imports: a command that asks a running server knows these and no more.
+Free of heavy imports: a command that asks a running server needs these and no more.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
 
 def default_home() -> Path:
-    """The user's data folder."""
+    """Return the user's data folder."""
     from platformdirs import user_data_path
 
     return user_data_path("catalog")
 
 
 def home_folder(chosen: Path | None = None) -> Path:
-    """The folder of the store: the one chosen, else ``IDX_HOME``, else the default."""
-    named = os.environ.get("IDX_HOME")
-    return chosen or (Path(named) if named else default_home())
+    """Return the folder of the store: the chosen one, else ``IDX_HOME``, else the default."""
+    variable = os.environ.get("IDX_HOME")
+    return chosen or (Path(variable) if variable else default_home())
 
 
 def settings_file(home: Path) -> Path | None:
-    """``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it is there.
+    """Return ``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it is there.
 
     Raises :class:`ConfigError` for a home folder that cannot be looked into.
     """
-    named = os.environ.get("IDX_CONFIG")
-    if named:
-        return Path(named)
+    variable = os.environ.get("IDX_CONFIG")
+    if variable:
+        return Path(variable)
     path = home / "catalog.toml"
     try:
         return path if path.is_file() else None
@@ -49,7 +49,7 @@ def settings_file(home: Path) -> Path | None:
 def settings_key(
     home: Path, preset: str | None, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Hexadecimal digest of all that settings are made from; equal keys mean equal settings.
+    """Hash all that settings are made from; equal hexadecimal keys mean equal settings.
 
     Those are the ``IDX_*`` variables, the preset's name, the settings file's content and the home
     folder. What does not bear on an answer is left out: the log level, and how a server is reached.
@@ -59,12 +59,12 @@ def settings_key(
     try:
         content = b"" if file is None else file.read_bytes()
     except OSError:
-        content = b"?"  # whoever loads the settings tells what is wrong
-    told = sorted(
+        content = b"?"  # loading the settings will say what is wrong
+    relevant = sorted(
         (name, value)
         for name, value in variables.items()
         if name.startswith("IDX_") and not name.startswith(_NOT_IN_KEY)
     )
     chosen = preset or variables.get("IDX_PRESET")
-    seed = repr((str(home.resolve()), chosen, told)).encode("utf-8", "surrogatepass")
+    seed = repr((str(home.resolve()), chosen, relevant)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(seed + b"\0" + content).hexdigest()

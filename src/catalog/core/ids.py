@@ -18,36 +18,36 @@ DOCID_LENGTH = 8
 
 
 def source_doc_id(dataset: str, path: str) -> str:
-    """The stable name of a document: its dataset and its path there."""
+    """Return the stable name of a document: its dataset and its path there."""
     return f"{dataset}:{path}"
 
 
 def sha1_hex(text: str) -> str:
-    """SHA-1 of the UTF-8 bytes, as 40 hex digits; lone surrogates are kept distinct."""
+    """Return SHA-1 of the UTF-8 bytes, as 40 hex digits; lone surrogates are kept distinct."""
     return hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def sha256_hex(text: str) -> str:
-    """SHA-256 of the UTF-8 bytes, as 64 hex digits."""
+    """Return SHA-256 of the UTF-8 bytes, as 64 hex digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def revision_id(source_doc_id: str, content_hash: str) -> str:
-    """The id of one content of one document."""
+    """Return the id of one content of one document."""
     return sha1_hex(f"{source_doc_id}:{content_hash}")
 
 
 def chunk_id(revision_id: str, modality: str, start_offset: int) -> str:
-    """The id of the chunk that starts at ``start_offset`` (characters) of a revision."""
+    """Return the id of the chunk that starts at ``start_offset`` (characters) of a revision."""
     return sha1_hex(f"{revision_id}:{modality}:{start_offset}")
 
 
 def point_id(chunk_id: str, window: int = 0) -> str:
-    """The vector index's id for one window of a chunk; window 0 is the chunk itself."""
+    """Return the vector index's id for one window of a chunk; window 0 is the chunk itself."""
     name = chunk_id if window == 0 else f"{chunk_id}#{window}"
     return str(uuid.uuid5(POINT_NAMESPACE, name))
 
 
 def docid(content_hash: str) -> str:
-    """The short, typeable name of a content, without its ``#``."""
+    """Return the short, typeable name of a content, without its ``#``."""
     return content_hash[:DOCID_LENGTH]

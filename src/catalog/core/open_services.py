@@ -1,4 +1,4 @@
-"""Services that a module keeps open between calls, one for each set of settings."""
+"""Services that stay open between calls, one for each set of settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ServiceT = TypeVar("ServiceT", bound=Closable)
 
 
 class OpenServices(Generic[ServiceT]):
-    """Opens a service at the first call for a key; closes all on :meth:`close` and at exit."""
+    """Open a service at the first call for a key; close all on :meth:`close` and at exit."""
 
     def __init__(self) -> None:
         self._services: dict[str, ServiceT] = {}
@@ -30,7 +30,7 @@ class OpenServices(Generic[ServiceT]):
         return len(self._services)
 
     def get(self, key: str, make: Callable[[], ServiceT]) -> ServiceT:
-        """The service of that key, made if there is none; safe between threads."""
+        """Return the service of a key, made if there is none; safe between threads."""
         with self._lock:
             if key not in self._services:
                 if not self._services:

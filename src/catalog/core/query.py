@@ -1,10 +1,10 @@
-"""Reading what a user typed: plain words, quoted phrases, ``-exclusions``, typed sub-queries."""
+"""Parsing a typed query: plain words, quoted phrases, ``-exclusions``, typed sub-queries."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,10 +21,10 @@ _PART = re.compile(
 )
 _LETTER = re.compile(r"[^\W_]")
 _ALONE = re.compile(r'(?<!\S)"[^"]*"(?=[,.;:?!]*(?:\s|$))')
-_LETTERS = re.compile(r"\w{2,}")
+_TWO_LETTERS = re.compile(r"\w{2,}")
 _LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
 _ZERO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
-_UNSEEN = re.compile(rf"[\s{_ZERO_WIDTH}]*")
+_INVISIBLE = re.compile(rf"[\s{_ZERO_WIDTH}]*")
 _TYPED = re.compile(
     rf"""
     (?<!\w)"[^"\n]*"                         # what is quoted separates nothing
@@ -52,7 +52,7 @@ class SubQuery:
     origin: SubQueryOrigin = "original"
 
     def is_for(self, mode: Mode) -> bool:
-        """Whether the mode has the leg that this goes to."""
+        """Return whether the mode has the leg that this goes to."""
         return mode == "hybrid" or (self.kind == "lex") == (mode == "lexical")
 
 
@@ -74,26 +74,26 @@ class ParsedQuery:
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """Every phrase that a lexical part requires."""
+        """Return every phrase that a lexical part requires."""
         return tuple(phrase for part in self.parts for phrase in part.phrases)
 
     @property
     def words(self) -> str:
-        """All that is looked for, each text once: what to mark in a passage."""
+        """Return all that is looked for, each text once: what to mark in a passage."""
         return " ".join(dict.fromkeys(part.text for part in self.parts))
 
     def about(self, mode: Mode) -> str:
-        """The one text that stands for the query in a mode.
+        """Return the one text that stands for the query in a mode.
 
-        Of the parts the mode asks it is the first ``vec``, or else ``lex``, or else ``hyde``;
-        ``text`` when the mode asks none.
+        Of the parts for the mode it is the first ``vec``, or else ``lex``, or else ``hyde``;
+        ``text`` when the mode has none.
         """
-        asked = [part for part in self.parts if part.is_for(mode)]
-        return min(asked, key=_importance).text if asked else self.text
+        parts = [part for part in self.parts if part.is_for(mode)]
+        return min(parts, key=_importance).text if parts else self.text
 
 
 def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
-    """Trim, compose (NFC), take apart and cut to ``max_chars``.
+    """Trim a query, compose it (NFC), take it apart and cut it to ``max_chars``.
 
     ``"…"`` is a phrase when the quotes are balanced and it holds two words or more, or one word
     with nothing before and but punctuation after the quotes, as ``open("x")`` has not; ``-word``
@@ -112,68 +112,64 @@ def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
     text = _clean(query)
     if text == "":
         raise QueryError("the query is empty")
-    end = _end(text, max_chars)
+    end = _cut_position(text, max_chars)
     cut = f"query cut from {len(text):,} to {end:,} characters"
     notes = [cut] if end < len(text) else []
-    typed = _typed(text, end)
+    typed = _split_typed(text, end)
     text = text[:end]
-    read: list[tuple[SubQueryKind, _Read]] = [
-        (kind, _read(part) if kind == "lex" else _Read(part)) for kind, part in typed
-    ] or [("lex", _read(_one_line(text)))]
-    for kind, part in read:
-        if part.wanted == "":
-            raise QueryError(_nothing(f"the query {kind}:" if typed else "the query", part))
-    exclusions = tuple(word for _, part in read for word in part.exclusions)
+    terms_by_kind: list[tuple[SubQueryKind, _Terms]] = [
+        (kind, _parse_terms(part) if kind == "lex" else _Terms(part)) for kind, part in typed
+    ] or [("lex", _parse_terms(_one_line(text)))]
+    for kind, terms in terms_by_kind:
+        if terms.text == "":
+            name = f"the query {kind}:" if typed else "the query"
+            if terms.exclusions:
+                raise QueryError(f"{name} only excludes: say what to look for, too")
+            raise QueryError(f"{name} holds nothing to search for")
+    exclusions = tuple(word for _, terms in terms_by_kind for word in terms.exclusions)
     if exclusions:
         notes.append(f"excluding {', '.join(exclusions)}")
     if not typed:
-        only = read[0][1]
-        both = (SubQuery("lex", only.wanted, only.phrases), SubQuery("vec", only.wanted))
-        return ParsedQuery(text, only.wanted, both, exclusions, tuple(notes))
-    notes.append(", ".join(f"{kind}: {part.wanted}" for kind, part in read))
-    parts = tuple(_typed_parts(read))
+        _, terms = terms_by_kind[0]
+        both = (SubQuery("lex", terms.text, terms.phrases), SubQuery("vec", terms.text))
+        return ParsedQuery(text, terms.text, both, exclusions, tuple(notes))
+    notes.append(", ".join(f"{kind}: {terms.text}" for kind, terms in terms_by_kind))
+    parts = tuple(_typed_parts(terms_by_kind))
     about = min(parts, key=_importance).text
     return ParsedQuery(text, about, parts, exclusions, tuple(notes), is_typed=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    wanted: str
+class _Terms:
+    text: str
     phrases: tuple[str, ...] = ()
     exclusions: tuple[str, ...] = ()
 
 
-def _read(text: str) -> _Read:
-    wanted: list[str] = []
+def _parse_terms(text: str) -> _Terms:
+    words: list[str] = []
     phrases: list[str] = []
     exclusions: list[str] = []
     for part in _PART.finditer(text):
         if part["phrase"] is None:
-            if part["minus"] and _LETTERS.search(part["word"] or ""):
+            if part["minus"] and _TWO_LETTERS.search(part["word"] or ""):
                 exclusions.append(part["word"])
             else:
-                wanted.append(part.group())
+                words.append(part.group())
             continue
         content = _one_line(part["phrase"])
         if part["minus"]:
             exclusions.extend([content] if _LETTER.search(content) else [])
             continue
-        wanted.append(content)
+        words.append(content)
         is_word = _LETTER.search(content) and _ALONE.match(text, part.start())
         if " " in content or is_word:
             phrases.append(content)
-    return _Read(_one_line(" ".join(wanted)), tuple(phrases), tuple(exclusions))
+    return _Terms(_one_line(" ".join(words)), tuple(phrases), tuple(exclusions))
 
 
-def _nothing(where: str, part: _Read) -> str:
-    """Why nothing is left to look for."""
-    if part.exclusions:
-        return f"{where} only excludes: say what to look for, too"
-    return f"{where} holds nothing to search for"
-
-
-def _end(text: str, limit: int) -> int:
-    """Where to cut a text that is longer than the limit."""
+def _cut_position(text: str, limit: int) -> int:
+    """Return where to cut a text that is longer than the limit."""
     if len(text) <= limit:
         return len(text)
     end = limit
@@ -188,32 +184,30 @@ def _end(text: str, limit: int) -> int:
     return end
 
 
-def _typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
-    """The typed parts, up to ``end``, of a text that begins with one, else nothing."""
-    starts = [found for found in _TYPED.finditer(text) if found["kind"]]
+def _split_typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
+    """Return the typed parts, up to ``end``, of a text that begins with one, else nothing."""
+    starts = [match for match in _TYPED.finditer(text) if match["kind"]]
     if not starts or starts[0].start() > 0:
         return []
     stops = [start.start() for start in starts[1:]] + [len(text)]
-    found: list[tuple[SubQueryKind, str]] = []
+    parts: list[tuple[SubQueryKind, str]] = []
     for start, stop in zip(starts, stops, strict=True):
-        kind: SubQueryKind = start["kind"].lower()  # type: ignore[assignment]  # the pattern has only these
+        kind: SubQueryKind = start["kind"].lower()  # type: ignore[assignment]  # by the pattern
         if not text[start.end() : stop].strip():
             raise QueryError(f"the query names {kind}: without a text")
         part = _one_line(text[start.end() : min(stop, end)])
-        if part or not found:
-            found.append((kind, part))
-    return found
-
-
-def _typed_parts(read: Sequence[tuple[SubQueryKind, _Read]]) -> list[SubQuery]:
-    seen: set[bool] = set()
-    parts: list[SubQuery] = []
-    for kind, part in read:
-        lexical = kind == "lex"
-        origin: SubQueryOrigin = "expansion" if lexical in seen else "original"
-        seen.add(lexical)
-        parts.append(SubQuery(kind, part.wanted, part.phrases, origin))
+        if part or not parts:
+            parts.append((kind, part))
     return parts
+
+
+def _typed_parts(terms_by_kind: Sequence[tuple[SubQueryKind, _Terms]]) -> Iterator[SubQuery]:
+    seen: set[bool] = set()
+    for kind, terms in terms_by_kind:
+        is_lexical = kind == "lex"
+        origin: SubQueryOrigin = "expansion" if is_lexical in seen else "original"
+        seen.add(is_lexical)
+        yield SubQuery(kind, terms.text, terms.phrases, origin)
 
 
 def _one_line(text: str) -> str:
@@ -225,14 +219,14 @@ def _importance(part: SubQuery) -> int:
 
 
 def _clean(query: str) -> str:
-    """Composed and trimmed, with one kind of line break.
+    """Compose and trim the query, with one kind of line break.
 
-    Other control characters become spaces, what cannot be stored a replacement character; what
-    cannot be seen does not begin the text.
+    Other control characters become spaces, what cannot be stored a replacement character; the
+    result does not begin with invisible characters.
     """
-    lines = _LINE_BREAK.sub("\n", query)  # they part typed sub-queries
+    lines = _LINE_BREAK.sub("\n", query)  # they separate typed sub-queries
     printable = "".join(
         " " if unicodedata.category(char) == "Cc" and char != "\n" else char for char in lines
     )
     text = unicodedata.normalize("NFC", storable(printable)).strip()
-    return _UNSEEN.sub("", text, count=1)
+    return _INVISIBLE.sub("", text, count=1)

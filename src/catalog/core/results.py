@@ -1,4 +1,4 @@
-"""What a search answers, as data; these are also the shapes of the JSON everywhere."""
+"""Results of searching and browsing as data; these are also the shapes of the JSON everywhere."""
 
 from __future__ import annotations
 
@@ -232,12 +232,14 @@ class ResultList(Sequence[ResultT]):
         return f"<{type(self).__name__} {len(self)} for {self.query!r} in {self.dataset!r}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that the command line, HTTP and MCP give."""
+        """Return the JSON object that the command line, HTTP and MCP give."""
         return {
             "query": self.query,
             "dataset": self.dataset,
             "mode": self.mode,
-            "results": [one.model_dump(mode="json", exclude_unset=True) for one in self.results],
+            "results": [
+                result.model_dump(mode="json", exclude_unset=True) for result in self.results
+            ],
             "elapsed_ms": self.elapsed_ms,
         }
 
@@ -272,11 +274,11 @@ class SearchResults(ResultList[SearchResult]):
         self.notes = tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that the command line, HTTP and MCP give."""
+        """Return the JSON object that the command line, HTTP and MCP give."""
         answer = super().to_dict()
-        for one, told in zip(self.results, answer["results"], strict=True):
-            if one.evidence_at not in (None, one.rank):
-                told["evidence"] = None
+        for result, shown in zip(self.results, answer["results"], strict=True):
+            if result.evidence_at not in (None, result.rank):
+                shown["evidence"] = None
         answer["confidence"] = self.confidence
         answer["low_confidence"] = self.low_confidence
         answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]
@@ -332,5 +334,5 @@ class CatalogPage(_Frozen):
     elapsed_ms: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that every interface gives."""
+        """Return the JSON object that every interface gives."""
         return self.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Which documents may answer, as a type with three kinds of value.
+"""A search's scope: which documents may answer, as a type with three kinds of value.
 
 A truth test on a scope is an error on purpose: ``if scope:`` is how an empty access
 list comes to mean "everything".
@@ -23,36 +23,36 @@ class Scope:
 
     @classmethod
     def all(cls) -> Scope:
-        """No restriction."""
+        """Return a scope without restriction."""
         return cls(None)
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> Scope:
-        """Exactly these source document ids; of nothing is nothing."""
+        """Return a scope of exactly these source document ids; of nothing is nothing."""
         return cls(frozenset(ids))
 
     @classmethod
     def nothing(cls) -> Scope:
-        """No document may answer."""
+        """Return a scope in which no document may answer."""
         return cls(frozenset())
 
     @classmethod
     def from_doc_ids(cls, doc_ids: Iterable[str] | None) -> Scope:
-        """The reading of ``doc_ids`` at every public edge: ``None`` is all, ``[]`` is none."""
+        """Read ``doc_ids`` as every public edge does: ``None`` is all, ``[]`` is none."""
         return cls.all() if doc_ids is None else cls.of(doc_ids)
 
     @property
     def is_all(self) -> bool:
-        """True when nothing is restricted."""
+        """Return whether nothing is restricted."""
         return self.ids is None
 
     @property
     def is_nothing(self) -> bool:
-        """True when no document may answer."""
+        """Return whether no document may answer."""
         return self.ids is not None and len(self.ids) == 0
 
     def allows(self, source_doc_id: str) -> bool:
-        """Whether that document may answer."""
+        """Return whether that document may answer."""
         return self.ids is None or source_doc_id in self.ids
 
     def __and__(self, other: Scope) -> Scope:

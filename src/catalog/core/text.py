@@ -1,4 +1,4 @@
-"""Text that can be stored, and text that can be shown."""
+"""Cleaning text for storing and for showing."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
 
 
 def storable(text: str) -> str:
-    """The text, of the same length, with NUL and lone surrogates as U+FFFD."""
+    """Replace NUL and lone surrogates by U+FFFD, so that the text can be stored; same length."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def all_storable(value: Any) -> Any:
-    """The JSON value with every text in it, names included, as :func:`storable` gives it."""
+    """Return a JSON value with every text in it, names included, made :func:`storable`."""
     match value:
         case str():
             return storable(value)
         case Mapping():
-            return {all_storable(name): all_storable(one) for name, one in value.items()}
+            return {all_storable(name): all_storable(item) for name, item in value.items()}
         case list() | tuple():
-            return [all_storable(one) for one in value]
+            return [all_storable(item) for item in value]
     return value
 
 
 def strip_userinfo(address: str) -> str:
-    """``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
+    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
 
     Where a password that is not percent-encoded makes this ambiguous, too much is left out
     rather than too little.

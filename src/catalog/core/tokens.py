@@ -12,25 +12,25 @@ CHARS_PER_TOKEN = 4
 
 
 class TokenCounter(Protocol):
-    """Where a model's tokens stand in a text."""
+    """Find the offsets of a model's tokens in a text."""
 
     @property
     def name(self) -> str:
-        """Names the tokenizer, so that a change of it is noticed."""
+        """Return the tokenizer's name, so that a change of it is noticed."""
         ...
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
-        """Character offsets of every token but special ones: shape ``(n, 2)``, ascending."""
+        """Return character offsets of every token but special ones: shape ``(n, 2)``, ascending."""
         ...
 
 
 class CharTokenCounter:
-    """Takes every four characters for one token; used when a model's tokenizer fails."""
+    """Take every four characters for one token; used when a model's tokenizer fails."""
 
     name = f"chars/{CHARS_PER_TOKEN}"
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
-        """Offsets of consecutive runs of four characters, the last one shorter."""
+        """Return offsets of consecutive runs of four characters, the last one shorter."""
         import numpy as np
 
         starts = np.arange(0, len(text), CHARS_PER_TOKEN, dtype=np.int64)
@@ -39,14 +39,14 @@ class CharTokenCounter:
 
 
 class FallbackCounter:
-    """Counts with a tokenizer, and four characters a token for any text that makes it fail."""
+    """Count with a tokenizer, and four characters a token for any text that makes it fail."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.name = counter.name
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
-        """See :class:`TokenCounter`; never raises."""
+        """Return the offsets as :class:`TokenCounter` says; never raises."""
         try:
             return self._counter.spans(text)
         except Exception:  # noqa: BLE001 - tokenizers raise anything; the chunker reports it

@@ -25,7 +25,7 @@ def search(
     rerank: bool = False,
     settings: Settings | None = None,
 ) -> BaselineResults:
-    """The ``top_k`` best passages of a dataset for a query, best first.
+    """Return the ``top_k`` best passages of a dataset for a query, best first.
 
     Uses ``settings``, or the effective ones (``catalog config``), but for ``IDX_RAG_V2__*``, and
     keeps one service open for each set of them in this process; :func:`close` releases it. See

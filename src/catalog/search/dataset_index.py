@@ -71,7 +71,7 @@ class DatasetIndex:
         self._lock = root / f".{dataset}.lock"
 
     def stamp(self) -> BaselineStamp:
-        """What an index of the dataset as it is now bears; raises ``UnknownDatasetError``."""
+        """Return the stamp of the dataset as it is now; raises ``UnknownDatasetError``."""
         with self._database.read() as connection:
             require_dataset(connection, self._dataset)
             stored = next(one for one in list_datasets(connection) if one.name == self._dataset)
@@ -85,21 +85,21 @@ class DatasetIndex:
         )
 
     def load(self, progress: Progress | None = None) -> LoadedIndex:
-        """The index of the dataset as it is now, built if there is none that is current."""
-        with self._translated():
+        """Load the index of the dataset as it is now, built if there is none that is current."""
+        with self._engine_errors():
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(self._lock):
                 with self._database.snapshot():
                     stamp = self.stamp()
-                    loaded = self._loaded(stamp)
+                    loaded = self._load_current(stamp)
                     documents = [] if loaded else self._documents()
-                return loaded or self._built(stamp, documents, progress)
+                return loaded or self._build(stamp, documents, progress)
 
     def _documents(self) -> list[StoredDocument]:
         with self._database.read() as connection:
             return list(read_documents(connection, self._dataset))
 
-    def _built(
+    def _build(
         self, stamp: BaselineStamp, documents: list[StoredDocument], progress: Progress | None
     ) -> LoadedIndex:
         for leftover in (self._building, self._replaced):
@@ -116,11 +116,13 @@ class DatasetIndex:
                 shutil.rmtree(leftover, ignore_errors=True)
         return self._read(stamp)
 
-    def _loaded(self, stamp: BaselineStamp) -> LoadedIndex | None:
-        """The index on disk, if it bears the stamp and is whole."""
+    def _load_current(self, stamp: BaselineStamp) -> LoadedIndex | None:
+        """Load the index on disk, if it has the stamp and is whole."""
         try:
-            found = BaselineStamp(**json.loads((self._folder / _STAMP).read_text(encoding="utf-8")))
-            return self._read(stamp) if found == stamp else None
+            stored = BaselineStamp(
+                **json.loads((self._folder / _STAMP).read_text(encoding="utf-8"))
+            )
+            return self._read(stamp) if stored == stamp else None
         except FileNotFoundError:
             return None
         except _DAMAGE as error:
@@ -132,7 +134,7 @@ class DatasetIndex:
         return LoadedIndex(stamp, ChunksFTS(self._folder / FTS_FILE), vectors)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _engine_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as error:

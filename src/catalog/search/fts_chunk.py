@@ -35,7 +35,7 @@ def create_chunks_fts(path: Path, chunks: Iterable[tuple[str, str, str]]) -> Non
 
 
 def match_text(query: str) -> str:
-    """The query's words, quoted so that none is an operator, joined by OR; ``""`` without any."""
+    """Return the query's words, quoted so that none is an operator, joined by OR; may be empty."""
     words = list(dict.fromkeys(_WORD.findall(query)))[:MAX_WORDS]
     return " OR ".join(f'"{word}"' for word in words)
 
@@ -57,7 +57,7 @@ class ChunksFTS:
         self._connection.execute("SELECT node_id, title, text FROM chunks_fts LIMIT 1").fetchall()
 
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
-        """The ``k`` best (node id, score), best first; the score is minus ``bm25()``, over 0."""
+        """Return the ``k`` best (node id, score), best first; scores are minus ``bm25()``, over 0."""
         match = match_text(query)
         if match == "":
             return []

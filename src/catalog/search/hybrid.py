@@ -19,7 +19,7 @@ class HybridSearch:
         self._similarity_top_k = similarity_top_k
 
     def as_retriever(self) -> QueryFusionRetriever:
-        """The fusion of both legs, asking no language model."""
+        """Return the fusion of both legs, which asks no language model."""
         return QueryFusionRetriever(
             self._legs,
             llm=MockLLM(),  # never asked; without one the class looks for OpenAI
@@ -30,5 +30,5 @@ class HybridSearch:
         )
 
     def search(self, query: str) -> list[NodeWithScore]:
-        """The fused chunks, best first."""
+        """Return the fused chunks, best first."""
         return self.as_retriever().retrieve(query)

@@ -1,4 +1,4 @@
-"""What v1 is asked, and what it answers."""
+"""Requests to v1, checked, and its results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SearchCriteria(BaseModel):
 
     @field_validator("query", mode="before")
     @classmethod
-    def _asks_something(cls, query: Any) -> Any:
+    def _check_query(cls, query: Any) -> Any:
         if not isinstance(query, str):
             raise InputError(f"query must be text, not {query!r}")
         if not any(char.isprintable() and not char.isspace() for char in query):
@@ -35,28 +35,28 @@ class SearchCriteria(BaseModel):
 
     @field_validator("dataset", mode="before")
     @classmethod
-    def _names_a_dataset(cls, dataset: Any) -> Any:
+    def _check_dataset(cls, dataset: Any) -> Any:
         if not isinstance(dataset, str):
             raise InputError(f"dataset must be a name, not {dataset!r}")
         return dataset
 
     @field_validator("top_k", mode="before")
     @classmethod
-    def _is_a_number_of_results(cls, top_k: Any) -> Any:
+    def _check_top_k(cls, top_k: Any) -> Any:
         if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= MAX_TOP_K:
             raise InputError(f"top_k must be a whole number from 1 to {MAX_TOP_K}, not {top_k!r}")
         return top_k
 
     @field_validator("mode", mode="before")
     @classmethod
-    def _is_a_mode(cls, mode: Any) -> Any:
+    def _check_mode(cls, mode: Any) -> Any:
         if mode not in MODES:
             raise UnknownModeError(f"no mode {mode!r}; modes: {', '.join(MODES)}")
         return mode
 
     @field_validator("rerank", mode="before")
     @classmethod
-    def _is_yes_or_no(cls, rerank: Any) -> Any:
+    def _check_rerank(cls, rerank: Any) -> Any:
         if not isinstance(rerank, bool):
             raise InputError(f"rerank must be True or False, not {rerank!r}")
         return rerank

@@ -22,11 +22,11 @@ CHUNK_OVERLAP = 200
 FTS_FILE = "chunks.db"
 VECTOR_FOLDER = "vectors"
 MAX_METADATA_TOKENS = 256  # the splitter takes a chunk's metadata off its size, and must have some
-_AT_ONCE = 32  # documents between two reports of progress
+_BATCH = 32  # documents between two reports of progress
 
 
 class DatasetIngestPipeline:
-    """Splits and embeds documents, and writes both of v1's indexes."""
+    """Split and embed documents, and write both of v1's indexes."""
 
     def __init__(self, embed_model: BaseEmbedding) -> None:
         self._embed_model = embed_model
@@ -34,7 +34,7 @@ class DatasetIngestPipeline:
     def run(
         self, documents: Sequence[StoredDocument], folder: Path, progress: Progress | None = None
     ) -> int:
-        """Fill the (empty) folder; the number of chunks. Progress counts characters of text.
+        """Fill the (empty) folder and return the number of chunks; progress counts characters.
 
         A text the model fails on, or the model being down, ends the run with its error.
         """
@@ -49,19 +49,21 @@ class DatasetIngestPipeline:
 
     def _nodes(self, documents: Sequence[StoredDocument], progress: Progress) -> Iterator[BaseNode]:
         splitter = SentenceSplitter(
-            chunk_size=CHUNK_SIZE, chunk_overlap=CHUNK_OVERLAP, id_func=_numbered(documents)
+            chunk_size=CHUNK_SIZE, chunk_overlap=CHUNK_OVERLAP, id_func=_node_ids(documents)
         )
         pipeline = IngestionPipeline(
             transformations=[splitter, self._embed_model], disable_cache=True
         )
         progress.start(sum(len(document.text) for document in documents))
-        for start in range(0, len(documents), _AT_ONCE):
-            batch = documents[start : start + _AT_ONCE]
-            yield from pipeline.run(documents=[_document(one) for one in batch if one.text.strip()])
-            progress.advance(sum(len(one.text) for one in batch), batch[-1].path)
+        for start in range(0, len(documents), _BATCH):
+            batch = documents[start : start + _BATCH]
+            yield from pipeline.run(
+                documents=[_to_llama(stored) for stored in batch if stored.text.strip()]
+            )
+            progress.advance(sum(len(stored.text) for stored in batch), batch[-1].path)
 
 
-def _document(stored: StoredDocument) -> Document:
+def _to_llama(stored: StoredDocument) -> Document:
     metadata = {
         "source_doc_id": stored.source_doc_id,
         "path": stored.path,
@@ -79,8 +81,8 @@ def _document(stored: StoredDocument) -> Document:
     )
 
 
-def _numbered(documents: Sequence[StoredDocument]) -> Callable[[int, BaseNode], str]:
-    """Node ids ``{content_hash}:{seq}``; copies of one content go on counting where it ended."""
+def _node_ids(documents: Sequence[StoredDocument]) -> Callable[[int, BaseNode], str]:
+    """Return a maker of node ids ``{content_hash}:{seq}``; copies of a content go on counting."""
     hashes = {document.source_doc_id: document.content_hash for document in documents}
     counted: Counter[str] = Counter()
 

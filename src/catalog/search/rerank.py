@@ -10,14 +10,14 @@ from llama_index.core.schema import NodeWithScore
 
 
 class BaselineReranker:
-    """Orders chunks by the relevance a language model gives them.
+    """Order chunks by the relevance a language model gives them.
 
-    As the stock class does it: a chunk the model's answer leaves out is dropped.
+    As in the stock class, a chunk the model's answer leaves out is dropped.
     """
 
     def __init__(self, llm: LLM, top_n: int) -> None:
         self._rerank = LLMRerank(llm=llm, top_n=top_n)
 
     def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> list[NodeWithScore]:
-        """The ``top_n`` best, scored by the model."""
+        """Return the ``top_n`` best, scored by the model."""
         return self._rerank.postprocess_nodes(list(nodes), query_str=query)

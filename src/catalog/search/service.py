@@ -29,7 +29,7 @@ MIN_DEPTH = 20
 
 
 class SearchService:
-    """Searches one store as v1 does. Thread-safe; keep it open, since indexes load once.
+    """Search one store as v1 does. Thread-safe; keep it open, since indexes load once.
 
     No ``IDX_RAG_V2__*`` setting reaches it. A dataset's index follows the dataset: the first
     search after a change builds it anew, as a whole.
@@ -71,7 +71,7 @@ class SearchService:
         mode: str = "hybrid",
         rerank: bool = False,
     ) -> BaselineResults:
-        """The ``top_k`` best passages of a dataset for a query, best first.
+        """Return the ``top_k`` best passages of a dataset for a query, best first.
 
         Every character of the query is plain text. Raises :class:`InputError` kinds for a bad
         call, and :class:`ConfigError` for ``rerank`` without a language model.
@@ -80,8 +80,8 @@ class SearchService:
         if isinstance(query, SearchCriteria):
             criteria = query
         else:
-            given = {"query": query, "dataset": dataset, "top_k": top_k}
-            criteria = SearchCriteria.model_validate({**given, "mode": mode, "rerank": rerank})
+            values = {"query": query, "dataset": dataset, "top_k": top_k}
+            criteria = SearchCriteria.model_validate({**values, "mode": mode, "rerank": rerank})
         nodes = self._retrieve(criteria)
         return BaselineResults(
             [_result(node, rank) for rank, node in enumerate(nodes, start=1)],
@@ -93,7 +93,7 @@ class SearchService:
 
     def index(self, dataset: str, progress: Progress | None = None) -> None:
         """Bring v1's index of a dataset up to date; a search does it, too, when it must."""
-        self._current(dataset, progress)
+        self._current_index(dataset, progress)
 
     def close(self) -> None:
         """Release indexes and connections; safe to call twice."""
@@ -103,7 +103,7 @@ class SearchService:
 
     def _retrieve(self, criteria: SearchCriteria) -> list[NodeWithScore]:
         llm = self._language_model() if criteria.rerank else None
-        index = self._current(criteria.dataset)
+        index = self._current_index(criteria.dataset)
         query = storable(criteria.query)
         nodes = _candidates(index, query, criteria)
         if llm is not None:
@@ -118,24 +118,24 @@ class SearchService:
             )
         return self._llm
 
-    def _current(self, dataset: str, progress: Progress | None = None) -> LoadedIndex:
-        """The index of the dataset as it is now; one that is current waits for no build."""
+    def _current_index(self, dataset: str, progress: Progress | None = None) -> LoadedIndex:
+        """Return the index of the dataset as it is now; a current one does not wait for a build."""
         with self._database.read() as connection:
             require_dataset(connection, storable(dataset))
         check_dataset_name(dataset)  # it names a folder from here on
         index = DatasetIndex(self._database, self._settings.home / "v1", dataset, self._embed_model)
-        held = self._indexes.get(dataset)
-        if held is not None and held.stamp == index.stamp():
-            return held
+        loaded = self._indexes.get(dataset)
+        if loaded is not None and loaded.stamp == index.stamp():
+            return loaded
         with self._lock:
-            held = self._indexes.get(dataset)
-            if held is None or held.stamp != index.stamp():
-                held = self._indexes[dataset] = index.load(progress)
-            return held
+            loaded = self._indexes.get(dataset)
+            if loaded is None or loaded.stamp != index.stamp():
+                loaded = self._indexes[dataset] = index.load(progress)
+            return loaded
 
 
 def _candidates(index: LoadedIndex, query: str, criteria: SearchCriteria) -> list[NodeWithScore]:
-    """What the mode finds: ``top_k`` passages, or as many as a leg gives if they are reranked."""
+    """Return ``top_k`` passages of the mode, or as many as a leg gives if they are reranked."""
     depth = max(MIN_DEPTH, 2 * criteria.top_k)
     lexical = FTSChunkRetriever(index.chunks, index.vectors.docstore, depth)
     vector = VectorSearch(index.vectors, depth)
@@ -143,8 +143,8 @@ def _candidates(index: LoadedIndex, query: str, criteria: SearchCriteria) -> lis
         return lexical.retrieve(query)
     if criteria.mode == "vector":
         return vector.search(query)
-    wanted = depth if criteria.rerank else criteria.top_k
-    return HybridSearch(lexical, vector.as_retriever(), wanted).search(query)
+    count = depth if criteria.rerank else criteria.top_k
+    return HybridSearch(lexical, vector.as_retriever(), count).search(query)
 
 
 def _result(node: NodeWithScore, rank: int) -> BaselineResult:

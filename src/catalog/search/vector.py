@@ -13,7 +13,7 @@ from llama_index.core.vector_stores import SimpleVectorStore
 
 
 class VectorStoreManager:
-    """Builds, persists and loads the index of one folder."""
+    """Build, persist and load the index of one folder."""
 
     def __init__(self, folder: Path, embed_model: BaseEmbedding) -> None:
         self._folder = folder
@@ -27,7 +27,7 @@ class VectorStoreManager:
         return index
 
     def load(self) -> VectorStoreIndex:
-        """The persisted index; raises ``OSError`` or ``ValueError`` kinds without a whole one."""
+        """Load the persisted index; raises ``OSError`` or ``ValueError`` kinds if it is not whole."""
         storage = StorageContext.from_defaults(persist_dir=str(self._folder))
         index = load_index_from_storage(storage, embed_model=self._embed_model)
         if not isinstance(index, VectorStoreIndex):
@@ -43,9 +43,9 @@ class VectorSearch:
         self._similarity_top_k = similarity_top_k
 
     def as_retriever(self) -> BaseRetriever:
-        """The index's own retriever."""
+        """Return the index's own retriever."""
         return self._index.as_retriever(similarity_top_k=self._similarity_top_k)
 
     def search(self, query: str) -> list[NodeWithScore]:
-        """The nearest chunks by cosine, best first."""
+        """Return the nearest chunks by cosine, best first."""
         return self.as_retriever().retrieve(query)

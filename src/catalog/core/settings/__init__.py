@@ -1,4 +1,4 @@
-"""Every setting, its default, its bounds, and where its value came from.
+"""Every setting: its default, its bounds, and the origin of its value.
 
 ``IDX_RAG_V2__*`` drives the v2 pipeline and ``IDX_*`` the rest. Environment wins over a TOML
 file (``IDX_CONFIG`` or ``catalog.toml`` in the home folder), that over a preset, that over

@@ -1,4 +1,4 @@
-"""Loading settings: defaults, presets, files, environment, and where each value came from."""
+"""Loading settings: defaults, presets, files, environment, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from catalog.core.settings.variables import PREFIX, V2_PREFIX, refuse_unknown_va
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Effective settings, and for each dotted name where its value came from."""
+    """Effective settings, and the origin of each value by its dotted name."""
 
     settings: Settings
     origins: Mapping[str, str]
 
 
 def get_settings() -> Settings:
-    """The effective settings of this process's environment, read anew at each call."""
+    """Return the effective settings of this process's environment, read anew at each call."""
     return load_settings().settings
 
 
@@ -51,25 +51,25 @@ def load_settings(
     for origin, layer in reversed(layers):
         _merge(merged, layer)
         origins.update({name: origin for name, _ in flatten(layer)})
-    return LoadedSettings(_validated(merged), origins)
+    return LoadedSettings(_validate(merged), origins)
 
 
 def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The same settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
+    """Return settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
     merged = settings.model_dump()
     merged["rag_v2"] |= changes
-    return _validated(merged)
+    return _validate(merged)
 
 
 def find_presets() -> dict[str, Path]:
-    """Presets by name: the files of ``configs/``, as installed or in a checkout."""
+    """Return presets by name: the files of ``configs/``, as installed or in a checkout."""
     package = Path(__file__).parents[2] / "configs"
     folder = package if package.is_dir() else Path(__file__).parents[4] / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def needs_rebuild(name: str) -> bool:
-    """Whether the setting of that dotted name shapes what is indexed; unknown names do not."""
+    """Return whether a setting, by dotted name, shapes what is indexed; unknown names do not."""
     try:
         return bool((find_field(name).json_schema_extra or {}).get("rebuild"))
     except KeyError:
@@ -77,7 +77,7 @@ def needs_rebuild(name: str) -> bool:
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted name and value of nested settings."""
+    """Yield every dotted name and value of nested settings."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name}.")
@@ -86,7 +86,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def find_field(name: str) -> Any:
-    """The pydantic field behind a dotted name, for documentation."""
+    """Return the pydantic field behind a dotted name, for documentation."""
     model: Any = Settings
     *parents, last = name.split(".")
     for parent in parents:
@@ -118,10 +118,10 @@ def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
 def _preset_layer(name: str | None) -> list[tuple[str, dict[str, Any]]]:
     if name is None:
         return []
-    found = find_presets()
-    if name not in found:
-        raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(found) or 'none'}")
-    return [(f"preset {name}", _read_toml(found[name]))]
+    presets = find_presets()
+    if name not in presets:
+        raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(presets) or 'none'}")
+    return [(f"preset {name}", _read_toml(presets[name]))]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -142,11 +142,11 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
             into[name] = value
 
 
-def _validated(merged: dict[str, Any]) -> Settings:
+def _validate(merged: dict[str, Any]) -> Settings:
     try:
         return Settings(**merged)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        given = f", not {first['input']!r}" if "input" in first else ""
-        raise ConfigError(f"setting {name}: {first['msg']}{given}") from error
+        value = f", not {first['input']!r}" if "input" in first else ""
+        raise ConfigError(f"setting {name}: {first['msg']}{value}") from error

@@ -9,9 +9,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
 
-REBUILD: dict[str, JsonValue] = {
-    "rebuild": True
-}  # changing the setting re-cuts or re-embeds the documents
+# Of a setting whose change re-cuts or re-embeds the documents.
+NEEDS_REBUILD: dict[str, JsonValue] = {"rebuild": True}
 
 
 class IngestSettings(BaseModel):
@@ -72,35 +71,35 @@ class RAGv2Settings(BaseSettings):
         ge=16,
         le=8192,
         description="Largest chunk, in the embedding model's tokens.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     chunk_overlap: int = Field(
         120,
         ge=0,
         le=4096,
         description="Tokens that neighbouring chunks of one section share at most.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     chunk_min_size: int = Field(
         64,
         ge=0,
         le=4096,
         description="Smaller passages are avoided: sections are merged, and cut to at least this.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     transcript_window_seconds: float = Field(
         60.0,
         ge=5.0,
         le=3600.0,
         description="About how long the passages of a transcript are.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     transcript_part_seconds: float = Field(
         20.0,
         ge=0.0,
         le=3600.0,
         description="Parts of such a passage that get a vector besides the whole's; 0: none.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     embed_prefix_query: str | None = Field(
         None, description="Put before a query when embedding it; unset: the model's profile."
@@ -108,12 +107,12 @@ class RAGv2Settings(BaseSettings):
     embed_prefix_doc: str | None = Field(
         None,
         description="Put before a passage when embedding it; unset: the model's profile.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     embed_context: bool = Field(
         True,
         description="Embed a passage together with its path, title and headings.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     lexical_engine: Literal["bm25", "fts"] = Field("bm25", description="Keyword engine.")
     vector_engine: Literal["qdrant", "exact"] = Field("qdrant", description="Vector engine.")

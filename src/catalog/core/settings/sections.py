@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.core.home import default_home
-from catalog.core.settings.rag import REBUILD, RAGv2Settings
+from catalog.core.settings.rag import NEEDS_REBUILD, RAGv2Settings
 from catalog.core.settings.variables import PREFIX
 
 
@@ -19,12 +19,12 @@ class EmbeddingSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: Literal["fastembed", "huggingface"] = Field(
-        "fastembed", description="Library that runs the model.", json_schema_extra=REBUILD
+        "fastembed", description="Library that runs the model.", json_schema_extra=NEEDS_REBUILD
     )
     model: str = Field(
         "BAAI/bge-small-en-v1.5",
         description="Hub name of the model, or a folder holding it.",
-        json_schema_extra=REBUILD,
+        json_schema_extra=NEEDS_REBUILD,
     )
     batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
     threads: int | None = Field(None, ge=1, le=256, description="Threads; unset: all cores.")
@@ -48,14 +48,14 @@ class LLMSettings(BaseModel):
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
 
 
-def _parted(value: object) -> object:
-    """A variable's text as the list it stands for."""
+def _split_names(value: object) -> object:
+    """Split a variable's text at its commas."""
     if not isinstance(value, str):
         return value
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parted)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 
 
 class ServeSettings(BaseModel):

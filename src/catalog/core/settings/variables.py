@@ -1,4 +1,4 @@
-"""Names of environment variables: what is spelled wrong is an error, never silence."""
+"""Names of environment variables: a misspelled one is an error, never ignored."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PREFIX = "IDX_"
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     """Raise :class:`ConfigError` for a variable under the prefix that names no setting."""
     for variable in os.environ:
-        if variable.startswith(prefix) and variable not in _known(prefix, model):
+        if variable.startswith(prefix) and variable not in _known_variables(prefix, model):
             raise ConfigError(f"{variable} names no setting; see 'catalog config'")
 
 
 @cache
-def _known(prefix: str, model: type[BaseModel]) -> frozenset[str]:
+def _known_variables(prefix: str, model: type[BaseModel]) -> frozenset[str]:
     names: set[str] = set()
     for name, field in model.model_fields.items():
         nested = field.annotation
         if isinstance(nested, type) and issubclass(nested, BaseModel):
-            names |= _known(f"{prefix}{name.upper()}__", nested)
+            names |= _known_variables(f"{prefix}{name.upper()}__", nested)
         names.add(f"{prefix}{name.upper()}")
     return frozenset(names)
