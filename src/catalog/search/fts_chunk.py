@@ -57,7 +57,7 @@ class ChunksFTS:
         self._connection.execute("SELECT node_id, title, text FROM chunks_fts LIMIT 1").fetchall()
 
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
-        """Return the ``k`` best (node id, score), best first; scores are minus ``bm25()``, over 0."""
+        """Return the ``k`` best (node id, score), best first; scores are minus ``bm25()``."""
         match = match_text(query)
         if match == "":
             return []
