@@ -27,7 +27,7 @@ class VectorStoreManager:
         return index
 
     def load(self) -> VectorStoreIndex:
-        """Load the persisted index; raises ``OSError`` or ``ValueError`` kinds unless it is whole."""
+        """Load the persisted index; raises ``OSError`` or ``ValueError`` for a broken one."""
         storage = StorageContext.from_defaults(persist_dir=str(self._folder))
         index = load_index_from_storage(storage, embed_model=self._embed_model)
         if not isinstance(index, VectorStoreIndex):
