@@ -11,6 +11,7 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter,
 
 from catalog.core.errors import (
     ConfigError,
+    DocumentNotFoundError,
     FilterError,
     InputError,
     QueryError,
@@ -330,3 +331,50 @@ def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
         answer = service.search("revoke a key", dataset="notes", mode=mode)
     assert "keys.md" in {hit.path for hit in answer}
     assert "kept changing" not in stage(answer, "fuse").note
+
+
+def test_the_only_dataset_need_not_be_named(service, library, notes):
+    assert service.search("bake bread").dataset == "notes"
+    Indexer(library).build(notes, "other")
+    with pytest.raises(UnknownDatasetError, match="say which dataset; datasets: notes, other"):
+        service.search("bake bread")
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "paths"),
+    [
+        ({"file_type": "text"}, {"bread.txt"}),
+        ({"name": "GUIDES/"}, {"guides/backup.md"}),
+        ({"docs": ["guides/*", "bread.txt"]}, {"guides/backup.md", "bread.txt"}),
+        ({"docs": ["*.md"], "doc_ids": ["keys.md", "bread.txt"]}, {"keys.md"}),
+        ({"docs": ["*.md"], "filters": "tag=ops"}, {"keys.md"}),
+        ({"docs": []}, set()),
+    ],
+)
+def test_documents_are_narrowed_as_people_name_them(service, narrowed, paths):
+    query = "bread keys backups"
+    assert {hit.path for hit in service.search(query, dataset="notes", **narrowed)} == paths
+    nodes = service.retrieve(query, dataset="notes", **narrowed)
+    assert {node.chunk.path for node in nodes} == paths
+
+
+def test_a_document_there_is_not_is_refused_by_the_name_given(service):
+    with pytest.raises(DocumentNotFoundError, match=r"gone\.md"):
+        service.search("keys", dataset="notes", docs=["gone.md"])
+    with pytest.raises(InputError, match="docs must be a list"):
+        service.search("keys", dataset="notes", docs="keys.md")
+
+
+def test_a_note_names_the_types_there_are_when_none_fits(service):
+    answer = service.search("keys", dataset="notes", file_type="pdf")
+    assert len(answer) == 0
+    assert "md" in " ".join(answer.notes)
+    assert answer.to_dict()["notes"] == list(answer.notes)
+    hidden = service.search("keys", dataset="notes", file_type="pdf", docs=["bread.txt"])
+    assert "md" not in " ".join(hidden.notes), "what may not answer is not told of"
+    assert service.search("keys", dataset="notes", file_type="md").notes == ()
+
+
+def test_a_note_says_that_a_query_has_only_common_words(service):
+    answer = service.search("the of and", dataset="notes", mode="lexical")
+    assert "too common to look for" in answer.notes[0]

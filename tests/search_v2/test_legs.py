@@ -1,0 +1,124 @@
+"""The legs as LlamaIndex users see them: retrievers over a store that may change meanwhile."""
+
+import asyncio
+
+import pytest
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import QueryBundle
+
+from builders import drop, make_database, put
+from catalog.core.errors import EngineError
+from catalog.core.query import SubQuery
+from catalog.core.scope import Scope
+from catalog.library.indexing import Indexer
+from catalog.search_v2.llama import LexicalRetriever, VectorRetriever
+from catalog.search_v2.search_parts import SearchParts
+from catalog.store.engine_types import Restriction
+from catalog.store.lexical.bm25 import Bm25Engine
+from fakes import WordEncoder, open_library
+
+WHOLE = Restriction("notes")
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = make_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def engine(database, tmp_path):
+    return Bm25Engine(database, "notes", tmp_path / "index")
+
+
+def texts(nodes):
+    return [node.node.get_content() for node in nodes]
+
+
+def test_a_lexical_leg_is_a_retriever_that_returns_stored_chunks_with_scores(database, engine):
+    put(database, "notes", "a.md", "flour and water")
+    put(database, "notes", "b.md", "salt")
+    retriever = LexicalRetriever(database, engine, WHOLE, 10)
+    assert isinstance(retriever, BaseRetriever)
+    [node] = retriever.retrieve("flour")
+    assert (node.node.get_content(), node.node.metadata["path"]) == ("flour and water", "a.md")
+    assert node.score > 0
+
+
+def test_the_async_door_gives_the_same(database, engine):
+    put(database, "notes", "a.md", "flour and water")
+    retriever = LexicalRetriever(database, engine, WHOLE, 10)
+    assert asyncio.run(retriever.aretrieve("flour")) == retriever.retrieve("flour") != []
+
+
+def test_no_match_no_words_and_no_corpus_give_no_node(database, engine):
+    retriever = LexicalRetriever(database, engine, WHOLE, 10)
+    assert retriever.retrieve("flour") == []
+    put(database, "notes", "a.md", ["flour", "water"])
+    assert retriever.retrieve("zebra") == []
+    assert retriever.retrieve("the of and") == []
+    assert retriever.retrieve("???") == []
+
+
+def test_what_the_restriction_forbids_is_never_returned_as_filler(database, engine):
+    put(database, "notes", "secret.md", "flour")
+    put(database, "notes", "open.md", "water")
+    within = Restriction("notes", Scope.of(["notes:open.md"]))
+    assert LexicalRetriever(database, engine, within, 50).retrieve("flour") == []
+
+
+def test_a_chunk_that_vanished_after_it_was_hit_is_left_out(database, engine, monkeypatch):
+    put(database, "notes", "a.md", "flour one")
+    put(database, "notes", "b.md", "flour two")
+    real = engine.search
+
+    def hit_then_drop(*arguments):
+        hits = real(*arguments)
+        drop(database, "notes", "a.md")
+        return hits
+
+    monkeypatch.setattr(engine, "search", hit_then_drop)
+    assert texts(LexicalRetriever(database, engine, WHOLE, 10).retrieve("flour")) == ["flour two"]
+
+
+def test_changes_need_no_new_retriever(database, engine):
+    retriever = LexicalRetriever(database, engine, WHOLE, 10)
+    put(database, "notes", "a.md", "flour")
+    assert len(retriever.retrieve("flour")) == 1
+    drop(database, "notes", "a.md")
+    assert retriever.retrieve("flour") == []
+
+
+def test_a_leg_with_a_sub_query_looks_for_that_whatever_it_is_given(database, engine):
+    put(database, "notes", "a.md", "flour")
+    put(database, "notes", "b.md", "salt")
+    retriever = LexicalRetriever(database, engine, WHOLE, 10, SubQuery("lex", "salt"))
+    assert texts(retriever.retrieve("flour")) == ["salt"]
+    assert retriever.run(QueryBundle("flour")).query == SubQuery("lex", "salt")
+
+
+def test_a_leg_that_breaks_raises_alone_and_records_it_in_a_run(database, engine, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr(engine, "search", broken)
+    retriever = LexicalRetriever(database, engine, WHOLE, 10)
+    with pytest.raises(ZeroDivisionError):
+        retriever.retrieve("flour")
+    run = retriever.run(QueryBundle("flour"))
+    assert (run.leg, list(run.hits), str(run.error)) == ("lexical", [], "ZeroDivisionError: inside")
+    assert isinstance(run.error, EngineError)
+
+
+def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
+    encoder = WordEncoder()
+    with open_library(tmp_path / "home", encoder) as library:
+        Indexer(library).build(notes, "notes")
+        parts = SearchParts(library)
+        retriever = VectorRetriever(parts, WHOLE, 1)
+        vector = list(parts.query_vectors.embed("bake bread")[0])
+        asked = len(encoder.texts)
+        [node] = retriever.retrieve(QueryBundle("anything else", embedding=vector))
+        assert node.node.metadata["path"] == "bread.txt"
+        assert len(encoder.texts) == asked
