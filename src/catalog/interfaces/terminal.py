@@ -51,7 +51,7 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
             from catalog.interfaces.terminal_passages import passages_text
 
             explain, bold = form.explain, form.bold
-            return passages_text(result.results, explain=explain, bold=bold, notes=result.notes)
+            return passages_text(result, explain=explain, bold=bold, notes=result.notes)
         case "get":
             lines = _document_lines(result, numbers=form.numbers)
             return TerminalText.of_lines(lines, map(complaint, result["notes"]))
