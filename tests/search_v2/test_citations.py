@@ -9,7 +9,7 @@ from catalog.search_v2.citations import (
     format_citation,
     format_clock,
     format_header,
-    mark_matches,
+    split_at_matches,
 )
 from catalog.search_v2.fusion import RankedList, rrf
 from catalog.search_v2.passages import PassageNode, ScoredPassage
@@ -266,9 +266,13 @@ def test_a_header_of_one_line_names_it_once():
 
 
 def test_marks_stand_around_the_matches_and_change_nothing_else():
-    assert mark_matches("Rotate\r\nthe keys", [(0, 6), (12, 16)]) == "**Rotate**\r\nthe **keys**"
-    assert mark_matches("keys", [(0, 4)], "<b>", "</b>") == "<b>keys</b>"
-    assert mark_matches("keys", []) == "keys"
+    def marked(snippet, matches):
+        parts = split_at_matches(snippet, matches)
+        return "".join(f"**{text}**" if is_match else text for text, is_match in parts)
+
+    assert marked("Rotate\r\nthe keys", [(0, 6), (12, 16)]) == "**Rotate**\r\nthe **keys**"
+    assert marked("keys", [(0, 4)]) == "**keys**"
+    assert marked("keys", []) == "keys"
 
 
 def test_a_result_without_a_reranker_is_scored_and_explained_by_the_fusion():

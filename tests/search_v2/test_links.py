@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.search_v2.citations import file_link, move_link, page_link, recording_link, seek_link
+from catalog.search_v2.citations import file_link, move_link, page_link, recording_link
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from catalog.search_v2.citations import file_link, move_link, page_link, recordi
     ],
 )
 def test_a_link_seeks_in_the_form_that_its_site_reads(target, told):
-    assert seek_link(target, 65.99) == told
+    assert recording_link(target, target, 65.99) == told
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,7 @@ def test_a_link_seeks_in_the_form_that_its_site_reads(target, told):
         'https://host"onclick=x/a.mp4',
     ],
 )
-def test_an_address_that_is_broken_or_of_another_scheme_gives_no_link(target):
-    assert seek_link(target, 65) is None
+def test_an_address_that_is_broken_or_of_another_scheme_gives_way_to_the_file(target):
     assert recording_link(target, "talks/a.mp4", 65) == "talks/a.mp4#t=65"
 
 
@@ -63,8 +62,8 @@ def test_a_file_named_like_a_scheme_is_no_address():
 
 
 def test_seconds_are_rounded_down_and_never_negative():
-    assert seek_link("a.mp4", 0.99) == "a.mp4#t=0"
-    assert seek_link("a.mp4", -3.0) == "a.mp4#t=0"
+    assert recording_link(None, "a.mp4", 0.99) == "a.mp4#t=0"
+    assert recording_link(None, "a.mp4", -3.0) == "a.mp4#t=0"
 
 
 @pytest.mark.parametrize(

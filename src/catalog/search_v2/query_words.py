@@ -10,10 +10,11 @@ from typing import NamedTuple
 from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer
 
 _ANALYZER = Analyzer()
-_APART = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word
-_LONGEST_REMEMBERED = 64
-_MOST_POSTINGS = 200_000  # of remembered pieces: some tens of megabytes
-_MOST_PIECES = 1_000  # remembered of one query's passages
+_SEPARATORS = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word
+_LONGEST_CACHED = 64
+_CACHED_WORDS = 5_000
+_MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
+_MOST_PIECES = 1_000  # cached of one query's passages
 
 
 class Match(NamedTuple):
@@ -28,7 +29,7 @@ class Match(NamedTuple):
 class QueryWords:
     """The different words of a query, each as the bits of its tokens; stop words have none.
 
-    ``tokens`` gives each token its bit. Where they stand in a piece of text is remembered, for
+    ``tokens`` gives each token its bit. Where they stand in a piece of text is cached, for
     passages that answer one query share many of their words.
     """
 
@@ -37,60 +38,57 @@ class QueryWords:
     _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
-        """The words of a text that have a token of the query, in order, none overlapping.
+        """Return the words of a text that have a token of the query, in order, none overlapping.
 
         Of a script without spaces between words, where a word would be half a sentence, only the
         characters that match.
         """
-        found: list[Match] = []
-        parted = _parted(text)
-        for piece in _SEEN.holding(self.tokens, set(parted.split())) if self.tokens else ():
-            of_piece = self._pieces.get(piece)
-            if of_piece is None:
-                of_piece = self._remember(piece)
-            for at in _occurrences(piece, parted):
-                found += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
-        found.sort()
-        return found
+        matches: list[Match] = []
+        spaced = _space_out(text)
+        pieces = _INDEX.with_any(self.tokens, set(spaced.split())) if self.tokens else ()
+        for piece in pieces:
+            within = self._pieces.get(piece)
+            if within is None:
+                if len(self._pieces) >= _MOST_PIECES:
+                    self._pieces.clear()
+                within = self._pieces[piece] = tuple(self._matches_within(piece))
+            for at in _occurrences(piece, spaced):
+                matches += [Match(at + low, at + high, bits) for low, high, bits in within]
+        matches.sort()
+        return matches
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
-        """How well they cover the query: different words, different tokens, occurrences."""
+        """Return how well matches cover the query: different words, different tokens, count."""
         bits = count = 0
         for match in matches:
             bits |= match.tokens
             count += 1
         return self.rank_of(bits, count)
 
-    def rank_of(self, tokens: int, occurrences: int) -> tuple[int, int, int]:
-        """The rank of so many occurrences that have these tokens between them."""
-        return len([1 for word in self.words if word & tokens]), tokens.bit_count(), occurrences
+    def rank_of(self, tokens: int, count: int) -> tuple[int, int, int]:
+        """Return the rank of so many matches that have these tokens between them."""
+        return len([1 for word in self.words if word & tokens]), tokens.bit_count(), count
 
-    def _remember(self, piece: str) -> tuple[Match, ...]:
-        if len(self._pieces) >= _MOST_PIECES:
-            self._pieces.clear()
-        found = self._pieces[piece] = tuple(self._within(piece))
-        return found
-
-    def _within(self, piece: str) -> Iterator[Match]:
+    def _matches_within(self, piece: str) -> Iterator[Match]:
         for word in WORD.finditer(piece):
             tokens = self._bits(word[1])
             if tokens and UNSPACED.search(word[1]):
-                yield from self._pairs(word[1], word.start(1))
+                yield from self._unspaced_runs(word[1], word.start(1))
             elif tokens:
                 yield Match(word.start(1), word.end(1), tokens)
 
-    def _pairs(self, word: str, offset: int) -> Iterator[Match]:
-        """The runs of a word's single characters, pairs and other parts that are wanted."""
+    def _unspaced_runs(self, word: str, offset: int) -> Iterator[Match]:
+        """Return the runs of a word's single characters, pairs and other parts that match."""
         start = end = tokens = 0
         for low, high in _parts(word):
-            met = self._bits(word[low:high])
-            if not met:
+            bits = self._bits(word[low:high])
+            if not bits:
                 continue
             if low > end and tokens:
                 yield Match(offset + start, offset + end, tokens)
                 tokens = 0
             start = start if tokens else low
-            end, tokens = high, tokens | met
+            end, tokens = high, tokens | bits
         if tokens:
             yield Match(offset + start, offset + end, tokens)
 
@@ -98,10 +96,9 @@ class QueryWords:
         return sum(self.tokens.get(token, 0) for token in _tokens_of(text))
 
 
-class _Seen:
-    """The pieces of text met so far, by their tokens.
+class _PieceIndex:
+    """Pieces of text met so far, by their tokens; twice as fast as a look at each.
 
-    To find those that have a token of a query takes a few set operations, and no look at each.
     Safe to share between threads: a piece is known only once it is held by all its tokens.
     """
 
@@ -109,46 +106,47 @@ class _Seen:
         self._tables: tuple[set[str], dict[str, set[str]]] = (set(), {})
         self._postings = 0
 
-    def holding(self, tokens: Iterable[str], pieces: set[str]) -> set[str]:
-        """Those of the pieces that have any of the tokens."""
+    def with_any(self, tokens: Iterable[str], pieces: set[str]) -> set[str]:
+        """Return those of the pieces that have any of the tokens."""
         if self._postings > _MOST_POSTINGS:
             self._tables, self._postings = (set(), {}), 0
-        known, holders = self._tables
-        found: set[str] = set()
+        known, by_token = self._tables
+        matching: set[str] = set()
         for piece in pieces - known:
-            of_piece = _analysed(piece)
-            if len(piece) > _LONGEST_REMEMBERED:
-                found.update(() if of_piece.isdisjoint(tokens) else (piece,))
+            of_piece = _analyse(piece)
+            if len(piece) > _LONGEST_CACHED:
+                if not of_piece.isdisjoint(tokens):
+                    matching.add(piece)
                 continue
             for token in of_piece:
-                holders.setdefault(token, set()).add(piece)
+                by_token.setdefault(token, set()).add(piece)
             known.add(piece)
             self._postings += len(of_piece) + 1
-        return found.union(*(holders[token] & pieces for token in tokens if token in holders))
+        return matching.union(*(by_token[token] & pieces for token in tokens if token in by_token))
 
 
-_SEEN = _Seen()
+_INDEX = _PieceIndex()
 
 
 @lru_cache(maxsize=16)
 def query_words(query: str) -> QueryWords:
-    """What to look for in the passages of one search."""
-    found = (_tokens_of(word[1]) for word in WORD.finditer(query))
-    different = tuple(dict.fromkeys(word for word in found if word))
-    tokens = dict.fromkeys(token for word in different for token in word)
+    """Return what to look for in the passages of one search."""
+    analysed = (_tokens_of(word[1]) for word in WORD.finditer(query))
+    words = tuple(dict.fromkeys(tokens for tokens in analysed if tokens))
+    tokens = dict.fromkeys(token for word in words for token in word)
     bits = {token: 1 << at for at, token in enumerate(tokens)}
-    return QueryWords(tuple(sum(bits[token] for token in word) for word in different), bits)
+    return QueryWords(tuple(sum(bits[token] for token in word) for word in words), bits)
 
 
-def _parted(text: str) -> str:
-    """The text with spaces for the commonest characters that are of no word, so as long."""
-    for mark in _APART:
-        text = text.replace(mark, " " * len(mark))
+def _space_out(text: str) -> str:
+    """Return the text, as long as it is, with spaces for the commonest separators."""
+    for separator in _SEPARATORS:
+        text = text.replace(separator, " " * len(separator))
     return text
 
 
 def _occurrences(piece: str, text: str) -> Iterator[int]:
-    """Where a piece stands in a text between white space: quicker than reading all its words."""
+    """Find where a piece stands in a text between white space."""
     at = text.find(piece)
     while at >= 0:
         end = at + len(piece)
@@ -158,18 +156,18 @@ def _occurrences(piece: str, text: str) -> Iterator[int]:
 
 
 def _tokens_of(text: str) -> frozenset[str]:
-    return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _analysed(text)
+    return _cached_tokens(text) if len(text) <= _LONGEST_CACHED else _analyse(text)
 
 
-def _analysed(text: str) -> frozenset[str]:
+def _analyse(text: str) -> frozenset[str]:
     return frozenset(_ANALYZER.tokens(text))
 
 
-_remembered = lru_cache(maxsize=5_000)(_analysed)
+_cached_tokens = lru_cache(maxsize=_CACHED_WORDS)(_analyse)
 
 
 def _parts(word: str) -> Iterator[tuple[int, int]]:
-    """Overlapping pairs of an unspaced script's characters, and the words between them."""
+    """Return overlapping pairs of an unspaced script's characters, and the words between them."""
     at = 0
     for run in UNSPACED.finditer(word):
         yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))

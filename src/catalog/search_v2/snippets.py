@@ -7,88 +7,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catalog.core.documents import Chunk, Locator
+from catalog.core.documents import Chunk, Cue, Locator
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.search_v2.best_sentence import BestSentence
 from catalog.search_v2.query_words import Match, QueryWords, query_words
 
-_LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
-
-
-def _cut_line(
-    text: str,
-    line: Line,
-    sentence: tuple[int, int],
-    matches: Sequence[Match],
-    words: QueryWords,
-    max_chars: int,
-) -> tuple[int, int]:
-    """The offsets of at most ``max_chars`` of a longer line, around a sentence of it.
-
-    Of a longer sentence, around its ``matches`` that rank best together; its head if it has none.
-    """
-    low, high = sentence
-    begin = low
-    if high - low > max_chars:
-        low, high = _densest(matches, low, words, max_chars)
-        begin = max(begin, low - (max_chars - (high - low)) // 3)
-    start = max(line.start, min(begin, line.end - max_chars))
-    if start > line.start:
-        start = _break_among(text, range(start, low + 1))
-    end = min(line.end, start + max_chars)
-    if end < line.end:
-        least = max(high, start + max_chars // 2)  # rather half a word than next to nothing
-        end = _break_among(text, range(end, least - 1, -1))
-    shown = text[start:end]
-    return start + len(shown) - len(shown.lstrip()), start + len(shown.rstrip())
-
-
-def _densest(
-    matches: Sequence[Match], start: int, words: QueryWords, max_chars: int
-) -> tuple[int, int]:
-    """The run of matches within ``max_chars`` that ranks best; the head if there is none."""
-    best, best_rank = (start, start), (0, 0, 0)
-    last = 0
-    for first, match in enumerate(matches):
-        while last < len(matches) and matches[last].end - match.start <= max_chars:
-            last += 1
-        rank = words.rank(matches[first:last])
-        if rank > best_rank:
-            best, best_rank = (match.start, matches[last - 1].end), rank
-    return best
-
-
-def _break_among(text: str, offsets: range) -> int:
-    """The first offset at white space, or else between words, or else between characters.
-
-    The first two are looked for no further than a long word.
-    """
-    near = offsets[:_LONGEST_STEP]
-    for parted in (_is_at_space, _is_between_words):
-        found = next((at for at in near if parted(text, at)), None)
-        if found is not None:
-            return found
-    return next((at for at in near if not _is_joined(text, at)), offsets[0])
-
-
-def _is_at_space(text: str, at: int) -> bool:
-    return text[at - 1].isspace() or text[at].isspace()
-
-
-def _is_between_words(text: str, at: int) -> bool:
-    return not (_is_of_word(text[at - 1]) and _is_of_word(text[at]))
-
-
-def _is_of_word(char: str) -> bool:
-    return char.isalnum() or char == "_" or unicodedata.category(char)[0] == "M"
-
-
-def _is_joined(text: str, at: int) -> bool:
-    """Whether a cut would part a character from its marks."""
-    return unicodedata.category(text[at])[0] == "M" or "\u200d" in (text[at - 1], text[at])
-
-
 _LATE_SECONDS = 10.0
+_LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +38,7 @@ class Snippet:
 
 
 def find_snippet(chunk: Chunk, query: str, max_chars: int) -> Snippet:
-    """The run of whole lines, at most ``max_chars`` long, around the best sentence.
+    """Find the run of whole lines, at most ``max_chars`` long, around the best sentence.
 
     Best is the sentence with most different words of the query (by their analysed tokens), then
     with most of their parts, then with most occurrences, then the first; lines that only repeat
@@ -122,98 +47,45 @@ def find_snippet(chunk: Chunk, query: str, max_chars: int) -> Snippet:
     """
     text, words = chunk.text, query_words(query)
     matches = words.matches(text)
-    start, end, best = _bounds(chunk, words, matches, max_chars)
+    start, end, best = _find_bounds(chunk, words, matches, max_chars)
     first = last = chunk.locator.line_start
     if first is not None:
-        first += _breaks(text, 0, start)
-        last = first + _breaks(text, start, end)
-    marked = tuple(
+        first += _count_breaks(text, 0, start)
+        last = first + _count_breaks(text, start, end)
+    within = tuple(
         (match.start - start, match.end - start)
         for match in matches
         if match.start >= start and match.end <= end
     )
-    times = _seconds(chunk, start, end)
-    pages = _page(chunk, start), _page(chunk, max(start, end - 1))
-    where = Locator(*pages, first, last, *times)
-    moment, page = _moment(chunk, best, matches), _page(chunk, best[0])
-    return Snippet(text[start:end], first, last, marked, where, moment, page)
+    pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
+    locator = Locator(*pages, first, last, *_find_seconds(chunk, start, end))
+    moment, page = _find_moment(chunk, best, matches), _page_at(chunk, best[0])
+    return Snippet(text[start:end], first, last, within, locator, moment, page)
 
 
-def _page(chunk: Chunk, at: int) -> int | None:
-    page = chunk.locator.page
-    return None if page is None else page + bisect_right(chunk.page_breaks, at)
-
-
-def _moment(chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]) -> float | None:
-    """When the best sentence begins, or the part of it that answers.
-
-    Captions without punctuation are one long sentence: if its cue with most different words of
-    the query comes more than ten seconds after it begins, that is the moment.
-    """
-    cues = [cue for cue in chunk.cues if cue.end > best[0] and cue.start < best[1]]
-    if not cues:
-        return chunk.locator.time_start
-    told = max(cues, key=lambda cue: _different_tokens(matches, cue.start, cue.end))
-    is_late = told.time_start - cues[0].time_start > _LATE_SECONDS
-    return told.time_start if is_late else cues[0].time_start
-
-
-def _different_tokens(matches: Sequence[Match], start: int, end: int) -> int:
-    bits = 0
-    for match in matches:
-        if start <= match.start < end:
-            bits |= match.tokens
-    return bits.bit_count()
-
-
-def _seconds(chunk: Chunk, start: int, end: int) -> tuple[float | None, float | None]:
-    cues = [cue for cue in chunk.cues if cue.start < end and cue.end > start]
-    if not cues:
-        return chunk.locator.time_start, chunk.locator.time_end
-    return min(cue.time_start for cue in cues), max(cue.time_end for cue in cues)
-
-
-def _breaks(text: str, start: int, end: int) -> int:
-    """How many line breaks stand in a part that does not begin or end within one."""
-    feeds, returns = text.count("\n", start, end), text.count("\r", start, end)
-    return feeds + returns - (text.count("\r\n", start, end) if returns else 0)
-
-
-def _bounds(
+def _find_bounds(
     chunk: Chunk, words: QueryWords, matches: Sequence[Match], max_chars: int
 ) -> tuple[int, int, tuple[int, int]]:
-    """Start and end of the snippet, and of its best sentence."""
-    lines = _lines(chunk.text)
+    """Find the start and end of the snippet, and of its best sentence."""
+    lines = _nonblank_lines(chunk.text)
     if not lines:
         return 0, 0, (0, 0)
-    if lines[-1].end - lines[0].start <= max_chars:
-        start, end = lines[0].start, lines[-1].end
-        if chunk.cues:
-            return start, end, _best(chunk, lines, words, matches, max_chars).span
+    start, end = lines[0].start, lines[-1].end
+    is_whole = end - start <= max_chars
+    if is_whole and not chunk.cues:
         return start, end, (matches[0].start if matches else start, end)
-    best = _best(chunk, lines, words, matches, max_chars)
+    best = BestSentence(chunk, lines, words, matches, max_chars)
+    if is_whole:
+        return start, end, best.span
     start, end = best.span
     first, last = best.lines_of(start, end)
     if lines[last].end - lines[first].start <= max_chars:
-        return *_grown(lines, first, last, max_chars), best.span
-    cut = _cut_line(chunk.text, lines[first], best.span, best.inside, words, max_chars)
+        return *_grow(lines, first, last, max_chars), best.span
+    cut = _cut_line(chunk.text, lines[first], best, words, max_chars)
     return *cut, (max(start, cut[0]), max(end, cut[0]))
 
 
-def _best(
-    chunk: Chunk,
-    lines: Sequence[Line],
-    words: QueryWords,
-    matches: Sequence[Match],
-    max_chars: int,
-) -> BestSentence:
-    best = BestSentence(chunk, lines, words, matches, max_chars)
-    best.look()
-    return best
-
-
-def _lines(text: str) -> list[Line]:
-    """The lines that are not blank."""
+def _nonblank_lines(text: str) -> list[Line]:
     if "\r" in text:
         return [line for line in iter_lines(text) if text[line.start : line.end].strip()]
     lines = []
@@ -226,13 +98,126 @@ def _lines(text: str) -> list[Line]:
     return lines
 
 
-def _grown(lines: Sequence[Line], first: int, last: int, max_chars: int) -> tuple[int, int]:
-    """Those lines, and in turn one before and one after as long as they fit."""
-    grew = True
-    while grew:
-        grew = False
+def _grow(lines: Sequence[Line], first: int, last: int, max_chars: int) -> tuple[int, int]:
+    """Add to the lines in turn one before and one after, as long as they fit."""
+    has_grown = True
+    while has_grown:
+        has_grown = False
         if first > 0 and lines[last].end - lines[first - 1].start <= max_chars:
-            first, grew = first - 1, True
+            first, has_grown = first - 1, True
         if last + 1 < len(lines) and lines[last + 1].end - lines[first].start <= max_chars:
-            last, grew = last + 1, True
+            last, has_grown = last + 1, True
     return lines[first].start, lines[last].end
+
+
+def _cut_line(
+    text: str, line: Line, best: BestSentence, words: QueryWords, max_chars: int
+) -> tuple[int, int]:
+    """Return the offsets of at most ``max_chars`` of a longer line, around its best sentence.
+
+    Of a longer sentence, around its matches that rank best together; its head if it has none.
+    """
+    low, high = best.span
+    begin = low
+    if high - low > max_chars:
+        low, high = _densest_run(best.matches, low, words, max_chars)
+        begin = max(begin, low - (max_chars - (high - low)) // 3)
+    start = max(line.start, min(begin, line.end - max_chars))
+    if start > line.start:
+        start = _choose_break(text, range(start, low + 1))
+    end = min(line.end, start + max_chars)
+    if end < line.end:
+        least = max(high, start + max_chars // 2)  # rather half a word than next to nothing
+        end = _choose_break(text, range(end, least - 1, -1))
+    shown = text[start:end]
+    return start + len(shown) - len(shown.lstrip()), start + len(shown.rstrip())
+
+
+def _densest_run(
+    matches: Sequence[Match], start: int, words: QueryWords, max_chars: int
+) -> tuple[int, int]:
+    """Return the run of matches within ``max_chars`` that ranks best; the head without any."""
+    best, best_rank = (start, start), (0, 0, 0)
+    last = 0
+    for first, match in enumerate(matches):
+        while last < len(matches) and matches[last].end - match.start <= max_chars:
+            last += 1
+        rank = words.rank(matches[first:last])
+        if rank > best_rank:
+            best, best_rank = (match.start, matches[last - 1].end), rank
+    return best
+
+
+def _choose_break(text: str, offsets: range) -> int:
+    """Return the first offset at white space, or else between words, or else between characters.
+
+    The first two are looked for no further than a long word.
+    """
+    near = offsets[:_LONGEST_STEP]
+    for is_break in (_is_at_space, _is_between_words):
+        offset = next((at for at in near if is_break(text, at)), None)
+        if offset is not None:
+            return offset
+    return next((at for at in near if not _is_joined(text, at)), offsets[0])
+
+
+def _is_at_space(text: str, at: int) -> bool:
+    return text[at - 1].isspace() or text[at].isspace()
+
+
+def _is_between_words(text: str, at: int) -> bool:
+    return not (_is_of_word(text[at - 1]) and _is_of_word(text[at]))
+
+
+def _is_of_word(char: str) -> bool:
+    return char.isalnum() or char == "_" or unicodedata.category(char)[0] == "M"
+
+
+def _is_joined(text: str, at: int) -> bool:
+    """Return whether a cut would part a character from its marks."""
+    return unicodedata.category(text[at])[0] == "M" or "\u200d" in (text[at - 1], text[at])
+
+
+def _page_at(chunk: Chunk, offset: int) -> int | None:
+    page = chunk.locator.page
+    return None if page is None else page + bisect_right(chunk.page_breaks, offset)
+
+
+def _find_moment(chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]) -> float | None:
+    """Return when the best sentence begins, or the part of it that answers.
+
+    Captions without punctuation are one long sentence: if its cue with most different words of
+    the query comes more than ten seconds after it begins, that is the moment.
+    """
+    cues = _cues_within(chunk, *best)
+    if not cues:
+        return chunk.locator.time_start
+    answer = max(cues, key=lambda cue: _count_tokens(matches, cue.start, cue.end))
+    is_late = answer.time_start - cues[0].time_start > _LATE_SECONDS
+    return answer.time_start if is_late else cues[0].time_start
+
+
+def _count_tokens(matches: Sequence[Match], start: int, end: int) -> int:
+    """Count the different tokens of the query that begin within ``[start, end)``."""
+    bits = 0
+    for match in matches:
+        if start <= match.start < end:
+            bits |= match.tokens
+    return bits.bit_count()
+
+
+def _find_seconds(chunk: Chunk, start: int, end: int) -> tuple[float | None, float | None]:
+    cues = _cues_within(chunk, start, end)
+    if not cues:
+        return chunk.locator.time_start, chunk.locator.time_end
+    return min(cue.time_start for cue in cues), max(cue.time_end for cue in cues)
+
+
+def _cues_within(chunk: Chunk, start: int, end: int) -> list[Cue]:
+    return [cue for cue in chunk.cues if cue.start < end and cue.end > start]
+
+
+def _count_breaks(text: str, start: int, end: int) -> int:
+    """Count the line breaks in a part that does not begin or end within one."""
+    feeds, returns = text.count("\n", start, end), text.count("\r", start, end)
+    return feeds + returns - (text.count("\r\n", start, end) if returns else 0)
