@@ -30,9 +30,9 @@ def embed(encode, texts, batch_size=32):
 
 def test_every_text_gets_its_own_vector_whatever_order_it_was_embedded_in():
     texts = ["a" * length for length in (7, 1, 5, 3, 2)]
-    done = embed(Model().encode, texts, batch_size=2)
-    assert [int(vector[0]) for vector in done.vectors] == [7, 1, 5, 3, 2]
-    assert done.failures == {}
+    result = embed(Model().encode, texts, batch_size=2)
+    assert [int(vector[0]) for vector in result.vectors] == [7, 1, 5, 3, 2]
+    assert result.failures == {}
 
 
 def test_batches_hold_texts_of_like_length():
@@ -44,10 +44,10 @@ def test_batches_hold_texts_of_like_length():
 def test_a_bad_text_is_isolated_by_halving_and_the_rest_is_embedded():
     texts = [f"text {number:02}" for number in range(32)]
     model = Model(bad=["text 13"])
-    done = embed(model.encode, texts)
-    assert list(done.failures) == [13]
-    assert "bad text" in done.failures[13]
-    assert sum(vector is not None for vector in done.vectors) == 31
+    result = embed(model.encode, texts)
+    assert list(result.failures) == [13]
+    assert "bad text" in result.failures[13]
+    assert sum(vector is not None for vector in result.vectors) == 31
     assert len(model.calls) <= 11  # 1 + two halves on each of the five levels
 
 
@@ -67,8 +67,8 @@ def test_a_nonsense_answer_is_never_kept(answer):
 
 
 def test_when_every_text_fails_but_a_probe_works_the_texts_are_to_blame():
-    done = embed(Model(bad=["x", "y"]).encode, ["x", "y"])
-    assert sorted(done.failures) == [0, 1]
+    result = embed(Model(bad=["x", "y"]).encode, ["x", "y"])
+    assert sorted(result.failures) == [0, 1]
 
 
 def test_when_the_probe_fails_too_the_model_is_down_and_no_text_is_blamed():
@@ -95,8 +95,8 @@ def test_any_llama_index_model_can_be_made_resilient():
             return super()._get_text_embeddings(texts)
 
     model = ResilientEmbedding(Flaky(embed_dim=8))
-    done = model.embed(["good", "bad", "fine"])
-    assert list(done.failures) == [1]
+    result = model.embed(["good", "bad", "fine"])
+    assert list(result.failures) == [1]
     assert len(model.get_text_embedding("good")) == model.encoder.dim == 8
     with pytest.raises(EmbeddingError, match="bad text"):
         model.get_text_embedding_batch(["good", "bad"])

@@ -87,11 +87,11 @@ def test_an_answer_in_the_last_sentence_of_a_long_chunk_is_found_by_vectors(tmp_
     sizes = RAGv2Settings(chunk_size=800, chunk_overlap=0, chunk_min_size=0)
     with Library(Settings(home=tmp_path / "home", rag_v2=sizes), model=bge) as library:
         Indexer(library).build(folder, "long")
-        found = SearchServiceV2(library).search(
+        results = SearchServiceV2(library).search(
             "how do penguins keep warm", dataset="long", mode="vector", top_k=1
         )
-        assert found[0].path == "minutes.md"
-        assert len(bge.encoder.counter.spans(found[0].text)) > bge.encoder.max_tokens
+        assert results[0].path == "minutes.md"
+        assert len(bge.encoder.counter.spans(results[0].text)) > bge.encoder.max_tokens
 
 
 @needs_minilm

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,16 +12,7 @@ from hypothesis import strategies as st
 from catalog.core.documents import ChunkSpan, Heading, ParsedDocument
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.packing import Band
-
-
-class WordCounter:
-    """One token a word; punctuation counts nothing, so that sizes can be added by hand."""
-
-    name = "words"
-
-    def spans(self, text: str) -> npt.NDArray[np.int64]:
-        found = [match.span() for match in re.finditer(r"\w+", text)]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+from counters import WordCounter
 
 
 def document(*sections: tuple[int, int], words: int = 5) -> ParsedDocument:

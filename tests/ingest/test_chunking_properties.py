@@ -7,26 +7,15 @@ import re
 import unicodedata
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import Cut, DocumentChunker
+from counters import WordCounter
 
 CHUNK_SIZE, OVERLAP, MIN_SIZE = 16, 5, 6
-
-
-class WordCounter:
-    """Words and single punctuation marks, like a subword tokenizer on plain English."""
-
-    name = "words"
-
-    def spans(self, text: str) -> npt.NDArray[np.int64]:
-        found = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 PIECES = st.sampled_from(
@@ -67,7 +56,10 @@ def plain(text: str) -> ParsedDocument:
 
 def cut(doc: ParsedDocument) -> Cut:
     chunker = DocumentChunker(
-        WordCounter(), chunk_size=CHUNK_SIZE, chunk_overlap=OVERLAP, min_size=MIN_SIZE
+        WordCounter(punctuation=True),
+        chunk_size=CHUNK_SIZE,
+        chunk_overlap=OVERLAP,
+        min_size=MIN_SIZE,
     )
     return chunker.cut(doc)
 
@@ -100,7 +92,7 @@ def test_chunks_are_clean_slices_that_cover_the_body_in_order(doc: ParsedDocumen
 @settings(max_examples=400, deadline=None)
 @given(documents())
 def test_no_chunk_exceeds_the_token_or_the_character_limit(doc: ParsedDocument) -> None:
-    tokens = WordCounter().spans(doc.text)
+    tokens = WordCounter(punctuation=True).spans(doc.text)
     for span in cut(doc).spans:
         touching = (tokens[:, 0] < span.end) & (tokens[:, 1] > span.start)
         assert int(touching.sum()) <= CHUNK_SIZE
@@ -140,7 +132,7 @@ def test_the_same_document_is_always_cut_alike(doc: ParsedDocument) -> None:
 @settings(max_examples=200, deadline=None)
 @given(documents())
 def test_overlap_stays_within_its_limit_and_within_one_section(doc: ParsedDocument) -> None:
-    tokens = WordCounter().spans(doc.text)
+    tokens = WordCounter(punctuation=True).spans(doc.text)
     spans = cut(doc).spans
     for before, after in pairwise(spans):
         if after.start >= before.end:

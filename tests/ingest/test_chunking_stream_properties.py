@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.core.documents import ChunkSpan, Cue, Heading, ParsedDocument, Segment
 from catalog.ingest.chunking import DocumentChunker
+from counters import WordCounter
 
 SIZE, SECONDS = 24, 20.0
 TIMED = ("video_transcript", "audio_transcript", "video_frame")
@@ -20,16 +18,6 @@ MODALITIES = st.sampled_from([*TIMED[:1] * 4, *TIMED, "ocr", "image_caption", "t
 LINES = st.sampled_from(
     ["so", "and then we go.", "Why? ", " well ", "x" * 300, "word " * 60, "is it e\u0301?", "\t"]
 )
-
-
-class WordCounter:
-    """One token a word or punctuation mark."""
-
-    name = "words"
-
-    def spans(self, text: str) -> npt.NDArray[np.int64]:
-        found = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 @st.composite
@@ -63,13 +51,17 @@ def documents(draw: st.DrawFn) -> ParsedDocument:
 
 def cut(doc: ParsedDocument) -> tuple[ChunkSpan, ...]:
     chunker = DocumentChunker(
-        WordCounter(), chunk_size=SIZE, chunk_overlap=4, min_size=8, window_seconds=SECONDS
+        WordCounter(punctuation=True),
+        chunk_size=SIZE,
+        chunk_overlap=4,
+        min_size=8,
+        window_seconds=SECONDS,
     )
     return chunker.cut(doc).spans
 
 
 def size(doc: ParsedDocument, span: ChunkSpan) -> int:
-    tokens = WordCounter().spans(doc.text)
+    tokens = WordCounter(punctuation=True).spans(doc.text)
     touching = (tokens[:, 0] < span.end) & (tokens[:, 1] > span.start)
     return max(int(touching.sum()), -((span.start - span.end) // 8))
 
@@ -145,7 +137,7 @@ def test_windows_of_a_running_transcript_are_about_as_long_as_asked(
         )
         text, now = text + "so\n", now + length
     doc = ParsedDocument("a.vtt", text, "a", "vtt", segments=tuple(segments))
-    chunker = DocumentChunker(WordCounter(), chunk_size=800, window_seconds=SECONDS)
+    chunker = DocumentChunker(WordCounter(punctuation=True), chunk_size=800, window_seconds=SECONDS)
     spans = chunker.cut(doc).spans
     assert all(_length(span.cues) >= SECONDS / 2 - 1e-6 for span in spans[:-1])
     if len(spans) > 1:

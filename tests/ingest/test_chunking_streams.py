@@ -6,23 +6,12 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from catalog.core.documents import ChunkSpan, Cue, Heading, Modality, ParsedDocument, Segment
 from catalog.core.errors import ConfigError
 from catalog.ingest.chunking import DocumentChunker
-
-
-class WordCounter:
-    """One token a word."""
-
-    name = "words"
-
-    def spans(self, text: str) -> npt.NDArray[np.int64]:
-        found = [match.span() for match in re.finditer(r"\w+", text)]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+from counters import WordCounter
 
 
 class Page:

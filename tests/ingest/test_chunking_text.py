@@ -16,20 +16,7 @@ from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker, sentence_spans
 from catalog.ingest.readers import get_reader
 from catalog.ingest.readers.base import WholeFileReader
-
-
-class WordCounter:
-    """One token a word or punctuation mark; counts how often it is asked."""
-
-    name = "words"
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def spans(self, text: str) -> npt.NDArray[np.int64]:
-        self.calls += 1
-        found = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+from counters import WordCounter
 
 
 class BrokenCounter:
@@ -46,7 +33,9 @@ def parse(text: str, path: str = "note.md") -> ParsedDocument:
 
 
 def chunk(doc: ParsedDocument, size: int = 40, overlap: int = 0, least: int = 0) -> list[ChunkSpan]:
-    chunker = DocumentChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)
+    chunker = DocumentChunker(
+        WordCounter(punctuation=True), chunk_size=size, chunk_overlap=overlap, min_size=least
+    )
     return list(chunker.cut(doc).spans)
 
 
@@ -202,7 +191,7 @@ def test_one_token_of_a_megabyte_is_still_cut_by_its_characters() -> None:
 
 
 def test_the_counter_is_asked_once_a_document() -> None:
-    counter = WordCounter()
+    counter = WordCounter(punctuation=True)
     DocumentChunker(counter, chunk_size=20, chunk_overlap=5).cut(parse(sentences(200)))
     assert counter.calls == 1
 
@@ -230,4 +219,6 @@ def test_sizes_without_a_meaning_are_refused_by_value(
     size: int, overlap: int, least: int, named: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(named)):
-        DocumentChunker(WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least)
+        DocumentChunker(
+            WordCounter(punctuation=True), chunk_size=size, chunk_overlap=overlap, min_size=least
+        )

@@ -77,7 +77,7 @@ def test_too_large_files_are_named_but_json_lines_are_streamed(tmp_path: Path) -
     make(tmp_path, "big.txt", "big.jsonl", text="x" * 200)
     listing = discover(tmp_path, limits=ReadLimits(text_bytes=100))
     assert [file.path for file in listing.files] == ["big.jsonl"]
-    assert [(one.path, "200" in one.reason) for one in listing.skipped] == [("big.txt", True)]
+    assert [(file.path, "200" in file.reason) for file in listing.skipped] == [("big.txt", True)]
 
 
 def test_symlinks_lead_neither_out_of_the_root_nor_round_in_circles(tmp_path: Path) -> None:
@@ -91,12 +91,12 @@ def test_symlinks_lead_neither_out_of_the_root_nor_round_in_circles(tmp_path: Pa
     (root / "dangling.md").symlink_to("nowhere")
     (root / "self.md").symlink_to("self.md")
     assert listed(root) == ["a.md", "inside.md", "sub/b.md"]
-    found = reasons(root)
-    assert sorted(found) == [
+    skipped = reasons(root)
+    assert sorted(skipped) == [
         "away", "dangling.md", "outside.md", "self.md", "sub/loop", "twin.md",
     ]  # fmt: skip
-    assert "out of the folder" in found["outside.md"]
-    assert "folder" in found["sub/loop"]
+    assert "out of the folder" in skipped["outside.md"]
+    assert "folder" in skipped["sub/loop"]
 
 
 def test_a_listed_symlink_can_be_opened_by_the_reader(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_fifos_and_sockets_are_named_and_not_opened(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "sock"))
         assert listed(tmp_path) == ["a.md"]
-        found = reasons(tmp_path)
-    assert ("FIFO" in found["pipe"], "socket" in found["sock"]) == (True, True)
+        skipped = reasons(tmp_path)
+    assert ("FIFO" in skipped["pipe"], "socket" in skipped["sock"]) == (True, True)
 
 
 def test_names_that_are_not_utf8_are_named_in_printable_form(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_names_that_are_not_utf8_are_named_in_printable_form(tmp_path: Path) -> 
         else:
             Path(os.fsdecode(path)).mkdir()
     assert listed(tmp_path) == ["a.md"]
-    found = reasons(tmp_path)
-    assert len(found) == 2
-    for printable, reason in found.items():
+    skipped = reasons(tmp_path)
+    assert len(skipped) == 2
+    for printable, reason in skipped.items():
         (printable + reason).encode("utf-8")
         assert "UTF-8" in reason
 
@@ -149,8 +149,8 @@ def test_two_names_that_differ_in_unicode_form_only_are_both_listed(tmp_path: Pa
     (tmp_path / "é.md").write_text("composed")
     if len(list(tmp_path.iterdir())) < 2:
         pytest.skip("the file system does not tell them apart")
-    found = {file.path: file.absolute.read_text() for file in discover(tmp_path).files}
-    assert found == {"é.md": "composed", decomposed: "decomposed"}
+    texts = {file.path: file.absolute.read_text() for file in discover(tmp_path).files}
+    assert texts == {"é.md": "composed", decomposed: "decomposed"}
 
 
 def test_a_folder_that_cannot_be_listed_is_named_and_the_rest_is_listed(
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_the_rest_is_listed(
     monkeypatch.setattr(os, "scandir", scandir)
     listing = discover(tmp_path)
     assert [file.path for file in listing.files] == ["a.md"]
-    assert [(one.path, one.reason) for one in listing.skipped] == [
+    assert [(file.path, file.reason) for file in listing.skipped] == [
         ("locked", "folder cannot be listed: Permission denied")
     ]
 

@@ -109,22 +109,22 @@ def watched_build(folder, home, outside):
 
 
 def test_a_build_stores_nothing_from_outside_and_opens_nothing_there(tmp_path, vault, outside):
-    told = watched_build(vault, tmp_path / "home", outside)
-    assert told["opened_outside"] == []
-    assert {"plain.md", "inside.md", "book.epub", "../outside/secret.txt"} <= set(told["texts"])
-    assert not [path for path, text in told["texts"].items() if SECRET in text]
+    report = watched_build(vault, tmp_path / "home", outside)
+    assert report["opened_outside"] == []
+    assert {"plain.md", "inside.md", "book.epub", "../outside/secret.txt"} <= set(report["texts"])
+    assert not [path for path, text in report["texts"].items() if SECRET in text]
     assert [path.name for path in outside.iterdir() if path.stat().st_atime != LONG_AGO[0]] == []
     assert {"absolute.txt", "relative.txt", "chain.txt", "folder", "device.txt", "pipe.txt"} <= set(
-        told["failed"]
+        report["failed"]
     )
 
 
 def test_the_watch_itself_sees_what_is_read(tmp_path, outside):
-    told = watched_build(outside, tmp_path / "home", outside)
-    assert SECRET in told["texts"]["secret.txt"]
-    assert str(outside) in told["opened_outside"]
+    report = watched_build(outside, tmp_path / "home", outside)
+    assert SECRET in report["texts"]["secret.txt"]
+    assert str(outside) in report["opened_outside"]
     if Path("/proc/self/fd").exists():
-        assert str(outside / "secret.txt") in told["opened_outside"]
+        assert str(outside / "secret.txt") in report["opened_outside"]
     assert (outside / "secret.txt").stat().st_atime != LONG_AGO[0]
 
 

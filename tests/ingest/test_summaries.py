@@ -81,13 +81,13 @@ def test_times_of_subtitles_are_no_words_and_sentences_go_on_over_cues():
 
 def test_a_transcript_without_punctuation_is_told_by_its_first_words():
     text = "\n".join(f"[00:{n:02}:00] and so we go on to part {n}" for n in range(50))
-    told = summarise(text, max_chars=60)
-    assert told == "and so we go on to part 0 and so we go on to part 1 and so…"
+    summary = summarise(text, max_chars=60)
+    assert summary == "and so we go on to part 0 and so we go on to part 1 and so…"
 
 
 def test_a_sentence_that_is_too_long_is_cut_after_a_word():
-    told = summarise("The committee of the old town council met again in spring.", max_chars=30)
-    assert told == "The committee of the old town…"
+    summary = summarise("The committee of the old town council met again in spring.", max_chars=30)
+    assert summary == "The committee of the old town…"
 
 
 def test_a_script_without_spaces_has_sentences_too():
@@ -100,9 +100,9 @@ def test_a_script_without_spaces_has_sentences_too():
 def test_a_long_document_is_read_to_its_end_but_opens_with_its_beginning():
     filler = "".join(f"Item{n} is of kind{n} with form{n}. " for n in range(400))
     ending = "Rotors and stators of turbines need oil for rotors and stators. " * 400
-    told = summarise(f"Turbines are what this manual is about here. {filler}\n\n{ending}")
-    assert told.startswith("Turbines are what this manual is about here.")
-    assert "Rotors and stators" in told
+    summary = summarise(f"Turbines are what this manual is about here. {filler}\n\n{ending}")
+    assert summary.startswith("Turbines are what this manual is about here.")
+    assert "Rotors and stators" in summary
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_paired_markup_around_whole_words_goes(marked, plain):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "summary"),
     [
         ("a | b\nc | d\n\nmerged cell |\n\ne | f\n", "a, b; c, d; merged cell; e, f"),
         ("|Operator|Note|\n|---|:-:|\n|Add||\n|And|bool|\n", "Operator, Note; Add; And, bool"),
@@ -160,14 +160,14 @@ def test_paired_markup_around_whole_words_goes(marked, plain):
         ("![A cat on the mat](picture.png)\n", "A cat on the mat"),
     ],
 )
-def test_a_text_without_prose_is_told_by_its_first_lines_without_their_markup(text, told):
-    assert summarise(text) == ("Title ## # code __all__ = 1" if told is None else told)
+def test_a_text_without_prose_is_told_by_its_first_lines_without_their_markup(text, summary):
+    assert summarise(text) == ("Title ## # code __all__ = 1" if summary is None else summary)
 
 
 def test_a_scrap_of_a_sentence_gives_way_to_the_first_lines():
     table = "".join(f"| part{n} | costs {n} |\n" for n in range(200))
-    told = summarise(f"{table}\nSee the note below.\n")
-    assert told.startswith("part0, costs 0; part1, costs 1;")
+    summary = summarise(f"{table}\nSee the note below.\n")
+    assert summary.startswith("part0, costs 0; part1, costs 1;")
     assert summarise(f"See the long table below here.\n\n{table[:100]}") == (
         "See the long table below here."
     )
@@ -182,10 +182,10 @@ def test_lines_that_are_repeated_are_told_once():
 def test_a_table_of_contents_is_no_prose(chapters):
     dotted = "".join(f"{n}.1 Getting started{' .' * 30} {n}\n" for n in range(1, chapters))
     contents = f"Contents\n\n1 Applying to Become a Member 5\n{dotted}\n"
-    told = summarise(f"{contents}This manual tells how a member is made.\n\n{KEYS * 300}")
-    assert told.startswith("This manual tells how a member is made. ")
-    assert "Getting started" not in told
-    assert "Applying" not in told
+    summary = summarise(f"{contents}This manual tells how a member is made.\n\n{KEYS * 300}")
+    assert summary.startswith("This manual tells how a member is made. ")
+    assert "Getting started" not in summary
+    assert "Applying" not in summary
 
 
 def test_contents_may_be_without_dots_but_a_few_numbers_make_none():
@@ -226,8 +226,8 @@ def test_lines_of_a_script_without_spaces_are_joined_without_one():
 
 @given(st.text(max_size=600), st.integers(1, 120))
 def test_any_text_has_one_line_of_at_most_so_many_characters_and_always_the_same(text, most):
-    told = summarise(text, max_chars=most)
-    assert len(told) <= most
-    assert "\n" not in told
-    assert told == told.strip()
-    assert told == summarise(text, max_chars=most)
+    summary = summarise(text, max_chars=most)
+    assert len(summary) <= most
+    assert "\n" not in summary
+    assert summary == summary.strip()
+    assert summary == summarise(text, max_chars=most)

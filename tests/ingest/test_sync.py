@@ -21,8 +21,8 @@ from fakes import WordEncoder, open_library, write
 
 
 def paths(library, query, **search):
-    found = SearchServiceV2(library).search(query, dataset="notes", **search)
-    return [result.path for result in found]
+    results = SearchServiceV2(library).search(query, dataset="notes", **search)
+    return [result.path for result in results]
 
 
 def age(folder: Path) -> None:
@@ -91,10 +91,10 @@ def test_a_deleted_file_is_gone_from_every_leg_and_its_vectors_from_the_store(tm
         for mode in ("lexical", "vector", "hybrid"):
             assert "bread.txt" not in paths(library, "bake bread", mode=mode)
         with library.database.read() as connection:
-            kept = connection.exec_driver_sql(
+            cached = connection.exec_driver_sql(
                 "SELECT count(*) FROM embeddings WHERE side = 'document'"
             ).scalar()
-        assert kept == Indexer(library).stats("notes").windows
+        assert cached == Indexer(library).stats("notes").windows
 
 
 def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
@@ -298,8 +298,8 @@ def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
         assert Indexer(library).build(folder, "notes").incomplete == 1
         encoder.poison = "POISON carrots"
         assert Indexer(library).update("notes").incomplete == 1
-        found = SearchServiceV2(library).search("turnips", dataset="notes", mode="vector")
-        assert [hit.heading_path for hit in found] == [("turnips",)]
+        results = SearchServiceV2(library).search("turnips", dataset="notes", mode="vector")
+        assert [hit.heading_path for hit in results] == [("turnips",)]
 
 
 def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, notes, monkeypatch):
@@ -321,22 +321,24 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
     tmp_path, monkeypatch
 ):
     write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_rtf="{\\rtf1 rich}")
-    asked = []
+    files_read = []
     real = catalog.ingest.sync.read_file
     monkeypatch.setattr(
         catalog.ingest.sync,
         "read_file",
-        lambda absolute, path, **more: (asked.append(path), real(absolute, path, **more))[1],
+        lambda absolute, path, **more: (files_read.append(path), real(absolute, path, **more))[1],
     )
     age(tmp_path / "notes")
     with open_library(tmp_path / "home") as library:
         first = Indexer(library).build(tmp_path / "notes", "notes")
         again = Indexer(library).update("notes")
-    assert asked == ["bad.rtf", "good.md"]
-    assert [one.reason for one in again.failed] == [one.reason for one in first.failed]
+    assert files_read == ["bad.rtf", "good.md"]
+    assert [failure.reason for failure in again.failed] == [
+        failure.reason for failure in first.failed
+    ]
     with open_library(tmp_path / "home", ingest={"read_seconds": 5.0}) as library:
         Indexer(library).update("notes")
-        assert asked == ["bad.rtf", "good.md", "bad.rtf"]
+        assert files_read == ["bad.rtf", "good.md", "bad.rtf"]
         (tmp_path / "notes/bad.rtf").write_text("plain now")
         assert Indexer(library).update("notes").failed == ()
 

@@ -63,12 +63,12 @@ def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(tmp_path):
         "small": b"a",
         "small other": b"b",
     }
-    found = {}
+    fingerprints = {}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-        found[name] = LocalLLM(str(tmp_path / name)).fingerprint
-    assert found.pop("same") == found["a"]
-    assert len(set(found.values())) == len(found)
+        fingerprints[name] = LocalLLM(str(tmp_path / name)).fingerprint
+    assert fingerprints.pop("same") == fingerprints["a"]
+    assert len(set(fingerprints.values())) == len(fingerprints)
 
 
 def test_a_file_that_comes_later_is_known_then(tmp_path):

@@ -17,7 +17,7 @@ def node(path, *, title="", headings=(), text="the passage"):
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "place"),
     [
         ("guides/rotating-keys.md", "guides/rotating-keys\n"),
         ("https://docs.example.com/en/limits#burst", "https://docs.example.com/en/limits#burst\n"),
@@ -27,8 +27,8 @@ def node(path, *, title="", headings=(), text="the passage"):
         ("4983", ""),
     ],
 )
-def test_a_path_is_embedded_when_it_says_something(path, told):
-    assert format_place(node(path)) == told
+def test_a_path_is_embedded_when_it_says_something(path, place):
+    assert format_place(node(path)) == place
 
 
 def test_the_place_names_path_title_and_headings_once_and_not_what_the_text_shows():
