@@ -69,7 +69,7 @@ def deck(slides: Iterable[str], **parts: str) -> dict[str, str]:
         f'<p:sldId id="{256 + number}" r:id="s{number}"/>' for number in range(len(names))
     )
     spaces = f'xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{R}"'
-    found = {
+    entries = {
         "[Content_Types].xml": f'<Types xmlns="{TYPES}"><Default Extension="rels" ContentType='
         '"application/vnd.openxmlformats-package.relationships+xml"/><Override PartName='
         f'"/ppt/presentation.xml" ContentType="{_KIND}presentation.main+xml"/>{kinds}</Types>',
@@ -81,11 +81,11 @@ def deck(slides: Iterable[str], **parts: str) -> dict[str, str]:
         ),
     }
     for name, shapes in zip(names, shown, strict=True):
-        found[f"ppt/slides/{name}"] = (
+        entries[f"ppt/slides/{name}"] = (
             f"<p:sld {spaces}><p:cSld><p:spTree><p:nvGrpSpPr><p:cNvPr id='1' name=''/>"
             f"<p:cNvGrpSpPr/><p:nvPr/></p:nvGrpSpPr><p:grpSpPr/>{shapes}</p:spTree></p:cSld></p:sld>"
         )
-    return found | parts
+    return entries | parts
 
 
 def shape(text: str) -> str:

@@ -23,18 +23,18 @@ def read(folder: Path, name: str, data: bytes, **limits: Any) -> list[ParsedDocu
     """All that is read of a file of that name and content; every document is a sound one."""
     path = folder / name
     path.write_bytes(data)
-    found = list(read_file(path, name, root=folder, limits=replace(BOUNDS, **limits)))
-    for item in found:
+    parsed = list(read_file(path, name, root=folder, limits=replace(BOUNDS, **limits)))
+    for item in parsed:
         if isinstance(item, ParsedDocument):
-            _check(item)
-    return found
+            _check_document(item)
+    return parsed
 
 
 def document(folder: Path, name: str, data: bytes, **limits: Any) -> ParsedDocument:
     """The one document of a file of which nothing is unreadable."""
-    (found,) = read(folder, name, data, **limits)
-    assert isinstance(found, ParsedDocument)
-    return found
+    (parsed,) = read(folder, name, data, **limits)
+    assert isinstance(parsed, ParsedDocument)
+    return parsed
 
 
 def refused(folder: Path, name: str, data: bytes, **limits: Any) -> str:
@@ -48,21 +48,21 @@ def refused(folder: Path, name: str, data: bytes, **limits: Any) -> str:
     return reason
 
 
-def _check(found: ParsedDocument) -> None:
-    length = len(found.text)
-    assert found.text.strip()
-    strings = [found.text, found.title, found.path, *map(str, found.metadata.values())]
-    strings += [heading.title for heading in found.headings]
-    strings += [segment.speaker or "" for segment in found.segments]
+def _check_document(parsed: ParsedDocument) -> None:
+    length = len(parsed.text)
+    assert parsed.text.strip()
+    strings = [parsed.text, parsed.title, parsed.path, *map(str, parsed.metadata.values())]
+    strings += [heading.title for heading in parsed.headings]
+    strings += [segment.speaker or "" for segment in parsed.segments]
     assert all(storable(text) == text for text in strings)
-    for heading in found.headings:
+    for heading in parsed.headings:
         assert 0 <= heading.start < heading.end <= length
         assert heading.level >= 1
-    assert all(0 <= start < end <= length for start, end in found.atomic)
-    assert list(found.pages) == sorted(found.pages)
-    assert all(0 <= page <= length for page in found.pages)
-    for segment in found.segments:
+    assert all(0 <= start < end <= length for start, end in parsed.atomic)
+    assert list(parsed.pages) == sorted(parsed.pages)
+    assert all(0 <= page <= length for page in parsed.pages)
+    for segment in parsed.segments:
         assert 0 <= segment.start < segment.end <= length
         if segment.time_start is not None:
             assert 0 <= segment.time_start <= (segment.time_end or 0.0) < 1000 * 3600
-    assert all(one.end <= two.start for one, two in pairwise(found.segments))
+    assert all(before.end <= after.start for before, after in pairwise(parsed.segments))

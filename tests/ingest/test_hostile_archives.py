@@ -32,8 +32,8 @@ def test_the_well_behaved_files_these_are_made_of_are_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.txt", "a"])
 def test_a_book_under_another_name_is_read_as_a_book(tmp_path, name):
-    found = document(tmp_path, name, zips.packed(BOOK))
-    assert (found.text, found.file_type) == ("walrus", "epub")
+    parsed = document(tmp_path, name, zips.packed(BOOK))
+    assert (parsed.text, parsed.file_type) == ("walrus", "epub")
 
 
 def test_an_archive_of_absurd_ratio_is_refused_before_it_is_unpacked(tmp_path):
@@ -114,9 +114,9 @@ def test_references_out_of_a_book_lead_nowhere(tmp_path, address):
     assert document(tmp_path, "a.epub", zips.packed(moved)).text == "walrus"
     chapters = {"one.xhtml": zips.xhtml("<p>walrus</p>")}
     data = zips.packed(zips.book(chapters, spine=["one.xhtml", address]))
-    *failures, found = read(tmp_path, "a.epub", data)
-    assert isinstance(found, ParsedDocument)
-    assert found.text == "walrus"
+    *failures, parsed = read(tmp_path, "a.epub", data)
+    assert isinstance(parsed, ParsedDocument)
+    assert parsed.text == "walrus"
     assert all(isinstance(failure, ReadFailure) for failure in failures)
 
 
@@ -134,8 +134,8 @@ def test_entities_are_refused_in_office_files(tmp_path, kind):
 def test_entities_of_a_chapter_are_neither_expanded_nor_fetched(tmp_path, kind):
     head, use = ENTITIES[kind]
     chapter = zips.xhtml(f"<p>walrus</p><p>{use}</p>", head)
-    found = document(tmp_path, "a.epub", zips.packed(zips.book({"one.xhtml": chapter})))
-    assert found.text == f"walrus\n\n{use}"
+    parsed = document(tmp_path, "a.epub", zips.packed(zips.book({"one.xhtml": chapter})))
+    assert parsed.text == f"walrus\n\n{use}"
 
 
 @pytest.mark.parametrize("kind", ENTITIES)
@@ -145,8 +145,8 @@ def test_entities_of_a_package_are_neither_expanded_nor_fetched(tmp_path, kind):
     package = head + BOOK["OPS/book.opf"].replace("<metadata/>", titled)
     data = zips.packed({**BOOK, "OPS/book.opf": package})
     if kind in ("file", "address"):
-        found = document(tmp_path, "a.epub", data)
-        assert (found.text, found.title) == ("walrus", f"Sea {use}")
+        parsed = document(tmp_path, "a.epub", data)
+        assert (parsed.text, parsed.title) == ("walrus", f"Sea {use}")
     else:
         refused(tmp_path, "a.epub", data)
 
@@ -173,8 +173,8 @@ def test_a_word_file_without_its_text_is_refused(tmp_path):
 
 def test_a_word_file_of_very_many_paragraphs_is_read(tmp_path):
     wanted = [f"paragraph {number}" for number in range(10_000)]
-    found = document(tmp_path, "a.docx", zips.word("".join(map(zips.paragraph, wanted))))
-    assert found.text == "\n\n".join(wanted)
+    parsed = document(tmp_path, "a.docx", zips.word("".join(map(zips.paragraph, wanted))))
+    assert parsed.text == "\n\n".join(wanted)
 
 
 def test_text_over_the_limit_is_refused(tmp_path):
@@ -211,9 +211,9 @@ def test_a_book_of_fifty_thousand_chapters_is_refused(tmp_path):
 def test_very_many_missing_chapters_are_reported_in_few_words(tmp_path):
     spine = ["one.xhtml", *(f"no{number}.xhtml" for number in range(5000))]
     chapters = {"one.xhtml": zips.xhtml("<p>walrus</p>")}
-    *failures, found = read(tmp_path, "a.epub", zips.packed(zips.book(chapters, spine=spine)))
-    assert isinstance(found, ParsedDocument)
-    assert found.text == "walrus"
+    *failures, parsed = read(tmp_path, "a.epub", zips.packed(zips.book(chapters, spine=spine)))
+    assert isinstance(parsed, ParsedDocument)
+    assert parsed.text == "walrus"
     missing = "broken archive: a part is missing"
     assert failures[0] == ReadFailure("a.epub:OPS/no0.xhtml", missing)
     assert failures[20:] == [ReadFailure("a.epub:OPS/no20.xhtml", f"{missing}, and 4,979 after it")]

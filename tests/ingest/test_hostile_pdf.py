@@ -35,9 +35,9 @@ def test_a_file_that_lacks_only_its_end_is_read(tmp_path):
 
 
 def test_ten_thousand_pages_are_read(tmp_path):
-    found = document(tmp_path, "a.pdf", pdf.many_pages(10_000))
-    assert found.text == "\n\n".join(["The walrus dives."] * 10_000)
-    assert found.pages == tuple(range(0, 190_000, 19))
+    parsed = document(tmp_path, "a.pdf", pdf.many_pages(10_000))
+    assert parsed.text == "\n\n".join(["The walrus dives."] * 10_000)
+    assert parsed.pages == tuple(range(0, 190_000, 19))
 
 
 def test_more_pages_than_allowed_are_refused_before_any_is_read(tmp_path):
@@ -97,9 +97,9 @@ def test_a_page_of_absurd_size_is_read(tmp_path, box):
 
 
 def test_scripts_addresses_and_attachments_are_no_text_and_do_nothing(tmp_path):
-    found = document(tmp_path, "a.pdf", pdf.with_actions())
-    assert found.text == "Only this is text."
-    assert dict(found.metadata) == {}
+    parsed = document(tmp_path, "a.pdf", pdf.with_actions())
+    assert parsed.text == "Only this is text."
+    assert dict(parsed.metadata) == {}
     assert [path.name for path in tmp_path.iterdir()] == ["a.pdf"]
 
 
@@ -118,17 +118,17 @@ def test_a_lie_about_the_number_of_pages_is_seen_through(tmp_path, count):
 def test_pages_that_are_not_there_are_reported_in_few_words(tmp_path):
     tree = b"<</Type/Pages/Kids[3 0 R]/Count 15000>>"
     data = pdf.raw_pdf([pdf.CATALOG, tree, pdf.page(), pdf.stream(pdf.shown("Found."))])
-    found, *failures = read(tmp_path, "a.pdf", data)
-    assert isinstance(found, ParsedDocument)
-    assert found.text == "Found."
+    parsed, *failures = read(tmp_path, "a.pdf", data)
+    assert isinstance(parsed, ParsedDocument)
+    assert parsed.text == "Found."
     assert failures[0] == ReadFailure("a.pdf#page=2", "broken page")
     assert failures[-1] == ReadFailure("a.pdf#page=22", "broken page, and 14,978 after it")
     assert len(failures) == 21
 
 
 def test_a_million_characters_on_one_page_are_read(tmp_path):
-    found = document(tmp_path, "a.pdf", pdf.long_page(1_000_000))
-    assert found.text.split() == ("walrus dives deep " * 5 + "and sleeps ").split() * 10_000
+    parsed = document(tmp_path, "a.pdf", pdf.long_page(1_000_000))
+    assert parsed.text.split() == ("walrus dives deep " * 5 + "and sleeps ").split() * 10_000
 
 
 def test_text_over_the_limit_is_refused(tmp_path):
@@ -137,14 +137,14 @@ def test_text_over_the_limit_is_refused(tmp_path):
 
 
 def test_a_page_of_lone_letters_costs_no_more_than_their_number(tmp_path):
-    found = document(tmp_path, "a.pdf", pdf.scattered_letters(40_000), seconds=30.0)
-    assert len("".join(found.text.split())) > 39_000
+    parsed = document(tmp_path, "a.pdf", pdf.scattered_letters(40_000), seconds=30.0)
+    assert len("".join(parsed.text.split())) > 39_000
 
 
 def test_bookmarks_that_lead_nowhere_cost_little(tmp_path):
-    found = document(tmp_path, "a.pdf", pdf.many_bookmarks(20_000, 3_000), seconds=30.0)
-    assert found.headings == ()
-    assert found.text.startswith("line number 0\nline number 1\n")
+    parsed = document(tmp_path, "a.pdf", pdf.many_bookmarks(20_000, 3_000), seconds=30.0)
+    assert parsed.headings == ()
+    assert parsed.text.startswith("line number 0\nline number 1\n")
 
 
 def test_junk_before_a_pdf_is_passed_over_or_the_file_is_skipped(tmp_path):
@@ -157,16 +157,16 @@ def test_what_is_called_pdf_and_is_not_is_read_as_what_it_is(tmp_path):
     word = archives.word(archives.paragraph("I am Word."))
     page = b"<!DOCTYPE html><html><body><h1>Hi</h1><p>A page.</p></body></html>"
     subtitles = texts.many_cues(2)
-    found = [document(tmp_path, "a.pdf", data) for data in (word, page, subtitles, b"Just text.")]
-    assert [each.text for each in found] == [
+    parsed = [document(tmp_path, "a.pdf", data) for data in (word, page, subtitles, b"Just text.")]
+    assert [each.text for each in parsed] == [
         "I am Word.", "Hi\n\nA page.", "words 0\nwords 1", "Just text.",
     ]  # fmt: skip
-    assert [each.file_type for each in found] == ["docx", "html", "video", "txt"]
+    assert [each.file_type for each in parsed] == ["docx", "html", "video", "txt"]
     assert refused(tmp_path, "a.pdf", archives.packed({"a.txt": "hello"})) == "binary (zip)"
     assert refused(tmp_path, "a.pdf", b"") == "empty"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.docx", "a.md", "a.html", "a.srt", "a"])
 def test_a_pdf_under_any_name_is_read_as_pdf(tmp_path, name):
-    found = document(tmp_path, name, pdf.plain("The walrus dives."))
-    assert (found.text, found.file_type) == ("The walrus dives.", "pdf")
+    parsed = document(tmp_path, name, pdf.plain("The walrus dives."))
+    assert (parsed.text, parsed.file_type) == ("The walrus dives.", "pdf")

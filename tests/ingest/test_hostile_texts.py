@@ -15,16 +15,16 @@ ONE, TWO = ("00:00:01,000", "00:00:02,000"), ("00:00:02,000", "00:00:03,000")
 SURROGATE, NUL = "\\ud800", "\\u0000"
 
 
-def times(found: ParsedDocument) -> list[tuple[float | None, float | None]]:
-    return [(segment.time_start, segment.time_end) for segment in found.segments]
+def times(parsed: ParsedDocument) -> list[tuple[float | None, float | None]]:
+    return [(segment.time_start, segment.time_end) for segment in parsed.segments]
 
 
 def test_a_huge_output_of_a_notebook_is_cut(tmp_path):
     for piece in ("x", "x\n"):
         data = texts.notebook([texts.prose("# Walrus"), texts.printing(piece * 5_000_000)])
-        found = document(tmp_path, "a.ipynb", data)
-        assert found.text.startswith("# Walrus\n\n```\nprint(it)\n```\n\n```\nx")
-        assert len(found.text) < 3000
+        parsed = document(tmp_path, "a.ipynb", data)
+        assert parsed.text.startswith("# Walrus\n\n```\nprint(it)\n```\n\n```\nx")
+        assert len(parsed.text) < 3000
 
 
 @pytest.mark.parametrize("version", [-1, 0, 1, 2, 3, 5, 99, 1e308, "four", None, [], {}])
@@ -62,8 +62,8 @@ def test_text_that_no_store_holds_is_replaced_wherever_it_stands(tmp_path):
 
 
 def test_signs_that_the_reader_uses_itself_are_harmless(tmp_path):
-    found = document(tmp_path, "a.md", "# \ue0005\ue001 `code` walrus\n\ntext\n".encode())
-    assert found.headings[0].title == "5 code walrus"
+    parsed = document(tmp_path, "a.md", "# \ue0005\ue001 `code` walrus\n\ntext\n".encode())
+    assert parsed.headings[0].title == "5 code walrus"
 
 
 def test_a_page_nested_deeply_is_read(tmp_path):
@@ -104,9 +104,9 @@ def test_half_a_tag_a_million_times_costs_little(tmp_path, piece):
 def test_a_time_that_is_none_is_placed_between_its_neighbours(tmp_path, time):
     cues = '{"text":"a","start":2,"end":4},{"text":"b","start":%s,"end":%s},{"text":"c","start":8}'
     data = ('{"segments":[' + cues % (time, time) + "]}").encode()
-    found = document(tmp_path, "a.json", data)
-    assert found.text == "a\nb\nc"
-    (_, (placed, _), _) = times(found)
+    parsed = document(tmp_path, "a.json", data)
+    assert parsed.text == "a\nb\nc"
+    (_, (placed, _), _) = times(parsed)
     assert placed is not None
     assert 2 <= placed <= 8
 
@@ -118,51 +118,51 @@ def test_json_too_deep_for_a_transcript_is_read_as_it_stands(tmp_path):
 
 def test_a_record_too_deep_is_named_and_the_others_stay(tmp_path):
     deep = '{"_id": "a", "text": "b", "metadata": ' + texts.nested('{"a":', "}", 50_000, "1") + "}"
-    failure, found = read(tmp_path, "a.jsonl", f'{deep}\n{{"_id": "b", "text": "c"}}'.encode())
+    failure, parsed = read(tmp_path, "a.jsonl", f'{deep}\n{{"_id": "b", "text": "c"}}'.encode())
     assert isinstance(failure, ReadFailure)
     assert failure.path == "a.jsonl:1"
     assert failure.reason.startswith("not valid JSON")
-    assert isinstance(found, ParsedDocument)
-    assert found.text == "c"
+    assert isinstance(parsed, ParsedDocument)
+    assert parsed.text == "c"
 
 
 def test_overlapping_cues_keep_their_times(tmp_path):
     long = ("00:00:01,000", "00:00:09,000", "one")
-    found = document(tmp_path, "a.srt", texts.srt([long, (*TWO, "two")]))
-    assert (found.text, times(found)) == ("one\ntwo", [(1.0, 9.0), (2.0, 3.0)])
+    parsed = document(tmp_path, "a.srt", texts.srt([long, (*TWO, "two")]))
+    assert (parsed.text, times(parsed)) == ("one\ntwo", [(1.0, 9.0), (2.0, 3.0)])
 
 
 def test_a_cue_that_ends_before_it_starts_ends_where_the_next_one_starts(tmp_path):
     back = ("00:00:05,000", "00:00:01,000", "one")
-    found = document(tmp_path, "a.srt", texts.srt([back, ("00:00:08,000", "00:00:09,000", "two")]))
-    assert times(found) == [(5.0, 8.0), (8.0, 9.0)]
+    parsed = document(tmp_path, "a.srt", texts.srt([back, ("00:00:08,000", "00:00:09,000", "two")]))
+    assert times(parsed) == [(5.0, 8.0), (8.0, 9.0)]
 
 
 @pytest.mark.parametrize("bad", ["99:99:99,999", "-00:00:05,000", "aa:bb:cc", "", "1e400"])
 def test_a_cue_without_a_readable_time_is_kept(tmp_path, bad):
     cues = [(*ONE, "one"), (bad, bad, "two"), ("00:00:05,000", "00:00:06,000", "three")]
-    found = document(tmp_path, "a.srt", texts.srt(cues))
-    assert found.text == "one\ntwo\nthree"
-    assert [start for start, _ in times(found)] == [1.0, 2.0, 5.0]
+    parsed = document(tmp_path, "a.srt", texts.srt(cues))
+    assert parsed.text == "one\ntwo\nthree"
+    assert [start for start, _ in times(parsed)] == [1.0, 2.0, 5.0]
 
 
 def test_very_many_cues_are_read(tmp_path):
-    found = document(tmp_path, "a.srt", texts.many_cues(50_000))
-    assert len(found.segments) == 50_000
-    assert times(found)[-1] == (99_998.0, 100_000.0)
+    parsed = document(tmp_path, "a.srt", texts.many_cues(50_000))
+    assert len(parsed.segments) == 50_000
+    assert times(parsed)[-1] == (99_998.0, 100_000.0)
 
 
 def test_a_cue_of_a_million_characters_is_read(tmp_path):
     for words in ("word " * 200_000, "word\n" * 200_000):
-        found = document(tmp_path, "a.srt", texts.srt([(*ONE, words), (*TWO, "two")]))
-        assert found.text.split() == ["word"] * 200_000 + ["two"]
+        parsed = document(tmp_path, "a.srt", texts.srt([(*ONE, words), (*TWO, "two")]))
+        assert parsed.text.split() == ["word"] * 200_000 + ["two"]
 
 
 @pytest.mark.parametrize(("end", "gap"), [("\n", ""), ("\r", "\r"), ("\r\n", "\r\n"), ("\r", "")])
 def test_odd_line_ends_and_missing_blank_lines_part_cues_all_the_same(tmp_path, end, gap):
     data = texts.srt([(*ONE, "one"), (*TWO, "two")], end=end, gap=gap)
-    found = document(tmp_path, "a.srt", data)
-    assert (found.text, times(found)) == ("one\ntwo", [(1.0, 2.0), (2.0, 3.0)])
+    parsed = document(tmp_path, "a.srt", data)
+    assert (parsed.text, times(parsed)) == ("one\ntwo", [(1.0, 2.0), (2.0, 3.0)])
 
 
 def test_times_without_words_are_skipped(tmp_path):
@@ -175,21 +175,21 @@ def test_times_without_words_are_skipped(tmp_path):
 )
 def test_half_a_mark_very_often_costs_little(tmp_path, piece):
     cue = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v " + piece * 100_000
-    found = document(tmp_path, "a.vtt", f"{cue}\n\n00:03.000 --> 00:04.000\nend\n".encode())
-    assert found.text.endswith("end")
+    parsed = document(tmp_path, "a.vtt", f"{cue}\n\n00:03.000 --> 00:04.000\nend\n".encode())
+    assert parsed.text.endswith("end")
 
 
 def test_very_many_frames_are_read(tmp_path):
     frames = "".join(f"## Frame at {texts.clock(at)[:8]}\n\nslide {at}\n\n" for at in range(20_000))
-    found = document(tmp_path, "a.md", f"# Talk\n\n{frames}".encode())
-    assert len(found.segments) == 20_000
-    assert found.segments[-1].time_start == 19_999.0
+    parsed = document(tmp_path, "a.md", f"# Talk\n\n{frames}".encode())
+    assert len(parsed.segments) == 20_000
+    assert parsed.segments[-1].time_start == 19_999.0
 
 
 def test_frames_out_of_order_keep_their_own_times(tmp_path):
     frames = "".join(f"## Frame at 00:00:{at:02d}\n\nslide {at}\n\n" for at in (9, 3, 3, 7))
-    found = document(tmp_path, "a.md", f"# Talk\n\n{frames}".encode())
-    assert [segment.time_start for segment in found.segments] == [9.0, 3.0, 3.0, 7.0]
+    parsed = document(tmp_path, "a.md", f"# Talk\n\n{frames}".encode())
+    assert [segment.time_start for segment in parsed.segments] == [9.0, 3.0, 3.0, 7.0]
 
 
 @pytest.mark.parametrize(

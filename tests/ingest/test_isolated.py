@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import psutil
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from catalog.core.documents import Heading, ParsedDocument, Segment
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers import ReadFailure, isolated
-from catalog.ingest.readers import isolated as wire
 from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.isolated import IsolatedReader
 
@@ -112,7 +110,7 @@ def test_an_interrupted_read_does_not_answer_the_next_request(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(wire, "receive", interrupt)
+        patched.setattr(isolated, "receive", interrupt)
         with pytest.raises(KeyboardInterrupt):
             readable()
     (document,) = read(json.dumps(NOTEBOOK).replace("Walrus", "Otter").encode())
@@ -134,7 +132,7 @@ def test_a_file_without_text_is_told_from_a_broken_one():
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "action",
     [
         "open('made', 'w')",
         "open('made', 'ab')",
@@ -148,10 +146,8 @@ def test_a_file_without_text_is_told_from_a_broken_one():
         "__import__('shutil').copy('a', 'b')",
     ],
 )
-def test_the_worker_may_not(deed, tmp_path):
-    code = (
-        f"from catalog.ingest.readers.worker import _give_up_rights\n_give_up_rights(10**9)\n{deed}"
-    )
+def test_the_worker_may_not(action, tmp_path):
+    code = f"from catalog.ingest.readers.worker import _drop_rights\n_drop_rights(10**9)\n{action}"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -160,21 +156,33 @@ def test_the_worker_may_not(deed, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+PARENT = """
+import sys
+from pathlib import Path
+
+import psutil
+
+from catalog.ingest.readers import isolated, read_file
+
+send_request = isolated.send_request
+
+
+def send_and_tell(*arguments):
+    send_request(*arguments)
+    print(psutil.Process().children()[0].pid, flush=True)
+
+
+isolated.send_request = send_and_tell
+list(read_file(Path(sys.argv[1]), "slow.ipynb"))
+"""
+
+
 def test_the_worker_does_not_outlive_its_parent(tmp_path):
     (tmp_path / "slow.ipynb").write_bytes(slow_notebook())
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom catalog.ingest.readers import read_file\n"
-        "print('reading', flush=True)\nlist(read_file(Path(sys.argv[1]), 'slow.ipynb'))"
-    )
     parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "slow.ipynb")], stdout=subprocess.PIPE
+        [sys.executable, "-c", PARENT, str(tmp_path / "slow.ipynb")], stdout=subprocess.PIPE
     )
-    parent.stdout.readline()
-    watched = psutil.Process(parent.pid)
-    give_up = time.monotonic() + 30
-    while not (children := watched.children()) and time.monotonic() < give_up:
-        time.sleep(0.01)
-    (worker,) = children
+    worker = psutil.Process(int(parent.stdout.readline()))  # it has the file now, and reads it
     os.kill(parent.pid, signal.SIGKILL)
     parent.communicate()
     gone, _ = psutil.wait_procs([worker], timeout=30)
@@ -209,12 +217,14 @@ DOCUMENTS = st.builds(
 )
 
 
-@given(DOCUMENTS | st.builds(ReadFailure, TEXTS, TEXTS) | st.builds(wire.Ended, st.just("empty")))
+@given(
+    DOCUMENTS | st.builds(ReadFailure, TEXTS, TEXTS) | st.builds(isolated.Ended, st.just("empty"))
+)
 def test_what_is_sent_is_what_is_received(message):
     pipe = io.BytesIO()
-    wire.send(pipe, message)
+    isolated.send(pipe, message)
     assert pipe.getvalue().count(b"\n") == 1
-    received = wire.receive(pipe.getvalue())
+    received = isolated.receive(pipe.getvalue())
     assert received == message
     assert repr(received) == repr(message)  # 1, 1.0 and True are equal and not the same
 
@@ -222,4 +232,4 @@ def test_what_is_sent_is_what_is_received(message):
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b'{"document": {}}', b'{"ended": {}}'])
 def test_a_line_that_is_no_answer_is_refused(line):
     with pytest.raises(ValueError):
-        wire.receive(line)
+        isolated.receive(line)

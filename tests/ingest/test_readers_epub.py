@@ -64,9 +64,9 @@ def with_entry(data: bytes, name: str, content: str) -> bytes:
 def read(
     data: bytes, limits: ReadLimits = DEFAULT_LIMITS
 ) -> tuple[ParsedDocument, list[ReadFailure]]:
-    found = list(EpubReader().read(io.BytesIO(data), "a/book.epub", limits=limits))
-    assert isinstance(found[-1], ParsedDocument)
-    return found[-1], [failure for failure in found[:-1] if isinstance(failure, ReadFailure)]
+    parsed = list(EpubReader().read(io.BytesIO(data), "a/book.epub", limits=limits))
+    assert isinstance(parsed[-1], ParsedDocument)
+    return parsed[-1], [failure for failure in parsed[:-1] if isinstance(failure, ReadFailure)]
 
 
 ITEMS = item("a", "text/a.xhtml") + item("b", "text/b%2E.xhtml") + item("c", "./x/../text/c.xhtml")
@@ -77,8 +77,8 @@ def test_chapters_are_joined_in_the_order_of_the_spine() -> None:
     files = {"a": f"<h2>First</h2><p>one&nbsp;&amp; two</p>{cells}", "c": "<h1>Zero</h1><p>x</p>"}
     doc, failures = read(book(package(ITEMS, "c a"), **files))
     assert doc.text == "Zero\n\nx\n\nFirst\n\none & two\n\nk | v"
-    found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
-    assert found == [(1, "Zero", "Zero"), (2, "First", "First")]
+    parsed = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
+    assert parsed == [(1, "Zero", "Zero"), (2, "First", "First")]
     assert [doc.text[start:end] for start, end in doc.atomic] == ["k | v"]
     assert (doc.title, doc.file_type, doc.pages, failures) == ("Zero", "epub", (), [])
 

@@ -47,8 +47,8 @@ def test_html_navigation_is_left_out_also_where_only_its_role_tells() -> None:
 
 def test_html_headings_point_into_the_extracted_text() -> None:
     doc = parse(PAGE, "keys.html")
-    found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
-    assert found == [(1, "Rotate keys", "Rotate keys"), (2, "Code", "Code")]
+    headings = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
+    assert headings == [(1, "Rotate keys", "Rotate keys"), (2, "Code", "Code")]
 
 
 def test_html_head_gives_title_and_metadata() -> None:

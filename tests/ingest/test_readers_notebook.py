@@ -61,8 +61,8 @@ def test_cells_and_printed_results_follow_one_another() -> None:
     assert [doc.text[start:end] for start, end in doc.atomic] == [
         "```python\nprint(1)\n1 + 1\n```", "```\n1\n```", "```\n2\n```", "| a |\n|---|\n| 1 |",
     ]  # fmt: skip
-    found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
-    assert found == [(1, "Keys", "# Keys"), (2, "More", "## More")]
+    headings = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
+    assert headings == [(1, "Keys", "# Keys"), (2, "More", "## More")]
     assert (doc.title, doc.file_type) == ("Keys", "ipynb")
     assert dict(doc.metadata) == {"kernel": "python", "author": "Ann"}
 

@@ -103,8 +103,8 @@ def test_a_word_file_keeps_headings_lists_tables_and_properties() -> None:
     assert doc.text == (
         "Rotation\n\nRotate every year.\n\nfirst\nsecond\n\nCosts\n\npart | price\nlock | 5"
     )
-    found = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
-    assert found == [(1, "Rotation", "Rotation"), (2, "Costs", "Costs")]
+    headings = [(h.level, h.title, doc.text[h.start : h.end]) for h in doc.headings]
+    assert headings == [(1, "Rotation", "Rotation"), (2, "Costs", "Costs")]
     assert [doc.text[start:end] for start, end in doc.atomic] == ["part | price\nlock | 5"]
     assert (doc.title, doc.file_type) == ("Key handling", "docx")
     assert doc.metadata["author"] == "Ann"

@@ -28,7 +28,7 @@ BODY = (
 
 
 def drawn(*pages: Callable[[Canvas], object]) -> bytes:
-    """A PDF with a page for each function, 600 by 800 points, in Times 10 unless told."""
+    """A PDF with a page for each function, 600 by 800 points, in Times 10 by default."""
     buffer = io.BytesIO()
     canvas = Canvas(buffer, pagesize=(WIDTH, HEIGHT), invariant=1)
     canvas.setAuthor("")
@@ -147,8 +147,8 @@ def test_cells_of_several_lines_stay_together() -> None:
                     place = 600 - 50 * row - 12 * line
                     canvas.drawString(x, place, f"cell {row} {column} line {line} and quite long")
 
-    found = [text for text in read(drawn(draw)).text.split("\n") if text]
-    assert [text[:15] for text in found] == [
+    lines_read = [text for text in read(drawn(draw)).text.split("\n") if text]
+    assert [text[:15] for text in lines_read] == [
         f"cell {row} {column} line {line}"
         for row in range(4)
         for column in range(2)
@@ -306,12 +306,12 @@ def test_headings_are_the_bookmarks_found_on_their_pages() -> None:
         lines(BODY)(canvas)
 
     document = read(drawn(first, second))
-    assert [(found.level, found.title) for found in document.headings] == [
+    assert [(heading.level, heading.title) for heading in document.headings] == [
         (1, "Methods"),
         (2, "Data and Splits"),
         (1, "Results"),
     ]
-    assert [document.text[found.start : found.end] for found in document.headings] == [
+    assert [document.text[heading.start : heading.end] for heading in document.headings] == [
         "1 Methods",
         "1.1. Data and\nsplits",
         "Results",
@@ -331,14 +331,14 @@ def test_without_bookmarks_large_letters_and_bold_numbers_make_headings() -> Non
     )
     document = read(drawn(page))
     assert document.title == "A Study of Ranking"
-    assert [(found.level, found.title) for found in document.headings] == [
+    assert [(heading.level, heading.title) for heading in document.headings] == [
         (1, "A Study of Ranking"),
         (2, "Introduction"),
         (3, "1.1 Earlier Work"),
         (2, "Conclusion"),
     ]
-    for found in document.headings:
-        assert document.text[found.start : found.end] == found.title
+    for line in document.headings:
+        assert document.text[line.start : line.end] == line.title
 
 
 def test_bookmarks_in_a_circle_are_walked_once() -> None:
@@ -355,7 +355,7 @@ def test_bookmarks_in_a_circle_are_walked_once() -> None:
             b"<</Title(Beta)/Parent 5 0 R/Next 6 0 R/Dest[3 0 R/XYZ 0 580 0]>>",
         ]
     )
-    assert [found.title for found in read(data).headings] == ["Alpha", "Beta"]
+    assert [heading.title for heading in read(data).headings] == ["Alpha", "Beta"]
 
 
 def test_the_properties_become_metadata() -> None:
@@ -389,7 +389,7 @@ def test_titles_that_say_nothing_give_way_to_the_stem(title: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         ("D:20240131093005Z", "2024-01-31T09:30:05+00:00"),
         ("D:20240131093005-05'30'", "2024-01-31T09:30:05-05:30"),
@@ -401,8 +401,8 @@ def test_titles_that_say_nothing_give_way_to_the_stem(title: str) -> None:
         ("", None),
     ],
 )
-def test_dates_become_iso_8601(given: str, expected: str | None) -> None:
-    assert iso_date(given) == expected
+def test_dates_become_iso_8601(value: str, expected: str | None) -> None:
+    assert iso_date(value) == expected
 
 
 @pytest.mark.parametrize("turn", [90, 180, 270])
@@ -459,10 +459,10 @@ def test_a_file_cut_off_is_read_as_far_as_possible_or_refused() -> None:
     for part in (3, 2):
         cut = data[: len(data) * part // 4]
         try:
-            found = read_all(cut)
+            items = read_all(cut)
         except ReadError:
             continue
-        assert all(isinstance(item, ParsedDocument | ReadFailure) for item in found)
+        assert all(isinstance(item, ParsedDocument | ReadFailure) for item in items)
 
 
 def test_a_broken_table_of_contents_of_the_file_is_mended() -> None:

@@ -257,7 +257,7 @@ def test_names_and_front_matter_tell_captions_and_ocr(
     text: str, path: str, modality: str, file_type: str
 ) -> None:
     doc = parse(text, path)
-    assert [found for _, found, _, _ in cues(doc)] == [modality]
+    assert [actual for _, actual, _, _ in cues(doc)] == [modality]
     assert (doc.file_type, doc.source_type) == (file_type, "converted")
 
 

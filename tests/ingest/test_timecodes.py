@@ -87,10 +87,10 @@ def test_what_is_no_number_of_seconds_is_refused(value: object) -> None:
     ],
 )
 def test_a_line_opens_with_a_time(line: str, start: float, end: float | None, left: str) -> None:
-    found = line_time(line)
-    assert found is not None
-    assert (found.start, found.end) == (start, end)
-    assert line[: found.cut_start] + line[found.cut_end :] == left
+    time = line_time(line)
+    assert time is not None
+    assert (time.start, time.end) == (start, end)
+    assert line[: time.cut_start] + line[time.cut_end :] == left
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_a_line_opens_with_a_time(line: str, start: float, end: float | None, le
     ],
 )
 def test_a_time_may_stand_after_the_speaker(line: str, name: str, left: str) -> None:
-    found = line_time(line)
-    assert found is not None
-    assert (found.start, found.name) == (65.0, name)
-    assert line[: found.cut_start] + line[found.cut_end :] == left
+    time = line_time(line)
+    assert time is not None
+    assert (time.start, time.name) == (65.0, name)
+    assert line[: time.cut_start] + line[time.cut_end :] == left
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ _FORBIDDEN = (
 def main() -> None:
     """Answer requests until there are none."""
     requests, answers = _own_pipes()
-    _give_up_rights(int(sys.argv[1]))
+    _drop_rights(int(sys.argv[1]))
     threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
     while (received := isolated.receive_request(requests)) is not None:
         isolated.send(answers, _serve(*received, answers))
@@ -65,7 +65,7 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _give_up_rights(memory_bytes: int) -> None:
+def _drop_rights(memory_bytes: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     with suppress(ImportError, ValueError, OSError):
         import resource
