@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def settings_page() -> str:
-    """Every setting with its default, bounds and whether a change needs a rebuild."""
+    """Return every setting with its default, bounds and whether a change needs a rebuild."""
     rows = []
     values = Settings(home=Path("…"), rag_v2=RAGv2Settings()).model_dump(mode="json")
     for name, value in flatten(values):
@@ -38,13 +38,18 @@ def settings_page() -> str:
 
 
 def commands_page() -> str:
-    """The help of every command."""
+    """Return the help of every command."""
     parts = ["# Commands\n"]
-    for path, command in _commands("catalog", get_command(app)):
+    for path, command in list_commands():
         with command.make_context(path, [], resilient_parsing=True, terminal_width=96) as context:
             context.terminal_width = 96
             parts.append(f"## {path}\n\n```\n{command.get_help(context).strip()}\n```\n")
     return "\n".join(parts)
+
+
+def list_commands() -> list[tuple[str, Any]]:
+    """Return every command and group with its path, such as ``catalog index build``."""
+    return list(_commands("catalog", get_command(app)))
 
 
 def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:

@@ -16,9 +16,9 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("operation", QUESTIONS)
+@pytest.mark.parametrize("verb", QUESTIONS)
 @pytest.mark.parametrize("was_open", [True, False], ids=["open", "fresh"])
-def test_it_is_answered_while_another_process_writes(operation, was_open, tmp_path, monkeypatch):
+def test_it_is_answered_while_another_process_writes(verb, was_open, tmp_path, monkeypatch):
     folder, home = tmp_path / "notes", tmp_path / "home"
     write(folder, a_dot_md="alpha first", b_dot_md="alpha second")
     with open_library(home) as library:
@@ -31,7 +31,7 @@ def test_it_is_answered_while_another_process_writes(operation, was_open, tmp_pa
         Indexer(other).update("notes")
         with other.database.write():
             waits = writes_noted(monkeypatch)
-            answer = engine.ask(operation, QUESTIONS[operation])
+            answer = engine.ask(verb, QUESTIONS[verb])
             engine.close()
     assert not any(waits)
     assert "failed" not in [stage["status"] for stage in answer.get("stages", [])]

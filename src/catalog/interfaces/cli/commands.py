@@ -108,7 +108,10 @@ def _main(
     home: HomeOption = None,
     preset: PresetOption = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Find passages in your own documents, with exact citations."""

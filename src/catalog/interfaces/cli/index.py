@@ -16,7 +16,7 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     open_library,
 )
-from catalog.interfaces.cli.output import complain, print_json, say
+from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
 if TYPE_CHECKING:
     from catalog.ingest.sync_report import SyncReport
@@ -25,58 +25,10 @@ if TYPE_CHECKING:
     from catalog.store.statistics import ChunkSizes, FileCounts
 
 
-_BAR = 40
-_REASONS_SHOWN = 10
-
-
-def print_stats(stats: DatasetStats) -> None:
-    """Print the counts, why files are missing, and the histogram of sizes."""
-    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
-    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    _print_files(stats.files)
-    for name, value in (
-        ("documents", stats.documents),
-        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
-        ("vectors", f"{stats.vectors} of {stats.windows}"),
-        ("pending points", stats.pending_points),
-        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
-        ("updated", updated),
-        ("folder", stats.root or "none: filled by a pipeline"),
-    ):
-        say(f"{name:15} {value}")
-    _print_sizes(stats.sizes)
-
-
-def _print_files(files: FileCounts) -> None:
-    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
-    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
-    _print_reasons(files.reasons, "not")
-    _print_reasons(files.partly, "not wholly, or not as it is now")
-
-
-def _print_reasons(reasons: dict[str, int], told: str) -> None:
-    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
-        say(f"{'':15} {count} {told}: {reason}")
-    if len(reasons) > _REASONS_SHOWN:
-        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
-
-
-def _print_sizes(sizes: ChunkSizes) -> None:
-    if sizes.in_band is not None:
-        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
-        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
-    if sizes.uncounted:
-        say(f"{'':15} {sizes.uncounted} were cut by an older release and not counted")
-    most = max((one.chunks for one in sizes.histogram), default=0)
-    for one in sizes.histogram:
-        span = f"{one.low}-{one.high}" if one.high is not None else f"{one.low}-"
-        bar = "#" * round(_BAR * one.chunks / most) if most else ""
-        say(f"{span:>15} {one.chunks:>7} {bar}".rstrip())
-
-
-app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
-
 SHOWN_FAILURES = 20
+_BAR = 40  # characters of the longest bar
+_REASONS_SHOWN = 10
+app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
 DeletionsOption = Annotated[
     bool, typer.Option("--allow-deletions", help="Forget documents even if most files are gone.")
 ]
@@ -111,7 +63,6 @@ def build(
     Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
     folder it was built from; texts whose vectors are kept are not embedded again.
     """
-    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
 
     if folder is not None and dataset is None:
@@ -124,18 +75,18 @@ def build(
             report = Indexer(library).update(
                 name, allow_deletions=allow_deletions, reread=True, progress=progress
             )
-            _tell(report, json=json)
-            return
-        report = Indexer(library).build(
-            folder,
-            dataset,
-            include=tuple(include or ()),
-            exclude=tuple(exclude or ()),
-            reread=reread,
-            allow_deletions=allow_deletions,
-            progress=progress,
-        )
-    _tell(report, json=json)
+        else:
+            report = Indexer(library).build(
+                folder,
+                dataset,
+                include=tuple(include or ()),
+                exclude=tuple(exclude or ()),
+                reread=reread,
+                allow_deletions=allow_deletions,
+                progress=progress,
+            )
+    _print_report(report, json=json)
+    _exit_if_failed(report)
 
 
 @app.command("update")
@@ -151,7 +102,6 @@ def update(
     preset: PresetOption = None,
 ) -> None:
     """Index what changed since the last run, in the folder the dataset was built from."""
-    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -159,9 +109,10 @@ def update(
         with TerminalProgress() as progress:
             report = indexer.update(name, allow_deletions=allow_deletions, progress=progress)
         if watch:
-            _print(report, json=json)
+            _print_report(report, json=json)
             _watch(indexer, name, json=json)
-    _tell(report, json=json)
+    _print_report(report, json=json)
+    _exit_if_failed(report)
 
 
 @app.command("rebuild")
@@ -172,7 +123,6 @@ def rebuild(
     preset: PresetOption = None,
 ) -> None:
     """Re-read and re-embed every dataset; the way to change the embedding model."""
-    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:
@@ -182,7 +132,7 @@ def rebuild(
     for name, report in reports.items():
         if not json:
             say(f"{name}:")
-            _print(report, json=False)
+            _print_report(report, json=False)
     _exit_if_failed(*reports.values())
 
 
@@ -194,15 +144,15 @@ def stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """What a dataset holds, counted in the database: files, passages and their sizes."""
+    """Count what a dataset holds, in the database: files, passages and their sizes."""
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
-        found = Indexer(library).stats(library.chosen_dataset(dataset))
+        counts = Indexer(library).stats(library.chosen_dataset(dataset))
     if json:
-        print_json(asdict(found))
+        print_json(asdict(counts))
     else:
-        print_stats(found)
+        _print_stats(counts)
 
 
 def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:
@@ -211,16 +161,11 @@ def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:
     root = Path(indexer.stats(dataset).root)
     complain(f"watching {root}; stop with Ctrl-C")
     for _ in changes(root, raise_interrupt=True):
-        _print(indexer.update(dataset), json=json)
-
-
-def _tell(report: SyncReport, *, json: bool) -> None:
-    _print(report, json=json)
-    _exit_if_failed(report)
+        _print_report(indexer.update(dataset), json=json)
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:
-    """A file that is not text is a skip; text that could not be indexed is a failed job."""
+    """End with code 1 if text could not be indexed; a file that is not text is only skipped."""
     failed = any(
         report.incomplete or report.unfinished or (report.failed and report.documents == 0)
         for report in reports
@@ -229,7 +174,7 @@ def _exit_if_failed(*reports: SyncReport) -> None:
         raise typer.Exit(1)
 
 
-def _print(report: SyncReport, *, json: bool) -> None:
+def _print_report(report: SyncReport, *, json: bool) -> None:
     if json:
         print_json(_as_dict(report))
         return
@@ -249,3 +194,52 @@ def _print(report: SyncReport, *, json: bool) -> None:
 
 def _as_dict(report: SyncReport) -> dict[str, Any]:
     return {**asdict(report), "seconds": round(report.seconds, 3)}
+
+
+def _print_stats(stats: DatasetStats) -> None:
+    """Print the counts, why files are missing, and the histogram of sizes."""
+    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
+    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    _print_files(stats.files)
+    for name, value in (
+        ("documents", stats.documents),
+        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
+        ("vectors", f"{stats.vectors} of {stats.windows}"),
+        ("pending points", stats.pending_points),
+        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
+        ("updated", updated),
+        ("folder", stats.root or "none: filled by a pipeline"),
+    ):
+        say(f"{name:15} {value}")
+    _print_sizes(stats.sizes)
+
+
+def _print_files(files: FileCounts) -> None:
+    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
+    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
+    _print_reasons(files.reasons, "not")
+    _print_reasons(files.partly, "not wholly, or not as it is now")
+
+
+def _print_reasons(reasons: dict[str, int], outcome: str) -> None:
+    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
+        say(f"{'':15} {count} {outcome}: {reason}")
+    if len(reasons) > _REASONS_SHOWN:
+        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
+
+
+def _print_sizes(sizes: ChunkSizes) -> None:
+    if sizes.in_band is not None:
+        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
+        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
+    if sizes.uncounted:
+        say(f"{'':15} {sizes.uncounted} were cut by an older release and not counted")
+    most = max((size_range.chunks for size_range in sizes.histogram), default=0)
+    for size_range in sizes.histogram:
+        span = (
+            f"{size_range.low}-{size_range.high}"
+            if size_range.high is not None
+            else f"{size_range.low}-"
+        )
+        bar = "#" * round(_BAR * size_range.chunks / most) if most else ""
+        say(f"{span:>15} {size_range.chunks:>7} {bar}".rstrip())

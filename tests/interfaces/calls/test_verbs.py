@@ -1,4 +1,4 @@
-"""The operations every edge is made of."""
+"""The verbs every edge is made of."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -24,7 +24,7 @@ def engine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("operation", "arguments"),
+    ("verb", "arguments"),
     [
         ("search", {"query": "api keys", "explain": True}),
         ("search", {"query": "api keys", "mode": "lexical", "top_k": 1}),
@@ -37,9 +37,9 @@ def engine(tmp_path):
         ("status", {}),
     ],
 )
-def test_every_answer_has_the_shape_that_is_published(engine, operation, arguments):
-    answer = engine.ask(operation, arguments)
-    shape = TypeAdapter(VERBS[operation].result_schema)
+def test_every_answer_has_the_shape_that_is_published(engine, verb, arguments):
+    answer = engine.ask(verb, arguments)
+    shape = TypeAdapter(VERBS[verb].result_schema)
     assert shape.validate_python(answer, strict=False)
 
 

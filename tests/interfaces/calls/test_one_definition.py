@@ -1,0 +1,137 @@
+"""A parameter is defined once: every edge takes it, with its default, its bounds and its help."""
+
+import json
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
+
+import pytest
+import typer
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from catalog.core.errors import InputError
+from catalog.core.params import Param, edge_fields, params_model, read_params
+from catalog.interfaces.calls import VERBS, Verb
+from catalog.interfaces.cli import verbs
+from catalog.interfaces.server.http_api import query_string
+
+
+@dataclass(frozen=True)
+class PaintParams:
+    """A verb that exists in this test only."""
+
+    text: Annotated[str, Param("What to paint.")]
+    _: KW_ONLY
+    colours: Annotated[
+        list[str] | None,
+        Param("Only these colours.", flags=("--colour", "-c"), json_help="[] is none."),
+    ] = None
+    shade: Annotated[Literal["light", "dark"], Param("light or dark.")] = "light"
+    coats: Annotated[int, Param("How many coats.", least=1, most=9)] = 4
+    first_wall: Annotated[int, Param("How many walls to pass over.", least=0)] = 0
+    glossy: Annotated[bool | None, Param("Let it shine.")] = None
+    quick: Annotated[bool, Param("Do not wait for it to dry.")] = False
+    brush: Annotated[object, Param("A brush of your own.", python_only=True)] = None
+
+
+NAMES = ["text", "colours", "shade", "coats", "first_wall", "glossy", "quick"]
+
+
+class FakeLibrary:
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def paint(monkeypatch):
+    """Run the command that the params make; ``--json`` prints the arguments that arrived."""
+    verb = Verb("paint", PaintParams, BaseModel, lambda engine, params: dict(vars(params)))
+    monkeypatch.setitem(VERBS, "paint", verb)
+    monkeypatch.setattr(verbs, "open_library", lambda *_: FakeLibrary())
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(verbs.verb_command("paint", PaintParams, "Paint some walls."))
+
+    def run(*arguments):
+        return CliRunner().invoke(app, arguments, env={"COLUMNS": "96"})
+
+    return run
+
+
+def test_the_command_line_takes_each_parameter(paint):
+    done = paint(
+        *("sky", "--colour", "blue", "-c", "white", "--shade", "dark", "--coats", "2"),
+        *("--first-wall", "1", "--no-glossy", "--quick", "--json"),
+    )
+    assert json.loads(done.stdout) == {
+        "text": "sky",
+        "colours": ["blue", "white"],
+        "shade": "dark",
+        "coats": 2,
+        "first_wall": 1,
+        "glossy": False,
+        "quick": True,
+        "brush": None,
+    }
+
+
+def test_the_command_lines_defaults_are_those_of_python(paint):
+    assert json.loads(paint("sky", "--json").stdout) == vars(PaintParams("sky"))
+
+
+def test_the_commands_help_says_what_each_parameter_means(paint):
+    text = paint("--help").stdout
+    for expected in (
+        "Paint some walls.",
+        "What to paint.",
+        "-c, --colour",
+        "Only these colours; may be repeated.",
+        "[default: light]",
+        "[default: 4]",
+        "--glossy / --no-glossy",
+        "Let it shine.",
+    ):
+        assert expected in text
+    assert "brush" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--coats", "0"], "paint: coats: Input should be greater than or equal to 1, not 0"),
+        (["--shade", "pink"], "paint: shade: Input should be 'light' or 'dark', not 'pink'"),
+    ],
+)
+def test_a_wrong_value_on_the_command_line_is_refused_by_the_verb(paint, arguments, message):
+    done = paint("sky", *arguments)
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == message
+
+
+def test_json_takes_each_parameter_with_its_bounds_and_help():
+    schema = params_model(PaintParams).model_json_schema()
+    assert list(schema["properties"]) == NAMES
+    assert schema["required"] == ["text"]
+    assert schema["additionalProperties"] is False
+    coats = schema["properties"]["coats"]
+    assert (coats["default"], coats["minimum"], coats["maximum"]) == (4, 1, 9)
+    assert coats["description"] == "How many coats."
+    assert schema["properties"]["colours"]["description"] == "Only these colours. [] is none."
+    assert read_params(PaintParams, {"text": "sky", "coats": 2}, "paint") == PaintParams(
+        "sky", coats=2
+    )
+    with pytest.raises(InputError, match="there is no argument 'brush'; arguments: text, colours"):
+        read_params(PaintParams, {"text": "sky", "brush": 1}, "paint")
+
+
+def test_a_query_string_takes_each_parameter():
+    fields = query_string(PaintParams).model_fields
+    assert list(fields) == NAMES
+    assert fields["coats"].description == "How many coats."
+    assert query_string(PaintParams)(text="sky", coats="2").coats == 2
+
+
+def test_every_parameter_of_every_verb_has_help_and_is_taken_by_name_but_the_first():
+    for verb in VERBS.values():
+        parameters = edge_fields(verb.params)
+        assert all(field.param.help for field in parameters)
+        assert not any(field.is_positional for field in parameters[1:])
