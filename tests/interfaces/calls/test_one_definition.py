@@ -1,6 +1,8 @@
 """A parameter is defined once: every edge takes it, with its default, its bounds and its help."""
 
 import json
+import subprocess
+import sys
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Literal
 
@@ -135,3 +137,12 @@ def test_every_parameter_of_every_verb_has_help_and_is_taken_by_name_but_the_fir
         parameters = edge_fields(verb.params)
         assert all(field.param.help for field in parameters)
         assert not any(field.is_positional for field in parameters[1:])
+
+
+def test_the_definitions_and_the_commands_made_of_them_load_nothing_heavy():
+    script = (
+        "import sys, catalog.core.params, catalog.interfaces.cli.verbs\n"
+        "print([m for m in ('pydantic', 'sqlalchemy', 'llama_index') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
