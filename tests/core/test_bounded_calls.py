@@ -93,11 +93,11 @@ def test_the_function_sees_the_callers_context():
 
 def test_a_hanging_call_does_not_hold_up_the_end_of_the_process():
     code = (
-        "import time\n"
+        "from threading import Event\n"
         "from catalog.core.bounded_calls import BoundedCalls\n"
         "from catalog.core.errors import LLMTimeoutError\n"
         "try:\n"
-        "    BoundedCalls(1).call(lambda: time.sleep(60), 0.2)\n"
+        "    BoundedCalls(1).call(Event().wait, 0.2)\n"
         "except LLMTimeoutError:\n"
         "    print('went on')\n"
     )
