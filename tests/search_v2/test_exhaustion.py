@@ -5,7 +5,8 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.core.query import parse_query
 from catalog.library.indexing import Indexer
-from catalog.search_v2.retriever import HybridRetrieverFactoryV2
+from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
+from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
 FILES = {f"{name}.md": f"# {name}\n\nTea with {name}.\n" for name in ("honey", "lemon", "milk")}
@@ -21,13 +22,15 @@ def is_exhausted(tmp_path):
     with open_library(tmp_path / "home", vector_engine="exact") as library:
         Indexer(library).build(folder, "tea")
 
+        parts = SearchServiceV2(library).parts
+
         def search(mode, *, lexical=10, vector=10, fused=10):
             query = parse_query("tea", max_chars=100)
-            factory = HybridRetrieverFactoryV2(library)
+            factory = HybridRetrieverFactoryV2(parts)
             retriever = factory.build(query, "tea", lexical, vector, fused, mode=mode)
-            assert not retriever.exhausted, "nothing was searched yet"
+            assert not retriever.is_exhausted, "nothing was searched yet"
             retriever.retrieve(QueryBundle("tea"))
-            return retriever.exhausted
+            return retriever.is_exhausted
 
         yield search
 
