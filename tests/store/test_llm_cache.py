@@ -18,14 +18,13 @@ WRITE = """
 import sys
 from pathlib import Path
 from catalog.store import Database, llm_cache
-from catalog.store.llm_cache import Entry
+from catalog.store.llm_cache import CacheEntry
 database, name = Database.at(Path(sys.argv[1])), sys.argv[2]
 for turn in range(20):
-    entries = {f"shared{n}": Entry(f'"{name}-{turn}"') for n in range(5)}
+    entries = {f"shared{n}": CacheEntry(f'"{name}-{turn}"') for n in range(5)}
     with database.write() as connection:
-        llm_cache.save(
-            connection, entries | {f"{name}{turn}": Entry("1")}, kind="rerank", model="m", now=1.0
-        )
+        own = {f"{name}{turn}": CacheEntry("1")}
+        llm_cache.save(connection, entries | own, kind="rerank", model="m", now=1.0)
         llm_cache.count_hits(connection, [f"{name}{turn}"])
 """
 
