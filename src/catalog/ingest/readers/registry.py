@@ -67,15 +67,15 @@ FORMATS = (
     Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
     Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
 )
-_BY_NAME = {known.name: known for known in FORMATS}
+_BY_NAME = {entry.name: entry for entry in FORMATS}
 _TEXT_FORMATS = {
-    extension: known.name
-    for known in FORMATS
-    if not known.is_binary
-    for extension in known.extensions.split()
+    extension: entry.name
+    for entry in FORMATS
+    if not entry.is_binary
+    for extension in entry.extensions.split()
 }
 DOCUMENT_EXTENSIONS = frozenset(
-    extension for known in FORMATS if known.is_isolated for extension in known.extensions.split()
+    extension for entry in FORMATS if entry.is_isolated for extension in entry.extensions.split()
 )
 """Extensions of formats that are read in a process of their own, and may be larger than text."""
 

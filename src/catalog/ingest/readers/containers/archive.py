@@ -105,9 +105,9 @@ class ArchiveReader:
 
 
 def _format_of(archive: Archive) -> str:
-    for known in FORMATS:
-        if known.part and known.part in archive:
-            return known.name
+    for entry in FORMATS:
+        if entry.part and entry.part in archive:
+            return entry.name
     for part, reason in _NOT_READ.items():
         if part in archive:
             raise ReadError(reason)
