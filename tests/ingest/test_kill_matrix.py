@@ -31,10 +31,10 @@ STEPS = {
     ),
     "after the outbox is cleared": ("catalog.store.vectors.outbox:Outbox._remove", 1, "after"),
     "while the lexical segments are written": (
-        "catalog.store.lexical.segment_files:SegmentFiles._point_to", 1, "before",
+        "catalog.store.lexical.segment_files:SegmentFiles._write_pointer", 1, "before",
     ),
     "after the lexical segments are written": (
-        "catalog.store.lexical.segment_files:SegmentFiles._point_to", 1, "after",
+        "catalog.store.lexical.segment_files:SegmentFiles._write_pointer", 1, "after",
     ),
 }  # fmt: skip
 QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11")
