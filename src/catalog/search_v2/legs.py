@@ -43,7 +43,7 @@ class LegRun:
 
     @property
     def leg(self) -> Leg:
-        """The leg that was asked."""
+        """The leg that ran."""
         return "lexical" if self.query.kind == "lex" else "vector"
 
 
@@ -114,11 +114,11 @@ class LexicalRetriever(LegRetriever):
         self._engine = engine
 
     def _search(self, query: QueryBundle) -> LegRun:
-        asked = self._sub_query(query)
-        hits = self._engine.search(asked.text, self.top_k, self.restriction)
-        is_blank = len(hits) == 0 and not self._engine.is_searchable(asked.text)
+        sub_query = self._sub_query(query)
+        hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
+        is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
         note = UNSEARCHABLE if is_blank else ""
-        return LegRun(asked, self.top_k, self._engine.name, hits, note)
+        return LegRun(sub_query, self.top_k, self._engine.name, hits, note)
 
 
 class VectorRetriever(LegRetriever):
@@ -144,12 +144,12 @@ class VectorRetriever(LegRetriever):
     def _search(self, query: QueryBundle) -> LegRun:
         import numpy as np
 
-        asked = self._sub_query(query)
+        sub_query = self._sub_query(query)
         if self.sub_query is None and query.embedding is not None:
             vector, is_cached = np.asarray(query.embedding, dtype=np.float32), True
         else:
-            side: Side = "document" if asked.kind == "hyde" else "query"
-            vector, is_cached = self._parts.query_vectors.embed(asked.text, side)
+            side: Side = "document" if sub_query.kind == "hyde" else "query"
+            vector, is_cached = self._parts.query_vectors.embed(sub_query.text, side)
         note, fallback = "query embedding cached" if is_cached else "", ""
         dataset = self.restriction.dataset
         engine = self._parts.vector(dataset)
@@ -162,7 +162,7 @@ class VectorRetriever(LegRetriever):
             reason = "the index is held by another process" if is_held else str(error)
             fallback = f"{reason}, searched exactly instead"
             note = "; ".join(filter(None, (fallback, note)))
-        return LegRun(asked, self.top_k, engine.name, hits, note, fallback)
+        return LegRun(sub_query, self.top_k, engine.name, hits, note, fallback)
 
 
 class LegMaker:

@@ -79,7 +79,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the last retrieval gave all that there is: deeper legs would give no more."""
+        """Return whether the last retrieval gave all that there is, however deep the legs go."""
         return (
             self._last is not None
             and self._last.candidates <= self.similarity_top_k

@@ -54,15 +54,15 @@ class DistinctText(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        kept: list[NodeWithScore] = []
+        selected: list[NodeWithScore] = []
         seen: set[str] = set()
         for node in nodes:
             text = " ".join(_text_shown(node).split())
             if text not in seen:
-                kept.append(node)
+                selected.append(node)
             if text:
                 seen.add(text)
-        return kept
+        return selected
 
 
 def _text_shown(node: NodeWithScore) -> str:
@@ -161,13 +161,13 @@ class MaxChunksPerDocument(BaseNodePostprocessor):
         if self.limit == 0:
             return nodes
         seen: Counter[str] = Counter()
-        kept: list[NodeWithScore] = []
+        selected: list[NodeWithScore] = []
         for node in nodes:
             document = document_of(node)
             seen[document] += 1
             if seen[document] <= self.limit:
-                kept.append(node)
-        return kept
+                selected.append(node)
+        return selected
 
 
 class SimilarityThreshold(BaseNodePostprocessor):
@@ -238,10 +238,10 @@ class TokenBudget(BaseNodePostprocessor):
             return nodes
         counter = self.counter or CharTokenCounter()
         left = self.limit
-        kept: list[NodeWithScore] = []
+        selected: list[NodeWithScore] = []
         for node in nodes:
             size = len(counter.spans(text_of(node)))
             if size <= left:
-                kept.append(node)
+                selected.append(node)
                 left -= size
-        return kept
+        return selected
