@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
 
 FRAME_CHARS = 600
 """Characters of one frame's line at most."""
+_FRAME = "video_frame"
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _FIELD = re.compile(r"[\w .-]{1,40}:(\s.*)?")
 _LABEL = re.compile(
@@ -25,14 +26,39 @@ _LABEL = re.compile(
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 
 
+class TimeWindow(NamedTuple):
+    """Seconds of a recording, ``start <= end``, both included."""
+
+    start: float
+    end: float
+
+
+def times_of(chunk: Chunk) -> TimeWindow:
+    """Return when a timed passage begins and ends; at once, if it has no end or an earlier one."""
+    first, last = chunk.locator.time_start or 0.0, chunk.locator.time_end
+    return TimeWindow(first, first if last is None else max(first, last))
+
+
+def format_evidence(evidence: Evidence) -> str:
+    """Return the lines as a person or a language model reads them, one under the other."""
+    return "\n".join(format_line(line) for line in evidence.lines)
+
+
+def format_line(line: EvidenceLine) -> str:
+    """Return ``00:01:05–00:01:18 (Audio, Anna): "…"``; one time where both are the same second."""
+    first, last = format_timecode(line.time_start), format_timecode(line.time_end)
+    times = first if first == last else f"{first}–{last}"
+    return f'{times} ({", ".join(filter(None, (line.kind, line.speaker)))}): "{line.text}"'
+
+
+def format_timecode(seconds: float) -> str:
+    """Return ``HH:MM:SS``; a part of a second is dropped."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
+
+
 def short_frame_text(text: str) -> str:
-    """What a frame shows, on one line: without its heading, the fields under it, and pictures.
-
-    Of a heading below its own the text stays, as of a slide's title, unless it is only a label
-    (``### Description``).
-
-    At most :data:`FRAME_CHARS` characters. A frame that has nothing else is its heading.
-    """
+    """Return what :func:`frame_text` does, at most :data:`FRAME_CHARS` characters of it."""
     shown = frame_text(text)
     if len(shown) <= FRAME_CHARS:
         return shown
@@ -41,15 +67,19 @@ def short_frame_text(text: str) -> str:
 
 
 def frame_text(text: str) -> str:
-    """The same in full."""
+    """Return what a frame shows, on one line: without its heading, fields under it, and pictures.
+
+    Of a heading below its own the text stays, as of a slide's title, unless it is only a label
+    (``### Description``). A frame that has nothing else is its heading.
+    """
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     heading = lines.pop(0).lstrip("# \t") if lines and _HEADING.match(lines[0]) else ""
-    told = [_titled(line) for line in _without_fields(lines)]
-    return " ".join(_IMAGE.sub(" ", " ".join(told)).split()) or heading
+    shown = " ".join(_strip_heading(line) for line in _without_fields(lines))
+    return _one_line(_IMAGE.sub(" ", shown)) or heading
 
 
-def _titled(line: str) -> str:
-    """A line as it is, a heading without its marks, a label as nothing."""
+def _strip_heading(line: str) -> str:
+    """Return a line as it is, a heading without its marks, a label as nothing."""
     mark = _HEADING.match(line)
     if mark is None:
         return line
@@ -58,53 +88,17 @@ def _titled(line: str) -> str:
 
 
 def _without_fields(lines: list[str]) -> list[str]:
-    """Without ``name: value`` lines between two ``---`` at the top."""
+    """Drop ``name: value`` lines between two ``---`` at the top."""
     if not lines or lines[0] != "---" or "---" not in lines[1:]:
         return lines
     end = lines.index("---", 1)
     return lines[end + 1 :] if all(map(_FIELD.fullmatch, lines[1:end])) else lines
 
 
-_FRAME = "video_frame"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeWindow:
-    """Seconds of a recording, ``start <= end``, both included."""
-
-    start: float
-    end: float
-
-
-def format_evidence(evidence: Evidence) -> str:
-    """The lines as a person or a language model reads them, one under the other."""
-    return "\n".join(format_line(line) for line in evidence.lines)
-
-
-def format_line(line: EvidenceLine) -> str:
-    """``00:01:05–00:01:18 (Audio, Anna): "…"``; one time where both are of the same second."""
-    first, last = format_timecode(line.time_start), format_timecode(line.time_end)
-    times = first if first == last else f"{first}–{last}"
-    return f'{times} ({", ".join(filter(None, (line.kind, line.speaker)))}): "{line.text}"'
-
-
-def format_timecode(seconds: float) -> str:
-    """``HH:MM:SS``; a part of a second is dropped."""
-    minutes, second = divmod(max(0, int(seconds)), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
-
-
-def times_of(chunk: Chunk) -> TimeWindow:
-    """When a timed passage begins and ends; without an end, or one before its start, at once."""
-    first = chunk.locator.time_start or 0.0
-    last = chunk.locator.time_end
-    return TimeWindow(first, first if last is None else max(first, last))
-
-
 def build_evidence_lines(
     anchors: Sequence[Chunk], others: Iterable[Chunk], window: TimeWindow, *, max_chars: int
 ) -> tuple[EvidenceLine, ...]:
-    """The anchors whole, and of the other passages what falls into the window, by time.
+    """Return the anchors whole, and of the other passages what falls into the window, by time.
 
     Cues that follow one another are one line until the speaker changes, a frame comes, or the
     passage ends. Of other passages' frames that show the same one after another, the first is
@@ -112,58 +106,62 @@ def build_evidence_lines(
     taken, the nearest to an anchor first, while all together are within ``max_chars`` characters
     of text.
     """
-    ours = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
-    moments = [moment for chunk in anchors for moment in _moments(chunk)]
-    for chunk in others:
-        if chunk.chunk_id not in ours:
-            moments += (one for one in _moments(chunk) if one.is_in(window))
-    lines = list(_grouped(_shown_once(sorted(moments, key=_Moment.order), ours)))
-    left = max_chars - sum(len(line.text) for line in lines if line.chunk_id in ours)
-    kept = {number for number, line in enumerate(lines) if line.chunk_id in ours}
-    further = [number for number in range(len(lines)) if number not in kept]
-    for number in sorted(further, key=lambda number: _gap(lines[number], ours.values())):
-        left -= len(lines[number].text)
-        if left < 0:
+    times = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
+    neighbours = (chunk for chunk in others if chunk.chunk_id not in times)
+    moments = [
+        moment
+        for chunk in sorted([*anchors, *neighbours], key=lambda chunk: chunk.seq)
+        for moment in _moments(chunk)
+        if chunk.chunk_id in times or _is_within(moment, window)
+    ]
+    moments.sort(key=lambda moment: (moment.time_start, _is_frame(moment)))
+    lines = _join_cues(_show_once(moments, times))
+    room = max_chars - sum(len(line.text) for line in lines if line.chunk_id in times)
+    shown = {number for number, line in enumerate(lines) if line.chunk_id in times}
+    further = [number for number in range(len(lines)) if number not in shown]
+    for number in sorted(further, key=lambda number: _gap(lines[number], times.values())):
+        room -= len(lines[number].text)
+        if room < 0:
             break
-        kept.add(number)
-    return tuple(line for number, line in enumerate(lines) if number in kept)
+        shown.add(number)
+    return tuple(line for number, line in enumerate(lines) if number in shown)
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
-    """The neighbours without what an anchor's recording tells twice.
+    """Return the neighbours without what an anchor's recording tells twice.
 
     That is another transcript (a second format or language) of seconds that one has been taken
     for: an anchor's before any other, then the one of the shortest path. It is also a passage of
     another revision of an anchor's document.
     """
     revisions = {chunk.source_doc_id: chunk.docid for chunk in anchors}
-    taken = [chunk for chunk in anchors if chunk.modality != "video_frame"]
-    speaking = {chunk.source_doc_id for chunk in taken}
+    transcripts = [chunk for chunk in anchors if chunk.modality != _FRAME]
+    preferred = {chunk.source_doc_id for chunk in transcripts}
     kept = []
 
-    def later(chunk: Chunk) -> tuple[bool, int, str]:
-        return chunk.source_doc_id not in speaking, len(chunk.path), chunk.path
+    def precedence(chunk: Chunk) -> tuple[bool, int, str]:
+        return chunk.source_doc_id not in preferred, len(chunk.path), chunk.path
 
-    for chunk in sorted(near, key=later):
+    for chunk in sorted(near, key=precedence):
         if revisions.get(chunk.source_doc_id, chunk.docid) != chunk.docid:
             continue
-        if chunk.modality != "video_frame":
-            if any(_tells_again(chunk, one) for one in taken):
+        if chunk.modality != _FRAME:
+            if any(_repeats(chunk, other) for other in transcripts):
                 continue
-            taken.append(chunk)
+            transcripts.append(chunk)
         kept.append(chunk)
     return kept
 
 
-def group_transcripts(found: Sequence[Chunk]) -> list[list[int]]:
-    """The numbers of a recording's passages, apart where transcripts tell the same seconds.
+def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
+    """Group the numbers of a recording's passages: apart where transcripts tell the same seconds.
 
     Each goes with the first ones possible, so that frames go with the first transcript.
     """
     groups: list[list[int]] = []
-    for number, chunk in enumerate(found):
+    for number, chunk in enumerate(chunks):
         for group in groups:
-            if not any(_tells_again(chunk, found[other]) for other in group):
+            if not any(_repeats(chunk, chunks[other]) for other in group):
                 group.append(number)
                 break
         else:
@@ -171,44 +169,26 @@ def group_transcripts(found: Sequence[Chunk]) -> list[list[int]]:
     return groups
 
 
-def _tells_again(chunk: Chunk, taken: Chunk) -> bool:
-    if chunk.source_doc_id == taken.source_doc_id or _FRAME in (chunk.modality, taken.modality):
+def _repeats(chunk: Chunk, other: Chunk) -> bool:
+    """Return whether two transcripts of different documents tell the same seconds."""
+    if chunk.source_doc_id == other.source_doc_id or _FRAME in (chunk.modality, other.modality):
         return False
-    one, other = times_of(chunk), times_of(taken)
-    return min(one.end, other.end) > max(one.start, other.start)
+    a, b = times_of(chunk), times_of(other)
+    return min(a.end, b.end) > max(a.start, b.start)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """One cue or one frame."""
-
-    chunk: Chunk
-    start: float
-    end: float
-    speaker: str | None
-    text: str
-
-    @property
-    def is_frame(self) -> bool:
-        return self.chunk.modality == _FRAME
-
-    def order(self) -> tuple[float, bool, int]:
-        return self.start, self.is_frame, self.chunk.seq
-
-    def is_in(self, window: TimeWindow) -> bool:
-        if self.start == self.end:
-            return window.start <= self.start <= window.end
-        return self.start < window.end and self.end > window.start
-
-    def goes_on(self, before: _Moment) -> bool:
-        same = self.chunk.chunk_id == before.chunk.chunk_id and self.speaker == before.speaker
-        return same and not self.is_frame
-
-
-def _moments(chunk: Chunk) -> Iterator[_Moment]:
+def _moments(chunk: Chunk) -> Iterator[EvidenceLine]:
+    """Return a line for each cue of a passage, or for its frame."""
     whole = times_of(chunk)
     if chunk.modality == _FRAME:
-        yield _Moment(chunk, whole.start, whole.end, None, short_frame_text(chunk.text))
+        yield EvidenceLine(
+            time_start=whole.start,
+            time_end=whole.end,
+            kind="Screen",
+            speaker=None,
+            text=short_frame_text(chunk.text),
+            chunk_id=chunk.chunk_id,
+        )
         return
     for cue in chunk.cues or (Cue(0, len(chunk.text), whole.start, whole.end),):
         text = _one_line(chunk.text[cue.start : cue.end])
@@ -216,54 +196,67 @@ def _moments(chunk: Chunk) -> Iterator[_Moment]:
         if speaker is not None:
             text = text.removeprefix(f"{speaker}:").lstrip()
         if text:
-            end = max(cue.time_start, cue.time_end)
-            yield _Moment(chunk, cue.time_start, end, speaker, text)
+            yield EvidenceLine(
+                time_start=cue.time_start,
+                time_end=max(cue.time_start, cue.time_end),
+                kind="Audio",
+                speaker=speaker,
+                text=text,
+                chunk_id=chunk.chunk_id,
+            )
 
 
-def _shown_once(moments: Sequence[_Moment], anchors: Container[str]) -> Iterator[_Moment]:
-    """Of frames after one another that show the same, the anchors, else the first for all."""
-    frames = [number for number, moment in enumerate(moments) if moment.is_frame]
-    told: dict[int, _Moment] = {}
+def _is_frame(line: EvidenceLine) -> bool:
+    return line.kind == "Screen"
+
+
+def _is_within(line: EvidenceLine, window: TimeWindow) -> bool:
+    if line.time_start == line.time_end:
+        return window.start <= line.time_start <= window.end
+    return line.time_start < window.end and line.time_end > window.start
+
+
+def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iterator[EvidenceLine]:
+    """Return, of frames after one another that show the same, the anchors, else one for all."""
+    frames = [number for number, moment in enumerate(moments) if _is_frame(moment)]
+    shown: dict[int, EvidenceLine] = {}
     for _, run in groupby(frames, key=lambda number: moments[number].text):
         same = list(run)
-        ours = [number for number in same if moments[number].chunk.chunk_id in anchors]
-        told.update((number, moments[number]) for number in ours)
-        if not ours:
-            told[same[0]] = replace(moments[same[0]], end=max(moments[n].end for n in same))
+        of_anchors = [number for number in same if moments[number].chunk_id in anchors]
+        shown.update((number, moments[number]) for number in of_anchors)
+        if not of_anchors:
+            end = max(moments[number].time_end for number in same)
+            shown[same[0]] = moments[same[0]].model_copy(update={"time_end": end})
     for number, moment in enumerate(moments):
-        if not moment.is_frame:
+        if not _is_frame(moment):
             yield moment
-        elif number in told:
-            yield told[number]
+        elif number in shown:
+            yield shown[number]
+
+
+def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
+    """Join cues of one passage and speaker that follow one another into one line."""
+    lines: list[EvidenceLine] = []
+    for _, run in groupby(moments, key=_join_key):
+        first, *more = run
+        if more:
+            end = max(moment.time_end for moment in (first, *more))
+            text = " ".join(moment.text for moment in (first, *more))
+            first = first.model_copy(update={"time_end": end, "text": text})
+        lines.append(first)
+    return lines
+
+
+def _join_key(moment: EvidenceLine) -> tuple[str, str | None]:
+    return moment.chunk_id, moment.speaker
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _grouped(moments: Iterable[_Moment]) -> Iterator[EvidenceLine]:
-    group: list[_Moment] = []
-    for moment in moments:
-        if group and not moment.goes_on(group[-1]):
-            yield _line(group)
-            group = []
-        group.append(moment)
-    if group:
-        yield _line(group)
-
-
-def _line(group: Sequence[_Moment]) -> EvidenceLine:
-    first = group[0]
-    return EvidenceLine(
-        time_start=first.start,
-        time_end=max(one.end for one in group),
-        kind="Screen" if first.is_frame else "Audio",
-        speaker=first.speaker,
-        text=" ".join(one.text for one in group),
-        chunk_id=first.chunk.chunk_id,
-    )
-
-
 def _gap(line: EvidenceLine, anchors: Iterable[TimeWindow]) -> float:
-    """Seconds between a line and the nearest anchor."""
-    return min(max(0.0, line.time_start - one.end, one.start - line.time_end) for one in anchors)
+    """Return the seconds between a line and the nearest anchor."""
+    return min(
+        max(0.0, line.time_start - anchor.end, anchor.start - line.time_end) for anchor in anchors
+    )

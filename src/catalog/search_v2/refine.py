@@ -134,18 +134,15 @@ def _run_temporal(
 ) -> list[NodeWithScore]:
     started = time.perf_counter()
     try:
-        done = temporal.expand(nodes)
+        expanded, note = temporal.expand(nodes)
     except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
         stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
         return nodes
-    if done.timed == 0:
+    if not note:
         stages.skipped("temporal", "no timed passage")
         return nodes
-    bundles = "bundle" if done.bundles == 1 else "bundles"
-    hits = "hit" if done.timed == 1 else "hits"
-    note = f"{done.timed} {hits} in {done.bundles} {bundles}"
     stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
-    return done.nodes
+    return expanded
 
 
 def _passages(nodes: Sequence[NodeWithScore]) -> list[ScoredPassage]:

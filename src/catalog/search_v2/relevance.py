@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 _LIMIT = 40.0  # exp of more says nothing new
 _PACKAGED = "calibrations.json"
-_MODES: dict[
-    frozenset[SubQueryKind], Mode
-] = {  # a hypothetical passage's cosines are of another kind
+# A hypothetical passage's cosines are of another kind, so that ``hyde`` has no mode.
+_MODES: dict[frozenset[SubQueryKind], Mode] = {
     frozenset({"lex", "vec"}): "hybrid",
     frozenset({"lex"}): "lexical",
     frozenset({"vec"}): "vector",
@@ -46,7 +45,7 @@ _MODES: dict[
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Everything that gives the scores their scale; equal signals can share a calibration."""
+    """Everything that gives scores their scale; equal signals can share a calibration."""
 
     mode: str
     fusion: str
@@ -58,7 +57,7 @@ class Signals:
 
     @property
     def key(self) -> str:
-        """Where a store keeps the calibration of these signals."""
+        """Return the name under which a store keeps the calibration of these signals."""
         return f"calibration:{sha256_hex(json.dumps(asdict(self), sort_keys=True))[:16]}"
 
 
@@ -73,21 +72,21 @@ class Calibration:
     rerank: float
     about: str = ""
 
-    def relevance(self, seen: Features) -> float:
-        """The estimated probability, above 0 and below 1, that such a passage answers."""
+    def relevance(self, features: Features) -> float:
+        """Estimate the probability, above 0 and below 1, that such a passage answers."""
         logit = (
             self.constant
-            + self.fused * seen.fused
-            + self.cosine * seen.cosine
-            + self.lexical * seen.lexical
-            + self.rerank * seen.rerank
+            + self.fused * features.fused
+            + self.cosine * features.cosine
+            + self.lexical * features.lexical
+            + self.rerank * features.rerank
         )
         return 1 / (1 + math.exp(-max(-_LIMIT, min(_LIMIT, logit))))
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the formula sees of one passage."""
+    """The variables of the formula for one passage."""
 
     fused: float
     cosine: float
@@ -117,13 +116,13 @@ class RelevanceEstimator(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex serialises."""
+        """Return the name that LlamaIndex serialises."""
         return "RelevanceEstimator"
 
     def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:
-        """The calibration for passages of one search; ``None`` without one, or without passages."""
+        """Return the calibration for passages of one search; ``None`` without one or the other."""
         mode = _MODES.get(passages[0].kinds_answered) if passages else None
-        reranked = any(one.reranked is not None for one in passages)
+        reranked = any(passage.reranked is not None for passage in passages)
         return None if mode is None else self._find(mode, reranked=reranked)
 
     def _postprocess_nodes(
@@ -134,10 +133,9 @@ class RelevanceEstimator(BaseNodePostprocessor):
         calibration = self.calibration(passages)
         if calibration is None:
             return nodes
-        weight = self._original_weight
-        seen = dict(zip(map(id, passages), extract_features(passages, weight), strict=True))
+        features = iter(extract_features(passages, self._original_weight))
         return [
-            node.with_relevance(calibration.relevance(seen[id(node)]))
+            node.with_relevance(calibration.relevance(next(features)))
             if isinstance(node, ScoredPassage)
             else node
             for node in nodes
@@ -145,33 +143,42 @@ class RelevanceEstimator(BaseNodePostprocessor):
 
 
 def extract_features(passages: Sequence[ScoredPassage], original_weight: float) -> list[Features]:
-    """What the formula sees of each passage of one search.
+    """Return the formula's variables for each passage of one search.
 
-    A passage the reranker was not given counts like the worst one that it was.
+    A passage the reranker was not given counts like the worst one that it was; one that the
+    vector leg did not find, like that leg's last hit.
     """
-    said = [
-        one.reranked.raw_score
-        for one in passages
-        if one.reranked is not None and one.reranked.raw_score is not None
-    ]
-    worst = min(said, default=0.0)
-    last = min(
-        (share.source.hits[-1][1] for one in passages for share in one.fused.originals("vector")),
-        default=0.0,
-    )
-    return [_features(one, original_weight or 1.0, last, worst) for one in passages]
+    records = [passage.reranked for passage in passages]
+    raw_scores = [None if record is None else record.raw_score for record in records]
+    worst_score = min((score for score in raw_scores if score is not None), default=0.0)
+    vectors = [passage.fused.originals("vector") for passage in passages]
+    last_cosine = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
+    features = []
+    for passage, vector, raw_score in zip(passages, vectors, raw_scores, strict=True):
+        lexical = passage.fused.originals("lexical")
+        own = sum(share.contribution for share in (*lexical, *vector))
+        best_lexical = max((share.raw_score for share in lexical), default=0.0)
+        features.append(
+            Features(
+                fused=own / (original_weight or 1.0),
+                cosine=max((share.raw_score for share in vector), default=last_cosine),
+                lexical=math.log1p(best_lexical),
+                rerank=worst_score if raw_score is None else raw_score,
+            )
+        )
+    return features
 
 
 def find_calibration(database: Database, signals: Signals) -> Calibration | None:
-    """The calibration that the store keeps for these signals, else the packaged one, if any."""
-    kept = database.meta(signals.key)
-    if kept is not None:
-        return Calibration(**json.loads(kept))
+    """Return the calibration that the store keeps for these signals, else the packaged one."""
+    stored = database.meta(signals.key)
+    if stored is not None:
+        return Calibration(**json.loads(stored))
     return _packaged().get(signals.key)
 
 
 def save_calibration(database: Database, signals: Signals, calibration: Calibration) -> None:
-    """Let the store's searches use it from their next opening on."""
+    """Save a calibration; the store's searches use it from their next opening on."""
     database.set_meta(signals.key, json.dumps(asdict(calibration)))
 
 
@@ -180,25 +187,10 @@ def describe_fusion(rag: RAGv2Settings) -> str:
     return f"rrf {rag.rrf_k}" if rag.fusion_mode == "rrf" else rag.fusion_mode
 
 
-def _features(
-    one: ScoredPassage, original_weight: float, last_cosine: float, worst: float
-) -> Features:
-    lexical, vector = (
-        one.fused.originals("lexical"),
-        one.fused.originals("vector"),
-    )
-    own = sum(share.contribution for share in (*lexical, *vector))
-    raw = None if one.reranked is None else one.reranked.raw_score
-    return Features(
-        fused=own / original_weight,
-        cosine=max((share.raw_score for share in vector), default=last_cosine),
-        lexical=math.log1p(max((share.raw_score for share in lexical), default=0.0)),
-        rerank=worst if raw is None else raw,
-    )
-
-
 @cache
 def _packaged() -> dict[str, Calibration]:
     text = files("catalog.search_v2").joinpath(_PACKAGED).read_text(encoding="utf-8")
-    listed: list[dict[str, Any]] = json.loads(text)
-    return {Signals(**one["signals"]).key: Calibration(**one["calibration"]) for one in listed}
+    entries: list[dict[str, Any]] = json.loads(text)
+    return {
+        Signals(**entry["signals"]).key: Calibration(**entry["calibration"]) for entry in entries
+    }

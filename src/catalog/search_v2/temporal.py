@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -51,44 +50,36 @@ _log = logging.getLogger(__name__)
 
 
 def is_timed(chunk: Chunk) -> bool:
-    """Whether the passage belongs to a moment of a recording."""
+    """Return whether the passage belongs to a moment of a recording."""
     start = chunk.locator.time_start
     return chunk.modality in TIMED_MODALITIES and start is not None and math.isfinite(start)
 
 
 def seconds_around(
     chunk: Chunk, *, transcript_seconds: float, frame_seconds: float, media_end: float
-) -> tuple[float, float]:
-    """The seconds around a timed passage: from 0 or later to ``media_end`` or the passage's end."""
+) -> TimeWindow:
+    """Return the window of a passage: within 0 and ``media_end``, or the passage's own end."""
     around = frame_seconds if chunk.modality == "video_frame" else transcript_seconds
     times = times_of(chunk)
     start = min(times.start, max(0.0, times.start - around))
-    return start, max(times.end, min(media_end, times.end + around))
+    return TimeWindow(start, max(times.end, min(media_end, times.end + around)))
 
 
 def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
-    """The windows' union as disjoint ones by time, each with the numbers of those it is made of.
+    """Return the windows' union as disjoint ones by time, each with the numbers of its windows.
 
     Windows that touch are one.
     """
-    done: list[tuple[TimeWindow, list[int]]] = []
+    merged: list[tuple[TimeWindow, list[int]]] = []
     for number in sorted(range(len(windows)), key=lambda number: windows[number].start):
-        one = windows[number]
-        if done and one.start <= done[-1][0].end:
-            last, numbers = done[-1]
-            done[-1] = TimeWindow(last.start, max(last.end, one.end)), [*numbers, number]
+        window = windows[number]
+        if merged and window.start <= merged[-1][0].end:
+            last, numbers = merged[-1]
+            whole = TimeWindow(last.start, max(last.end, window.end))
+            merged[-1] = whole, [*numbers, number]
         else:
-            done.append((one, [number]))
-    return done
-
-
-@dataclass(frozen=True, slots=True)
-class TimedExpansion:
-    """The nodes, how many of them are timed, and how many bundles of evidence these share."""
-
-    nodes: list[NodeWithScore]
-    timed: int
-    bundles: int
+            merged.append((window, [number]))
+    return merged
 
 
 class TemporalExpansion(BaseNodePostprocessor):
@@ -115,7 +106,7 @@ class TemporalExpansion(BaseNodePostprocessor):
 
     @classmethod
     def of(cls, database: Database, rag: RAGv2Settings) -> TemporalExpansion:
-        """As the settings say."""
+        """Return the stage as the settings say."""
         return cls(
             database,
             transcript_seconds=rag.temporal_transcript_seconds,
@@ -125,33 +116,41 @@ class TemporalExpansion(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex serialises."""
+        """Return the name that LlamaIndex serialises."""
         return "TemporalExpansion"
 
-    def expand(self, nodes: Sequence[NodeWithScore]) -> TimedExpansion:
-        """The nodes with their evidence; without a timed one the store is not asked."""
-        timed = [place for place, node in enumerate(nodes) if _timed_chunk(node) is not None]
+    def expand(self, nodes: Sequence[NodeWithScore]) -> tuple[list[NodeWithScore], str]:
+        """Return the nodes with their evidence, and a note of how many bundles they share.
+
+        Without a timed node the store is not asked and the note is empty.
+        """
+        timed = {
+            place: node.node.chunk
+            for place, node in enumerate(nodes)
+            if isinstance(node.node, PassageNode) and is_timed(node.node.chunk)
+        }
+        expanded, bundles = list(nodes), 0
         if not timed:
-            return TimedExpansion(list(nodes), 0, 0)
-        done, bundles = list(nodes), 0
+            return expanded, ""
         with self._database.read() as connection:
-            for group in self._by_recording(nodes, timed):
-                chunks = [chunk for place in group if (chunk := _timed_chunk(nodes[place]))]
+            for group in self._group_by_recording(nodes, timed):
+                chunks = [timed[place] for place in group]
                 restriction = self._restriction_of(nodes[group[0]])
                 for evidence, numbers in self._bundles(connection, chunks, restriction):
                     bundles += 1
-                    places = sorted(group[number] for number in numbers)
-                    for place in places:
-                        is_first = place == places[0]
-                        done[place] = _with_evidence(nodes[place], evidence, is_read=is_first)
-        return TimedExpansion(done, len(timed), bundles)
+                    first, *others = sorted(group[number] for number in numbers)
+                    expanded[first] = _with_evidence(nodes[first], evidence, is_read=True)
+                    for place in others:
+                        expanded[place] = _with_evidence(nodes[place], evidence, is_read=False)
+        hits = f"{len(timed)} {'hit' if len(timed) == 1 else 'hits'}"
+        return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
         try:
-            return self.expand(nodes).nodes
+            return self.expand(nodes)[0]
         except CatalogError as error:
             _log.warning("passages of recordings stand alone: %s", error)
             return nodes
@@ -161,80 +160,69 @@ class TemporalExpansion(BaseNodePostprocessor):
             return self._restriction
         return node.restriction if isinstance(node, ScoredPassage) else None
 
-    def _by_recording(
-        self, nodes: Sequence[NodeWithScore], timed: Sequence[int]
-    ) -> Iterable[list[int]]:
+    def _group_by_recording(
+        self, nodes: Sequence[NodeWithScore], timed: Mapping[int, Chunk]
+    ) -> list[list[int]]:
+        """Group the places of passages that are of one recording and may have one neighbourhood."""
         groups: dict[object, list[int]] = {}
-        for place in timed:
-            chunk = _timed_chunk(nodes[place])
-            if chunk is not None:
-                key = media_key(chunk)
-                recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
-                whose = (*recording, self._restriction_of(nodes[place]))
-                groups.setdefault(whose, []).append(place)
-        return groups.values()
+        for place, chunk in timed.items():
+            key = media_key(chunk)
+            recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
+            groups.setdefault((recording, self._restriction_of(nodes[place])), []).append(place)
+        return list(groups.values())
 
     def _bundles(
-        self, connection: Connection, found: Sequence[Chunk], restriction: Restriction | None
-    ) -> Iterable[tuple[Evidence, list[int]]]:
-        """The evidence of passages of one recording, with the numbers of those that share it."""
-        end = find_media_end(connection, found[0])
+        self, connection: Connection, chunks: Sequence[Chunk], restriction: Restriction | None
+    ) -> Iterator[tuple[Evidence, list[int]]]:
+        """Return the evidence of a recording's passages, each with the numbers of its passages."""
+        end = find_media_end(connection, chunks[0])
         windows = [
-            TimeWindow(
-                *seconds_around(
-                    chunk,
-                    transcript_seconds=self.transcript_seconds,
-                    frame_seconds=self.frame_seconds,
-                    media_end=end,
-                )
+            seconds_around(
+                chunk,
+                transcript_seconds=self.transcript_seconds,
+                frame_seconds=self.frame_seconds,
+                media_end=end,
             )
-            for chunk in found
+            for chunk in chunks
         ]
-        for group in group_transcripts(found):
-            for wide, places in merge_windows([windows[number] for number in group]):
+        for group in group_transcripts(chunks):
+            for window, places in merge_windows([windows[number] for number in group]):
                 numbers = [group[place] for place in places]
-                anchors = [found[number] for number in numbers]
+                anchors = [chunks[number] for number in numbers]
                 near: list[Chunk] = []
                 if restriction is not None:
-                    first, last = wide.start, wide.end
-                    near = load_chunks_between(connection, restriction, anchors[0], first, last)
-                yield self._evidence(connection, anchors, near, wide), numbers
+                    near = load_chunks_between(connection, restriction, anchors[0], *window)
+                yield self._evidence(connection, anchors, near, window), numbers
 
     def _evidence(
         self,
         connection: Connection,
         anchors: Sequence[Chunk],
         near: Sequence[Chunk],
-        wide: TimeWindow,
+        window: TimeWindow,
     ) -> Evidence:
         anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
         others = drop_repeated(anchors, near)
         first = anchors[0]
-        known = [chunk.metadata for chunk in (*anchors, *others)]
-        addresses = (one["source_url"] for one in known if "source_url" in one)
-        files = (one["media_file"] for one in known if isinstance(one.get("media_file"), str))
-        file = str(next(files, "")) or find_media_file(connection, first)
-        start = times_of(first).start
+        metadata = [chunk.metadata for chunk in (*anchors, *others)]
+        addresses = (fields["source_url"] for fields in metadata if "source_url" in fields)
+        files = (fields.get("media_file") for fields in metadata)
+        named = next((file for file in files if isinstance(file, str)), "")
+        file = named or find_media_file(connection, first)
         return Evidence(
             media=recording_name(file, first),
             dataset=first.dataset,
-            start=wide.start,
-            end=wide.end,
-            lines=build_evidence_lines(anchors, others, wide, max_chars=self.max_chars),
+            start=window.start,
+            end=window.end,
+            lines=build_evidence_lines(anchors, others, window, max_chars=self.max_chars),
             anchors=tuple(chunk.chunk_id for chunk in anchors),
-            link=recording_link(next(addresses, None), file or first.path, start),
+            link=recording_link(next(addresses, None), file or first.path, times_of(first).start),
         )
-
-
-def _timed_chunk(node: NodeWithScore) -> Chunk | None:
-    if not isinstance(node.node, PassageNode):
-        return None
-    return node.node.chunk if is_timed(node.node.chunk) else None
 
 
 def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:
     assert isinstance(node.node, PassageNode)
-    told = node.node.with_metadata(is_read=is_read, evidence=format_evidence(evidence))
+    passage = node.node.with_metadata(is_read=is_read, evidence=format_evidence(evidence))
     if isinstance(node, ScoredPassage):
-        return node.with_evidence(told, evidence)
-    return NodeWithScore(node=told, score=node.score)
+        return node.with_evidence(passage, evidence)
+    return NodeWithScore(node=passage, score=node.score)
