@@ -110,19 +110,6 @@ class Bm25Engine:
             except OSError as error:
                 raise EngineError(f"cannot write the index {self.folder}: {error}") from error
 
-    def copy_to(self, folder: Path) -> None:
-        """Save the present index in another folder as well; raises as :meth:`refresh` does."""
-        copy = Bm25Engine(
-            self.database, self.dataset, folder, analyzer=self.analyzer, k1=self.k1, b=self.b
-        )
-        with self.database.read() as connection:
-            stamp = read_stamp(connection, self.dataset)
-            if stamp is not None:
-                parts = self._snapshot_at(connection, stamp).parts
-                unsaved = tuple(Part(part.segment, part.live) for part in parts)
-                copy._snapshot = LexicalSnapshot(stamp, unsaved, self.k1, self.b)
-        copy.refresh()
-
     def close(self) -> None:
         """Release files and memory; the next search opens them again."""
         with self._lock:
