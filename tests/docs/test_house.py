@@ -1,0 +1,98 @@
+"""The rules of the house that a reader relies on: names, imports, docstrings."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "catalog"
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if "versions" not in path.parts)
+FAMILY = {"__init__.py", "base.py"}  # one in each folder, named for its folder
+MAX_LINES = 350
+NOT_A_VERB = frozenset(
+    "a an the this these those that its it their his our ours all any each every some no none "
+    "what where whether which who whose how why when see of for from in on at by with as "
+    "true false one two several".split()
+)
+
+
+def trees():
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in MODULES]
+
+
+def name_of(path):
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path, tree):
+    """Return the modules that a module imports while it is loaded or for its types."""
+    known = {name_of(one) for one in MODULES}
+    found = set()
+    for node in tree.body:
+        guarded = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body if guarded else [node]:
+            if isinstance(statement, ast.Import):
+                found |= {alias.name for alias in statement.names}
+            elif isinstance(statement, ast.ImportFrom) and statement.module:
+                for alias in statement.names:
+                    full = f"{statement.module}.{alias.name}"
+                    found.add(full if full in known else statement.module)
+    return (found & known) - {name_of(path)}
+
+
+def test_no_two_public_classes_share_a_name():
+    places = defaultdict(list)
+    for path, tree in trees():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name_of(path))
+    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+
+
+def test_no_two_modules_that_one_could_confuse_share_a_name():
+    places = defaultdict(list)
+    for path in MODULES:
+        if path.name not in FAMILY:
+            places[path.name].append(str(path.relative_to(SOURCE)))
+    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {name_of(path): imports_of(path, tree) for path, tree in trees()}
+    done, open_ = set(), []
+
+    def visit(name):
+        if name in open_:
+            pytest.fail(" -> ".join([*open_[open_.index(name) :], name]))
+        if name in done:
+            return
+        open_.append(name)
+        for other in sorted(graph[name]):
+            visit(other)
+        open_.pop()
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name)
+
+
+def test_no_module_is_longer_than_a_story():
+    lengths = {
+        str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in MODULES
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_every_docstring_of_a_function_begins_with_a_verb():
+    wrong = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            first = (ast.get_docstring(node) or "").split(" ")[0].strip(".,:;").casefold()
+            if first in NOT_A_VERB or (first and not re.match(r"[a-z]", first)):
+                wrong.append(f"{name_of(path)}.{node.name}: {first}")
+    assert wrong == []
