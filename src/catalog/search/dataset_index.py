@@ -18,7 +18,7 @@ from catalog.core.errors import EngineError
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.sync_report import Progress
 from catalog.search.fts_chunk import ChunksFTS
-from catalog.search.pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngestPipeline
+from catalog.search.stock_pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngestPipeline
 from catalog.search.vector import VectorStoreManager
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, list_datasets, read_documents, require_dataset

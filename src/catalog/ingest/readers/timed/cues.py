@@ -136,7 +136,7 @@ _MOST_REPEATED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Cue:
+class ParsedCue:
     """One cue as a file has it: its lines without markup, seconds where they are known."""
 
     lines: tuple[str, ...]
@@ -160,7 +160,7 @@ class _TimedCue:
         return storable(" ".join(" ".join(self.lines).split()))
 
 
-def build_transcript(cues: Sequence[Cue], modality: Modality) -> tuple[str, tuple[Segment, ...]]:
+def build_transcript(cues: Sequence[ParsedCue], modality: Modality) -> tuple[str, tuple[Segment, ...]]:
     """Return a text with one line for each cue, in the order of time, and their segments.
 
     Every repeated caption line stands in it once. A known speaker's name stands before the
@@ -181,7 +181,7 @@ def build_transcript(cues: Sequence[Cue], modality: Modality) -> tuple[str, tupl
     return "\n".join(texts), tuple(segments)
 
 
-def _in_order(cues: Sequence[Cue]) -> Iterator[_TimedCue]:
+def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
     """Yield the cues sorted by start (those of one start as they stood), all with times.
 
     Cues without a start share the time between their neighbours evenly. A cue whose end is
@@ -229,9 +229,9 @@ def _overlap(before: tuple[str, ...], after: tuple[str, ...]) -> int:
     return 0
 
 
-def _with_starts(cues: Sequence[Cue]) -> Iterator[tuple[Cue, bool]]:
+def _with_starts(cues: Sequence[ParsedCue]) -> Iterator[tuple[ParsedCue, bool]]:
     """Yield the cues, all with a start, and whether it was made up from their neighbours."""
-    waiting: list[Cue] = []
+    waiting: list[ParsedCue] = []
     before = 0.0
     for cue in cues:
         if cue.start is None:
@@ -244,7 +244,7 @@ def _with_starts(cues: Sequence[Cue]) -> Iterator[tuple[Cue, bool]]:
     yield from _share_time(waiting, before, before)
 
 
-def _share_time(cues: Sequence[Cue], start: float, end: float) -> Iterator[tuple[Cue, bool]]:
+def _share_time(cues: Sequence[ParsedCue], start: float, end: float) -> Iterator[tuple[ParsedCue, bool]]:
     step = max(0.0, end - start) / max(1, len(cues))
     for position, cue in enumerate(cues):
         at = start + position * step

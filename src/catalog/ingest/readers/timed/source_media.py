@@ -182,7 +182,7 @@ _RECORDINGS = ("video", "audio")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceMedia:
     """The source of a text as it describes it.
 
     ``name`` is its file name, ``recording`` the same from fields that count only if
@@ -204,7 +204,7 @@ class Source:
         return self.kind in _RECORDINGS or self.recording is not None
 
 
-def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -> Source:
+def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -> SourceMedia:
     """Return what ``raw`` (fields of front matter and a converter's header) and the name say.
 
     ``image: cover.png`` in front matter says nothing of where a text comes from, and neither
@@ -223,7 +223,7 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
         name = _first_file_name(fields, ("image", "source", "media"))
     kind = _kind_on_a_site(fields) if has_header else None
     kind = kind or _kind_of_format(fields.get("source_format")) or _kind_of_file(name or stem)
-    return Source(
+    return SourceMedia(
         name=name,
         recording=recording,
         kind=kind,

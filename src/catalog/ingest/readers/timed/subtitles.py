@@ -18,7 +18,7 @@ from catalog.ingest.readers.base import WholeFileReader
 from catalog.ingest.readers.plain import PlainTextReader
 from catalog.ingest.readers.timed.cues import (
     CODE,
-    Cue,
+    ParsedCue,
     build_transcript,
     parse_timecode,
     valid_seconds,
@@ -110,15 +110,15 @@ def _parse_subtitles(text: str) -> _Subtitles:
     return subtitles
 
 
-def _parse_tsv(lines: list[str]) -> Iterator[Cue]:
+def _parse_tsv(lines: list[str]) -> Iterator[ParsedCue]:
     """Yield the cues of whisper's table, whose times are whole milliseconds."""
     for line in lines:
         match = _TSV_CUE.fullmatch(line)
         if match is not None and match[3].strip():
             start, end = (valid_seconds(int(match[column]) / 1000) for column in (1, 2))
-            yield Cue((match[3].strip(),), start, end)
+            yield ParsedCue((match[3].strip(),), start, end)
         elif match is None and line.strip() and line.strip() != _TSV_HEADER:
-            yield Cue((line.strip(),))  # words without times
+            yield ParsedCue((line.strip(),))  # words without times
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class _Subtitles:
     """The cues of a file, read line by line; ``has_notes`` tells of comments outside of them."""
 
     format: _Format
-    cues: list[Cue] = field(default_factory=list)
+    cues: list[ParsedCue] = field(default_factory=list)
     language: str | None = None
     has_notes: bool = False
     _times: _Times | None = None
@@ -163,7 +163,7 @@ class _Subtitles:
         for speaker, spoken in _split_voices(lines):
             cleaned = tuple(filter(None, map(self._clean, spoken)))
             if cleaned:
-                self.cues.append(Cue(cleaned, start, end, speaker))
+                self.cues.append(ParsedCue(cleaned, start, end, speaker))
 
     def _begins_note(self, line: str) -> bool:
         is_first = self._times is None and not self._lines

@@ -15,7 +15,7 @@ from dataclasses import replace
 from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
 from catalog.ingest.readers.timed.cues import CODE, parse_timecode
-from catalog.ingest.readers.timed.source_media import Source, find_medium
+from catalog.ingest.readers.timed.source_media import SourceMedia, find_medium
 from catalog.ingest.readers.timed.transcript_lines import CueLines, find_cues
 
 _HEADING = re.compile(r"[ ]{0,3}#{1,6}(?:[ \t]|$)")
@@ -112,7 +112,7 @@ _CAPTION_TITLE = re.compile(
 )
 
 
-def add_segments(document: ParsedDocument, source: Source) -> ParsedDocument:
+def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
     """Return the document with its segments and its source, without timecodes before its cues.
 
     A frame (``## Frame at 00:01:05``) runs to the next frame or the next heading that is not
@@ -140,7 +140,7 @@ def add_segments(document: ParsedDocument, source: Source) -> ParsedDocument:
 
 
 def _as_recording(
-    document: ParsedDocument, source: Source, frames: Sequence[Segment], cues: Sequence[CueLines]
+    document: ParsedDocument, source: SourceMedia, frames: Sequence[Segment], cues: Sequence[CueLines]
 ) -> ParsedDocument:
     name = source.name or source.recording
     medium = find_medium(document.path, name, is_frame=bool(frames) and not cues)
@@ -180,7 +180,7 @@ def _as_recording(
     return replace(recording, file_type=file_type, source_type=source_type)
 
 
-def _as_converted(document: ParsedDocument, source: Source) -> ParsedDocument:
+def _as_converted(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
     """Return a document made of a file that tells no times."""
     medium = find_medium(document.path, source.name)
     is_known = medium.file is not None or source.kind is not None
@@ -196,7 +196,7 @@ def _as_converted(document: ParsedDocument, source: Source) -> ParsedDocument:
 
 
 def _with_duration(
-    metadata: Mapping[str, MetadataValue], source: Source
+    metadata: Mapping[str, MetadataValue], source: SourceMedia
 ) -> dict[str, MetadataValue]:
     """Return the metadata with the length in seconds, or without one that is no length."""
     others = {key: value for key, value in metadata.items() if key.casefold() != "duration"}
@@ -218,7 +218,7 @@ def _frames(headings: Sequence[Heading], length: int) -> Iterator[Segment]:
 
 
 def _image_segments(
-    document: ParsedDocument, headings: Sequence[Heading], source: Source
+    document: ParsedDocument, headings: Sequence[Heading], source: SourceMedia
 ) -> Iterator[Segment]:
     """Yield the whole body, cut where captions and OCR text follow each other."""
     default: Modality = "ocr" if source.is_scanned else "image_caption"

@@ -10,7 +10,7 @@ from typing import Any
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import choose_title
-from catalog.ingest.readers.timed.cues import Cue, build_transcript, parse_timecode, valid_seconds
+from catalog.ingest.readers.timed.cues import ParsedCue, build_transcript, parse_timecode, valid_seconds
 from catalog.ingest.readers.timed.source_media import find_medium, normalise_recording
 
 _LISTS = ("snippets", "segments", "utterances", "transcript", "transcription", "events")
@@ -54,7 +54,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     )
 
 
-def _find_cues(data: object) -> list[Cue]:
+def _find_cues(data: object) -> list[ParsedCue]:
     """Return the cues that the data holds; none if it is no transcript."""
     for items in _find_lists(data):
         cues = [cue for item in items if (cue := _parse_cue(item)) is not None]
@@ -82,7 +82,7 @@ def _has_words(event: object) -> bool:
     return isinstance(event, Mapping) and not _join_words(event.get("segs")).isspace()
 
 
-def _parse_cue(item: object) -> Cue | None:
+def _parse_cue(item: object) -> ParsedCue | None:
     if not isinstance(item, Mapping):
         return None
     words = item.get("text", item.get("transcript"))
@@ -92,7 +92,7 @@ def _parse_cue(item: object) -> Cue | None:
         return None
     start, end = _parse_times(item)
     lines = tuple(" ".join(line.split()) for line in words.splitlines() if line.strip())
-    return Cue(lines, start, end, _parse_speaker(item.get("speaker")))
+    return ParsedCue(lines, start, end, _parse_speaker(item.get("speaker")))
 
 
 def _join_words(parts: object) -> str:
@@ -135,14 +135,14 @@ def _parse_speaker(value: object) -> str | None:
     return f"Speaker {name}" if is_label else name or None
 
 
-def _in_seconds(cues: Sequence[Cue]) -> list[Cue]:
+def _in_seconds(cues: Sequence[ParsedCue]) -> list[ParsedCue]:
     def seconds(time: float | None) -> float | None:
         return None if time is None else time / _MILLISECONDS
 
-    return [Cue(cue.lines, seconds(cue.start), seconds(cue.end), cue.speaker) for cue in cues]
+    return [ParsedCue(cue.lines, seconds(cue.start), seconds(cue.end), cue.speaker) for cue in cues]
 
 
-def _is_in_milliseconds(cues: Sequence[Cue], data: object) -> bool:
+def _is_in_milliseconds(cues: Sequence[ParsedCue], data: object) -> bool:
     """Return whether the times of utterances can be nothing else than milliseconds."""
     if not isinstance(data, Mapping) or not isinstance(data.get("utterances"), list):
         return False
