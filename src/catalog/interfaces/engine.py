@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.core.errors import InputError
-from catalog.core.params import read_params
+from catalog.core.param_fields import read_params
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
 from catalog.core.filters import check_fields
-from catalog.core.params import BrowseParams, takes_self
+from catalog.core.param_fields import takes_self
+from catalog.core.params import BrowseParams
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request

@@ -9,7 +9,8 @@ from catalog.core.dates import parse_date
 from catalog.core.errors import InputError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter, Op, condition
-from catalog.core.params import SORTS, BrowseParams, check_bounds
+from catalog.core.param_fields import check_bounds
+from catalog.core.params import SORTS, BrowseParams
 from catalog.core.text import storable
 
 

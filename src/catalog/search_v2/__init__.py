@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from catalog.core.open_services import OpenServices
-from catalog.core.params import SearchParams, takes
+from catalog.core.param_fields import takes
+from catalog.core.params import SearchParams
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from catalog.core.errors import InputError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter, check_fields, filter_fields
-from catalog.core.params import MODES, Mode, SearchParams, check_bounds
+from catalog.core.param_fields import check_bounds
+from catalog.core.params import MODES, Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable

@@ -11,7 +11,8 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 
 from catalog.core.filters import And, Op, condition
-from catalog.core.params import SearchParams, takes_self
+from catalog.core.param_fields import takes_self
+from catalog.core.params import SearchParams
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library

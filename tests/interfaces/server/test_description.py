@@ -8,7 +8,8 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from catalog.core.params import BrowseParams, GetParams, SearchParams, edge_fields
+from catalog.core.param_fields import edge_fields
+from catalog.core.params import BrowseParams, GetParams, SearchParams
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
 from catalog.interfaces.server.security import Address, guard_app

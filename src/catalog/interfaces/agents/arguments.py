@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Union, get_args, get_orig
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from catalog.core.errors import DocumentNotFoundError, InputError
-from catalog.core.params import Params, edge_fields, validation_message
+from catalog.core.param_fields import edge_fields, validation_message
+from catalog.core.params import Params
 from catalog.core.text import storable
 
 if TYPE_CHECKING:

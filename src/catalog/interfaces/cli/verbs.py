@@ -16,14 +16,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from catalog.core.home import home_folder, settings_key
-from catalog.core.params import (
-    BrowseParams,
-    GetParams,
-    ParamField,
-    SearchParams,
-    StatusParams,
-    edge_fields,
-)
+from catalog.core.param_fields import ParamField, edge_fields
+from catalog.core.params import BrowseParams, GetParams, SearchParams, StatusParams
 from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,

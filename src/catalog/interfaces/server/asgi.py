@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from catalog import __version__
 from catalog.core.errors import CatalogError, InputError, StoreReplacedError
-from catalog.core.params import validation_message
+from catalog.core.param_fields import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api

@@ -13,6 +13,7 @@ from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from catalog import __version__
+from catalog.core.param_fields import edge_fields, params_model
 from catalog.core.params import (
     MAX_OFFSET,
     BrowseParams,
@@ -20,8 +21,6 @@ from catalog.core.params import (
     MultiGetParams,
     Params,
     SearchParams,
-    edge_fields,
-    params_model,
 )
 from catalog.core.results import CatalogPage
 from catalog.interfaces.calls import DocumentShape, DocumentsShape, SearchShape, StatusShape

@@ -160,7 +160,9 @@ class _TimedCue:
         return storable(" ".join(" ".join(self.lines).split()))
 
 
-def build_transcript(cues: Sequence[ParsedCue], modality: Modality) -> tuple[str, tuple[Segment, ...]]:
+def build_transcript(
+    cues: Sequence[ParsedCue], modality: Modality
+) -> tuple[str, tuple[Segment, ...]]:
     """Return a text with one line for each cue, in the order of time, and their segments.
 
     Every repeated caption line stands in it once. A known speaker's name stands before the
@@ -244,7 +246,9 @@ def _with_starts(cues: Sequence[ParsedCue]) -> Iterator[tuple[ParsedCue, bool]]:
     yield from _share_time(waiting, before, before)
 
 
-def _share_time(cues: Sequence[ParsedCue], start: float, end: float) -> Iterator[tuple[ParsedCue, bool]]:
+def _share_time(
+    cues: Sequence[ParsedCue], start: float, end: float
+) -> Iterator[tuple[ParsedCue, bool]]:
     step = max(0.0, end - start) / max(1, len(cues))
     for position, cue in enumerate(cues):
         at = start + position * step

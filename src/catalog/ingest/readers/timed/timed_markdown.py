@@ -140,7 +140,10 @@ def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocumen
 
 
 def _as_recording(
-    document: ParsedDocument, source: SourceMedia, frames: Sequence[Segment], cues: Sequence[CueLines]
+    document: ParsedDocument,
+    source: SourceMedia,
+    frames: Sequence[Segment],
+    cues: Sequence[CueLines],
 ) -> ParsedDocument:
     name = source.name or source.recording
     medium = find_medium(document.path, name, is_frame=bool(frames) and not cues)
