@@ -13,6 +13,7 @@ from interfaces.mcp.running import environment, of_stubs, stdio_server, talk
 from interfaces.mcp.signs import wait_for
 
 PROMPTLY = 5
+STARTED_AND_ENDED = 30  # starting loads the SDK, which a busy machine takes long for
 OPENING = [
     {
         "method": "initialize",
@@ -93,7 +94,7 @@ def test_the_end_of_input_ends_the_process_while_a_call_runs(process):
 
 
 def test_an_input_that_is_empty_ends_the_process(process):
-    out, err = process.communicate(timeout=PROMPTLY)
+    out, err = process.communicate(timeout=STARTED_AND_ENDED)
     assert (process.returncode, out, err) == (0, "", "closed\n")
 
 
@@ -107,7 +108,7 @@ def test_a_signal_ends_the_process_quietly_while_a_call_runs(process, sent):
 
 def test_what_keeps_it_from_starting_is_told_and_ends_it_though_input_is_open(tmp_path):
     with start(tmp_path, "fail") as process:
-        assert process.wait(timeout=PROMPTLY) == 1
+        assert process.wait(timeout=STARTED_AND_ENDED) == 1
         assert process.stderr.read() == "catalog: this store is not yours\n"
         assert process.stdout.read() == ""
 
