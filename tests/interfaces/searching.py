@@ -3,6 +3,7 @@
 Arguments: home, the file, and ``serve`` to be the server of the store instead.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from catalog.interfaces.server.nearest_engine import NearestEngine
 from fakes import open_library
 
 KEY = "the same settings"
+ANSWERS = 4  # while the store is updated; after them the process says so with a file
 
 
 def search_until(home: Path, stop: Path) -> None:
@@ -34,6 +36,8 @@ def search_until(home: Path, stop: Path) -> None:
         assert len(versions) == 1, f"not one revision in one answer: {versions} {answer['stages']}"
         assert {hit["path"] for hit in hits} >= {"changing.md", "still.md"}
         count += 1
+        if count == ANSWERS:
+            stop.with_name(f"answered-{os.getpid()}").touch()
     print(count, "alone" if made else "served")
     engine.close()
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,7 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
     process = subprocess.Popen(
         build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    wait_for_documents(tmp_path / "home", at_least=2)
+    wait_for_documents(tmp_path / "home", process, at_least=2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -213,7 +214,7 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
     assert report["reused"] > 0
 
 
-def wait_for_documents(home: Path, at_least: int) -> None:
+def wait_for_documents(home: Path, process: subprocess.Popen, at_least: int) -> None:
     import sqlite3
 
     deadline = time.monotonic() + 60
@@ -226,15 +227,10 @@ def wait_for_documents(home: Path, at_least: int) -> None:
                 count = 0
             if count >= at_least:
                 return
-        select_pause()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+            pytest.fail("the build ended before it was interrupted")
     pytest.fail("the build stored nothing in a minute")
-
-
-def select_pause() -> None:
-    """Give the other process a moment; its progress, not the clock, ends the wait."""
-    import select
-
-    select.select([], [], [], 0.02)
 
 
 def test_a_build_without_a_folder_does_the_dataset_anew_with_the_same_ids(catalog, built):

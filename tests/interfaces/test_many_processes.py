@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from catalog.interfaces.server.announcement import read_announcement
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
+from interfaces.searching import ANSWERS
 
 SCRIPT = Path(__file__).with_name("searching.py")
 SECONDS = float(os.environ.get("IDX_TEST_SECONDS", "5"))
+LONGEST = 120  # seconds more, where the machine is slow
 SEARCHERS = 8
 
 
@@ -38,9 +41,19 @@ def start(*arguments) -> subprocess.Popen:
 def until(condition, process: subprocess.Popen) -> None:
     deadline = time.monotonic() + 60
     while not condition():
-        assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+            pytest.fail(process.communicate()[1])
+
+
+def is_running(searchers):
+    return all(searcher.poll() is None for searcher in searchers)
+
+
+def all_answered(folder):
+    """Return whether each searcher had its answers, however slow the machine is."""
+    return len(list(folder.glob("answered-*"))) == SEARCHERS
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["alone", "served"])
@@ -61,7 +74,10 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
             assert searcher.stdout.readline() == "ready\n", searcher.communicate()[1]
         with open_library(home) as library:
             deadline = time.monotonic() + SECONDS
-            while time.monotonic() < deadline:
+            while is_running(searchers) and (
+                time.monotonic() < deadline or not all_answered(tmp_path)
+            ):
+                assert time.monotonic() < deadline + LONGEST, "a process has too few answers"
                 number += 1
                 (folder / "changing.md").write_text(revision(number))
                 report = Indexer(library).update("notes")
@@ -74,7 +90,7 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
             _, server_err = server.communicate(timeout=60)
     assert [searcher.returncode for searcher in searchers] == [0] * SEARCHERS, ended
     told = [out.split() for out, _ in ended]
-    assert all(int(count) > 3 for count, _ in told), told
+    assert all(int(count) >= ANSWERS for count, _ in told), told
     assert {how for _, how in told} == {"served" if served else "alone"}
     if server is not None:
         assert "Traceback" not in server_err
