@@ -33,6 +33,7 @@ from pydantic import PrivateAttr
 from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
 from catalog.search_v2.legs import LexicalRetriever, VectorRetriever
+from catalog.search_v2.passages import PassagePostprocessor
 from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 
@@ -68,7 +69,7 @@ class CatalogRetriever(BaseRetriever):
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-class ServicePostprocessor(BaseNodePostprocessor):
+class ServicePostprocessor(PassagePostprocessor):
     """The service's own stages in one, told what a query is about and not how it was typed.
 
     ``stages`` are LlamaIndex postprocessors, to be taken out and used.
@@ -82,11 +83,6 @@ class ServicePostprocessor(BaseNodePostprocessor):
         params = SearchParams("", **search)
         super().__init__(stages=service.postprocessors(params))
         self._service, self._params = service, params
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "ServicePostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

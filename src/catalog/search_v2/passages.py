@@ -1,9 +1,10 @@
-"""Stored chunks as LlamaIndex nodes, and fused passages that remember their fusion record."""
+"""Stored chunks as LlamaIndex nodes, fused passages with their record, stages over them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from pydantic import PrivateAttr
 
@@ -149,10 +150,19 @@ class ScoredPassage(NodeWithScore):
         return self._evidence
 
 
+class PassagePostprocessor(BaseNodePostprocessor):
+    """A stage between fusion and answer; LlamaIndex serialises it under its class's name."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name LlamaIndex serialises."""
+        return cls.__name__
+
+
 def _copy_value(value: Any) -> Any:
     """Return a copy that shares no list or mapping with the value."""
     if isinstance(value, list):
-        return [_copy_value(one) for one in value]
+        return [_copy_value(item) for item in value]
     if isinstance(value, dict):
-        return {name: _copy_value(one) for name, one in value.items()}
+        return {name: _copy_value(item) for name, item in value.items()}
     return value

@@ -20,14 +20,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.ids import sha256_hex
 from catalog.core.params import Mode
 from catalog.core.query import SubQueryKind
-from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.passages import PassagePostprocessor, ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
@@ -100,7 +99,7 @@ class CalibrationFinder(Protocol):
     def __call__(self, mode: Mode, *, reranked: bool) -> Calibration | None: ...
 
 
-class RelevanceEstimator(BaseNodePostprocessor):
+class RelevanceEstimator(PassagePostprocessor):
     """Gives every passage of a v2 search its relevance, if what was asked is calibrated.
 
     That depends on which legs answered and whether a reranker did, so it is looked up for each
@@ -113,11 +112,6 @@ class RelevanceEstimator(BaseNodePostprocessor):
     def __init__(self, find: CalibrationFinder, original_weight: float) -> None:
         super().__init__()
         self._find, self._original_weight = find, original_weight
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name that LlamaIndex serialises."""
-        return "RelevanceEstimator"
 
     def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:
         """Return the calibration for passages of one search; ``None`` without one or the other."""

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field, SkipValidation, field_validator
 
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.search_v2.evidence import frame_text
 from catalog.search_v2.fusion import FusedHit
-from catalog.search_v2.passages import PassageNode
+from catalog.search_v2.passages import PassageNode, PassagePostprocessor
 from catalog.store.lexical.analysis import WORD_CHARACTERS
 
 
@@ -38,17 +37,12 @@ def is_frame(node: NodeWithScore) -> bool:
     return bool(node.node.metadata.get("modality") == "video_frame")
 
 
-class DistinctText(BaseNodePostprocessor):
+class DistinctText(PassagePostprocessor):
     """Drop a node whose text equals an earlier node's, whitespace apart; case matters.
 
     A node without a text, such as an image, equals no other. Of a video's frame the heading with
     its time does not count: a slide that stays is one text, at whichever second.
     """
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "DistinctText"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -70,15 +64,10 @@ def _text_shown(node: NodeWithScore) -> str:
     return frame_text(text) if is_frame(node) else text
 
 
-class KeepFirst(BaseNodePostprocessor):
+class KeepFirst(PassagePostprocessor):
     """Keep the first ``limit`` passages."""
 
     limit: int = Field(10, ge=1)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "KeepFirst"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -91,7 +80,7 @@ _WORD = re.compile(rf"[{WORD_CHARACTERS}]+")
 _LONGER_THAN = 2  # characters: shorter words are mostly articles and prepositions
 
 
-class KeywordChunkSelector(BaseNodePostprocessor):
+class KeywordChunkSelector(PassagePostprocessor):
     """Keep the best passage of each document, where the document's first passage stood.
 
     The best one holds the most occurrences of the query's terms: its words of more than two
@@ -102,11 +91,6 @@ class KeywordChunkSelector(BaseNodePostprocessor):
 
     The rule is qmd's selection of a document's best chunk by keyword.
     """
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "KeywordChunkSelector"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -141,18 +125,13 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-class MaxChunksPerDocument(BaseNodePostprocessor):
+class MaxChunksPerDocument(PassagePostprocessor):
     """Keep at most ``limit`` passages of one document, in the order given; 0 keeps all.
 
     1 is best-chunk mode. Fetch more than you need before it: it only takes away.
     """
 
     limit: int = Field(3, ge=0)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "MaxChunksPerDocument"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -170,7 +149,7 @@ class MaxChunksPerDocument(BaseNodePostprocessor):
         return selected
 
 
-class SimilarityThreshold(BaseNodePostprocessor):
+class SimilarityThreshold(PassagePostprocessor):
     """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
 
     The relevance is what a node says in ``relevance``; of nodes that have no such attribute it is
@@ -181,11 +160,6 @@ class SimilarityThreshold(BaseNodePostprocessor):
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
     keep_unjudged: bool = True
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "SimilarityThreshold"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -207,7 +181,7 @@ def _relevance(node: NodeWithScore) -> float | None:
     return node.score if node.score is not None and 0.0 <= node.score <= 1.0 else None
 
 
-class TokenBudget(BaseNodePostprocessor):
+class TokenBudget(PassagePostprocessor):
     """Keep nodes, in the order given, while their texts fit into ``limit`` tokens; 0 keeps all.
 
     A node that does not fit is left out and the next one is tried. ``counter`` is any
@@ -224,11 +198,6 @@ class TokenBudget(BaseNodePostprocessor):
         if counter is not None and not callable(getattr(counter, "spans", None)):
             raise ValueError("a token counter needs a method spans(text)")
         return counter
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "TokenBudget"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
@@ -30,7 +29,7 @@ from catalog.search_v2.evidence import (
     group_transcripts,
     times_of,
 )
-from catalog.search_v2.passages import PassageNode, ScoredPassage
+from catalog.search_v2.passages import PassageNode, PassagePostprocessor, ScoredPassage
 from catalog.store.recordings import (
     find_media_end,
     find_media_file,
@@ -82,7 +81,7 @@ def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[
     return merged
 
 
-class TemporalExpansion(BaseNodePostprocessor):
+class TemporalExpansion(PassagePostprocessor):
     """Gives passages of recordings their evidence; other nodes go through untouched.
 
     A node with evidence is a new one: the metadata ``evidence`` is its text, not to be embedded
@@ -113,11 +112,6 @@ class TemporalExpansion(BaseNodePostprocessor):
             frame_seconds=rag.temporal_frame_seconds,
             max_chars=rag.temporal_max_chars,
         )
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name that LlamaIndex serialises."""
-        return "TemporalExpansion"
 
     def expand(self, nodes: Sequence[NodeWithScore]) -> tuple[list[NodeWithScore], str]:
         """Return the nodes with their evidence, and a note of how many bundles they share.

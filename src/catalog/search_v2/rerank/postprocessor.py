@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
-from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.passages import PassagePostprocessor, ScoredPassage
 from catalog.search_v2.rerank.base import check_scores
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.select import text_of
@@ -44,7 +43,7 @@ class RerankOutcome:
     error: CatalogError | None = None
 
 
-class RerankPostprocessor(BaseNodePostprocessor):
+class RerankPostprocessor(PassagePostprocessor):
     """Lets a reranker read the first passages and blends what it says with their scores.
 
     Takes nodes of any retriever, best first; the passage is read behind its title and headings,
@@ -72,11 +71,6 @@ class RerankPostprocessor(BaseNodePostprocessor):
     ) -> None:
         super().__init__(**settings)
         self._reranker, self._cache, self._clock = reranker, cache, clock
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name that LlamaIndex serialises."""
-        return "RerankPostprocessor"
 
     def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> RerankOutcome:
         """Put the nodes in their new order; what was scored before a failure counts and is cached.
