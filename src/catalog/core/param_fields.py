@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Parameter, signature
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 ParamsT = TypeVar("ParamsT", bound=Params)
+ModelT = TypeVar("ModelT", bound="BaseModel")
 SelfT = TypeVar("SelfT")
 ResultT = TypeVar("ResultT")
 
@@ -44,6 +45,15 @@ class ParamField:
     def is_required(self) -> bool:
         """Tell whether it has no default."""
         return self.default is MISSING
+
+    @property
+    def takes_list(self) -> bool:
+        """Tell whether it takes a list of texts, perhaps beside other types."""
+        return list[str] in (self.type, *get_args(self.type))
+
+    def with_help(self, text: str) -> ParamField:
+        """Return the same parameter with another help text."""
+        return replace(self, param=replace(self.param, help=text))
 
 
 @cache
@@ -70,28 +80,51 @@ def edge_fields(kind: type[Any]) -> tuple[ParamField, ...]:
 @cache
 def params_model(kind: type[Any]) -> type[BaseModel]:
     """Return the pydantic model of a verb's parameters as JSON: strict, unknown names refused."""
-    from pydantic import BaseModel, ConfigDict, create_model
+    from pydantic import BaseModel, ConfigDict
 
     base = type("_Strict", (BaseModel,), {"model_config": ConfigDict(extra="forbid", strict=True)})
-    summary = (kind.__doc__ or "").partition("\n")[0]
+    parameters = [
+        field.with_help(f"{field.param.help} {field.param.json_help}".rstrip())
+        for field in edge_fields(kind)
+    ]
+    return build_model(kind.__name__, base, parameters, about=summary_of(kind))
+
+
+def summary_of(kind: type[Any]) -> str:
+    """Return the first line of what a verb's parameters say of themselves."""
+    return (kind.__doc__ or "").partition("\n")[0]
+
+
+def build_model(
+    name: str,
+    base: type[ModelT],
+    parameters: Iterable[ParamField],
+    *,
+    about: str | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> type[ModelT]:
+    """Build the pydantic model of parameters: their types, defaults, help and bounds.
+
+    ``aliases`` are the names that arguments have, where those are others, by parameter.
+    """
+    from pydantic import Field, create_model
+
     definitions: Any = {
-        field.name: (field.type, _model_field(field)) for field in edge_fields(kind)
+        field.name: (
+            field.type,
+            Field(
+                ... if field.is_required else [] if field.default == () else field.default,
+                alias=(aliases or {}).get(field.name),
+                description=field.param.help,
+                ge=field.param.least,
+                le=field.param.most,
+                min_length=1 if field.is_required and field.type == list[str] else None,
+                max_length=field.param.max_items,
+            ),
+        )
+        for field in parameters
     }
-    return create_model(kind.__name__, __base__=base, __doc__=summary, **definitions)
-
-
-def _model_field(field: ParamField) -> Any:
-    from pydantic import Field
-
-    param, needs_items = field.param, field.is_required and field.type == list[str]
-    return Field(
-        ... if field.is_required else [] if field.default == () else field.default,
-        description=f"{param.help} {param.json_help}".rstrip(),
-        ge=param.least,
-        le=param.most,
-        min_length=1 if needs_items else None,
-        max_length=param.max_items,
-    )
+    return create_model(name, __base__=base, __doc__=about, **definitions)
 
 
 def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:

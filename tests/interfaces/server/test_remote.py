@@ -19,7 +19,7 @@ from catalog.core.settings import ServeSettings
 from catalog.interfaces.server import remote as remote_module
 from catalog.interfaces.server.announcement import Announcement
 from catalog.interfaces.server.http_errors import error_body
-from catalog.interfaces.server.nearest_engine import Remote, ServerGoneError
+from catalog.interfaces.server.remote import Remote, ServerGoneError
 from catalog.interfaces.terminal import Form, render
 from interfaces.server.strangers import prove, read_request, reply, stranger
 
@@ -56,7 +56,11 @@ def test_a_server_answers_as_the_engine_does(engine, served, home):
         assert remote.ask("get", arguments) == engine.ask("get", arguments)
         form = {"numbers": True}
         printed = render("get", engine.answer("get", arguments), Form(**form))
-        assert remote.printed("get", arguments, form) == (printed.out, printed.err, printed.code)
+        assert remote.run_command("get", arguments, form) == (
+            printed.out,
+            printed.err,
+            printed.code,
+        )
         assert remote.ask("browse", {})["total"] == 3
         remote.close()
         assert remote.ask("browse", {})["total"] == 3

@@ -1,5 +1,6 @@
 """``catalog serve`` as a process of its own: started, found, asked, stopped, killed."""
 
+import os
 import signal
 import socket
 import stat
@@ -19,7 +20,8 @@ from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.server import asgi as run
 from catalog.interfaces.server.announcement import read_announcement
 from catalog.interfaces.server.listen import bind_socket
-from catalog.interfaces.server.nearest_engine import NearestEngine, Remote, ServerGoneError
+from catalog.interfaces.server.nearest_engine import NearestEngine
+from catalog.interfaces.server.remote import Remote, ServerGoneError
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -31,7 +33,7 @@ GET = ("get", {"reference": "bread.txt"})
 
 def environment(home, **more):
     return {
-        "PYTHONPATH": str(SCRIPT.parents[2]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
         "PATH": "",
         "HOME": str(home),
         "IDX_HOME": str(home),
@@ -101,7 +103,7 @@ def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, bu
     assert answer.json()["results"][0]["path"] == "bread.txt"
     assert httpx.get(f"{url}/v1/health", headers={"host": "evil.example"}).status_code == 421
     remote = Remote(found)
-    out, _, code = remote.printed(*GET, {"numbers": False})
+    out, _, code = remote.run_command(*GET, {"numbers": False})
     assert "Mix flour" in out
     assert code == 0
     server.send_signal(signal.SIGTERM)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Union, get_args, get_origin
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from catalog.core.errors import DocumentNotFoundError, InputError
-from catalog.core.param_fields import edge_fields, validation_message
-from catalog.core.params import Params
+from catalog.core.param_fields import build_model, edge_fields, summary_of, validation_message
+from catalog.core.params import Param, Params
 from catalog.core.text import storable
 
 if TYPE_CHECKING:
@@ -94,16 +94,16 @@ def arguments_of(
     ``changes`` are named after parameters, as are those that come ``last``. A parameter that is a
     list of texts may also be given as one text.
     """
-    definitions: dict[str, Any] = {}
+    parameters = []
     clamped: dict[str, tuple[int, int]] = {}
     renamed: dict[str, str] = {}
-    taken = [field for field in edge_fields(kind) if field.name not in without]
-    for field in sorted(taken, key=lambda field: field.name in last):
+    fields = [field for field in edge_fields(kind) if field.name not in without]
+    for field in sorted(fields, key=lambda field: field.name in last):
         change = changes.get(field.name, Argument())
         name = change.name or field.name
-        types = _types(field.type)
+        types = [part for part in get_args(field.type | None) if part is not NoneType]
         default = field.default if change.default is None else change.default
-        if list[str] in types:
+        if field.takes_list:
             types = [str, list[str]]
             default = default or None
         if int in types:
@@ -114,22 +114,14 @@ def arguments_of(
         if change.bounds and not change.help:
             least, most = change.bounds
             description = f"{description.removesuffix('.')}, {least} to {most}."
-        definitions[name] = (
-            reduce(or_, types if default is not None else [*types, NoneType]),
-            Field(... if default is MISSING else default, description=description),
+        accepted = reduce(or_, types if default is not None else [*types, NoneType])
+        parameters.append(
+            replace(field, name=name, type=accepted, default=default, param=Param(description))
         )
     title = kind.__name__.replace("Params", "Arguments")
-    about = (kind.__doc__ or "").partition("\n")[0]
-    model = create_model(title, __base__=ToolArguments, __doc__=about, **definitions)
+    model = build_model(title, ToolArguments, parameters, about=summary_of(kind))
     model.CLAMPED, model.RENAMED = clamped, renamed
     return model
-
-
-def _types(annotation: Any) -> list[Any]:
-    """Return the alternatives of a type, ``None`` aside."""
-    is_union = get_origin(annotation) in (Union, UnionType)
-    types = get_args(annotation) if is_union else (annotation,)
-    return [one for one in types if one is not NoneType]
 
 
 def possible_lists(value: str | list[str] | None) -> list[list[str] | None]:
@@ -181,6 +173,6 @@ def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> 
         return value
     nearest = min(max(value, bounds[0]), bounds[1])
     if nearest != value:
-        shown = value if abs(value) <= _SHOWN else "of that size"
-        notes.append(f"{name} {shown} is out of range: {nearest} was taken")
+        text = value if abs(value) <= _SHOWN else "of that size"
+        notes.append(f"{name} {text} is out of range: {nearest} was taken")
     return nearest

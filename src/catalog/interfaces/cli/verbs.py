@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 
@@ -59,9 +59,8 @@ def verb_command(
 
 def _command_parameter(field: ParamField) -> Parameter:
     """Return an argument or option for a parameter; a list is an option that may be repeated."""
-    members = (field.type, *get_args(field.type))
     kind, help_text = field.type, field.param.help
-    if list[str] in members:
+    if field.takes_list:
         kind = list[str] if field.is_required else list[str] | None
         help_text = f"{help_text.removesuffix('.')}; may be repeated."
     elif get_origin(kind) is Literal:
@@ -141,7 +140,7 @@ def _ask_server(
         return None
     remote = Remote(announcement)
     try:
-        return remote.printed(verb, arguments, form)
+        return remote.run_command(verb, arguments, form)
     except ServerGoneError:
         return None
     finally:

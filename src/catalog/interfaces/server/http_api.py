@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Security
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict
 
 from catalog import __version__
-from catalog.core.param_fields import edge_fields, params_model
+from catalog.core.param_fields import build_model, edge_fields, params_model
 from catalog.core.params import (
     MAX_OFFSET,
     BrowseParams,
@@ -67,24 +68,13 @@ def query_string(
 
     A list is given by repeating its name. ``aliases`` and ``descriptions`` are by parameter.
     """
-    definitions: dict[str, Any] = {}
+    parameters = []
     for field in edge_fields(kind):
-        if field.name in without:
-            continue
-        is_list = list[str] in (field.type, *get_args(field.type))
-        default = [] if is_list else field.default
-        definitions[field.name] = (
-            list[str] if is_list else field.type,
-            Field(
-                ... if field.is_required else default,
-                alias=(aliases or {}).get(field.name),
-                description=descriptions.get(field.name, field.param.help),
-                ge=field.param.least,
-                le=field.param.most,
-                max_length=field.param.max_items,
-            ),
-        )
-    return create_model(f"{kind.__name__}Query", __base__=QueryString, **definitions)
+        if field.name not in without:
+            field = field.with_help(descriptions.get(field.name, field.param.help))
+            as_list = replace(field, type=list[str], default=())
+            parameters.append(as_list if field.takes_list else field)
+    return build_model(f"{kind.__name__}Query", QueryString, parameters, aliases=aliases)
 
 
 def arguments_from(model: type[BaseModel], source: Any) -> Any:
@@ -159,7 +149,7 @@ TEXT: Responses = {
 
 
 class ApiState:
-    """What the routes need: an engine behind threads, and what proves this server."""
+    """The engine that routes ask, behind threads, and the secret that proves this server."""
 
     def __init__(self, engine: Engine, workers: Workers, secret: str, seconds: float) -> None:
         self._engine = engine
@@ -285,7 +275,7 @@ def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_TELEMETRY,
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=lambda route: route.name,
         dependencies=[Security(scheme)] if needs_token else [],
     )
     app.state.api = state
@@ -319,8 +309,3 @@ async def _stream_entries(
 async def _stream_text(text: str) -> AsyncIterator[bytes]:
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE].encode("utf-8", "replace")
-
-
-def _operation_id(route: Any) -> str:
-    name: str = route.name
-    return name

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from catalog.interfaces.engine import LocalEngine
 
 
-__all__ = ["NearestEngine", "Remote", "ServerGoneError"]
-
 _PASS_OVER_SECONDS = 10.0
 _EXTRA_SECONDS = 2.0
 
 
 class NearestEngine:
-    """Asks the store's server while there is one with the same settings, else answers itself.
+    """Ask the store's server while there is one with the same settings, else answer here.
 
     The local engine is made when first needed and let go when a server answers again. A server
     that is lost during a call costs that call nothing but time. Thread-safe.
@@ -63,12 +61,12 @@ class NearestEngine:
 
         return cls(settings, settings.home, settings_key(settings.home, preset), local)
 
-    def ask(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Answer as ``Engine.ask`` says."""
         remote = self._find_server()
         if remote is not None:
             try:
-                answer = remote.ask(operation, arguments, self._timeout)
+                answer = remote.ask(verb, arguments, self._timeout)
             except TooLargeError:
                 pass
             except ServerGoneError:
@@ -77,7 +75,7 @@ class NearestEngine:
                 self._release_local()
                 return answer
         with self._use_local() as engine:
-            return engine.ask(operation, arguments)
+            return engine.ask(verb, arguments)
 
     def warm(self) -> None:
         """Make the local engine ready, if it is the one that would answer."""

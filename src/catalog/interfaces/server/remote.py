@@ -105,10 +105,10 @@ class Connection:
         return piece
 
     def _limit_wait(self, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError("no answer in time")
-        self._socket.settimeout(left)
+        self._socket.settimeout(remaining)
 
 
 def _parse_head(head: bytes) -> tuple[int, int]:
@@ -148,28 +148,24 @@ class Remote:
         self._lock = threading.Lock()
 
     def ask(
-        self, operation: str, arguments: Mapping[str, Any], timeout: float | None = None
+        self, verb: str, arguments: Mapping[str, Any], timeout: float | None = None
     ) -> dict[str, Any]:
         """Return the answer's JSON object; raise what the verb raised there.
 
         Raises :class:`ServerGoneError` when there is no answer within ``timeout`` seconds
         (``None``: as long as the server allows itself, and a little).
         """
-        answer: dict[str, Any] = self._call(operation, arguments, None, timeout)["data"]
+        answer: dict[str, Any] = self._call(verb, arguments, None, timeout)["data"]
         return answer
 
-    def printed(
-        self,
-        operation: str,
-        arguments: Mapping[str, Any],
-        form: Mapping[str, bool],
-        timeout: float | None = None,
+    def run_command(
+        self, verb: str, arguments: Mapping[str, Any], form: Mapping[str, bool]
     ) -> tuple[str, str, int]:
-        """Return standard output, standard error and exit code of the command.
+        """Return standard output, standard error and exit code of the verb's command.
 
         Raises as :meth:`ask` does.
         """
-        answer = self._call(operation, arguments, form, timeout)
+        answer = self._call(verb, arguments, form, None)
         return answer["out"], answer["err"], answer["code"]
 
     def close(self) -> None:
@@ -179,12 +175,12 @@ class Remote:
 
     def _call(
         self,
-        operation: str,
+        verb: str,
         arguments: Mapping[str, Any],
         form: Mapping[str, bool] | None,
         timeout: float | None,
     ) -> dict[str, Any]:
-        body = json.dumps({"operation": operation, "arguments": dict(arguments), "form": form})
+        body = json.dumps({"operation": verb, "arguments": dict(arguments), "form": form})
         status, answer = self._exchange(body.encode(), timeout)
         if status == _OK:
             return answer
@@ -245,8 +241,8 @@ class Remote:
         deadline = time.monotonic() + _PROOF_SECONDS
         connection = Connection(server.host, server.port, _PROOF_SECONDS)
         try:
-            left = deadline - time.monotonic()
-            self._server_seconds = _demand_proof(connection, server.secret, left)
+            remaining = deadline - time.monotonic()
+            self._server_seconds = _demand_proof(connection, server.secret, remaining)
         except BaseException:
             connection.close()
             raise
