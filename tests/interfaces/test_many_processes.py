@@ -31,7 +31,7 @@ def revision(number: int) -> str:
 
 
 def start(*arguments) -> subprocess.Popen:
-    environment = {"PYTHONPATH": str(SCRIPT.parents[1]), "PATH": ""}
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""}
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

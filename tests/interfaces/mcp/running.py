@@ -19,8 +19,8 @@ _URL = re.compile(r"http://[^;\s]+")
 
 def environment(signs, **more):
     """Variables of a server process; ``signs`` is where it tells of held calls."""
-    kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE.parents[1])}
-    return kept | {"TEST_SIGNS": str(signs)} | more
+    shared = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return shared | {"TEST_SIGNS": str(signs)} | more
 
 
 def of_store(home, transport):

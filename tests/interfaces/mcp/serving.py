@@ -11,8 +11,7 @@ from pathlib import Path
 
 from catalog.core.settings.sections import ServeSettings
 from catalog.interfaces.engine import LocalEngine
-from catalog.interfaces.server.mcp import catalog_server, serve_stdio
-from catalog.interfaces.server.mcp.streamable_http import serve_http
+from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
 from fakes import open_library

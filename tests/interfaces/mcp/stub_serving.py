@@ -10,9 +10,8 @@ from pathlib import Path
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings.sections import ServeSettings
+from catalog.interfaces.server.mcp import serve_http, serve_stdio
 from catalog.interfaces.server.mcp.protocol import build_server
-from catalog.interfaces.server.mcp.stdio import serve_stdio
-from catalog.interfaces.server.mcp.streamable_http import serve_http
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.signs import give

@@ -71,7 +71,7 @@ def mcp(
     import sys
 
     from catalog.interfaces.server.crash_log import quiet_libraries
-    from catalog.interfaces.server.mcp import catalog_server, serve_stdio
+    from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
     from catalog.interfaces.server.nearest_engine import NearestEngine
     from catalog.interfaces.server.security import parse_address
     from catalog.interfaces.server.workers import Workers, warm_in_background
@@ -88,8 +88,6 @@ def mcp(
 
     engine = NearestEngine.of(settings, store_options(context, home, preset).preset)
     if address is not None:
-        from catalog.interfaces.server.mcp.streamable_http import serve_http
-
         serve_http(build_server(engine), engine, address, settings.serve)
     if sys.stdin.isatty():
         note("MCP on standard input: an agent starts this; Ctrl-C ends it\n")

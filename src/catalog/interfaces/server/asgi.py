@@ -8,8 +8,9 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.wire_errors import encode_error
 from catalog.interfaces.server.workers import Workers, warm_in_background
+from catalog.interfaces.terminal import Form, render
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from catalog.interfaces.engine import LocalEngine
 
 CALL, MCP = "/call", "/mcp"
-_FORMS = frozenset(["json", "bold", "explain", "numbers"])
+_FORM_OPTIONS = frozenset(field.name for field in fields(Form))
 _LOGGED_PATHS = (CALL, MCP, HEALTH, "/v1/search", "/v1/documents", "/v1/status", "/openapi.json")
 _STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
 _UNKNOWN_FILE = (-1, -1)
@@ -68,8 +70,6 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
     def answer(body: CallBody) -> dict[str, Any]:
         if body.form is None:
             return {"data": engine.ask(body.operation, body.arguments)}
-        from catalog.interfaces.terminal import Form, render
-
         result = engine.answer(body.operation, body.arguments)
         printed = render(body.operation, result, Form(**body.form))
         return {"out": printed.out, "err": printed.err, "code": printed.code}
@@ -102,8 +102,8 @@ def _read_call(body: bytes) -> CallBody:
         raise InputError(f"call: {validation_message(error, CallBody)}") from None
     except (ValueError, RecursionError):
         raise InputError("call: the body is not JSON") from None
-    if not _FORMS.issuperset(call.form or {}):
-        raise InputError(f"call: form has {', '.join(sorted(_FORMS))}")
+    if not _FORM_OPTIONS.issuperset(call.form or {}):
+        raise InputError(f"call: form has {', '.join(sorted(_FORM_OPTIONS))}")
     return call
 
 
@@ -127,17 +127,11 @@ def build_app(
     for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
     mcp, running = mcp_asgi(catalog_server(engine, workers), serve)
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        del app
-        async with running:
-            yield
-
     routes = [
         Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
         Route(MCP, endpoint=guard_app(mcp, address, serve)),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(routes=routes, lifespan=lambda _: running)
     # Whatever the path is: no answer comes from outside the guard.
     app.router.default = guard_app(api, address, serve, open_paths=frozenset([HEALTH]))
     app.router.redirect_slashes = False
@@ -145,7 +139,7 @@ def build_app(
 
 
 class RequestLog:
-    """Logs one line for each request and for each defect, with neither query nor document."""
+    """Log one line for each request and for each defect, with neither query nor document."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -223,16 +217,16 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
     """
     with announce(home) as publish, bind_socket(address) as listening:
         host, port = listening.getsockname()[:2]
-        secret, named = secrets.token_hex(32), Address(address.host, port)
+        secret, bound = secrets.token_hex(32), Address(address.host, port)
         check = store_unchanged_check(engine.library.database.file)
-        app = build_app(engine, named, engine.library.settings.serve, secret, check)
+        app = build_app(engine, bound, engine.library.settings.serve, secret, check)
 
         def ready() -> None:
             reachable = Address(host, port).reachable_host
             publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
             offers = "search, documents, status, /mcp"
             with suppress(OSError):  # a full or closed standard output is no reason not to serve
-                print(f"serving {home} on {named.url} ({offers}); stop with Ctrl-C", flush=True)
+                print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)
 
         quiet_libraries()
         warm_in_background(engine)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from catalog.interfaces.server.mcp.protocol import build_server, catalog_server
+from catalog.interfaces.server.mcp.protocol import catalog_server
 from catalog.interfaces.server.mcp.stdio import serve_stdio
-from catalog.interfaces.server.mcp.streamable_http import mcp_asgi, streamable_http_app
+from catalog.interfaces.server.mcp.streamable_http import mcp_asgi, serve_http
 
 __all__ = [
-    "build_server",
     "catalog_server",
     "mcp_asgi",
+    "serve_http",
     "serve_stdio",
-    "streamable_http_app",
 ]

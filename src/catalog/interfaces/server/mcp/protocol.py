@@ -50,15 +50,15 @@ def build_server(
 ) -> Server[Workers]:
     """Return a server of these tools and of the engine's documents, answered by the workers."""
     resources = DocumentResources(engine)
-    listed = types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
-    schemas = {tool.name: tool.input_schema for tool in listed.tools}
+    tool_list = types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
+    schemas = {tool.name: tool.input_schema for tool in tool_list.tools}
 
     async def list_tools(
         context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         del context
         _refuse_cursor(params)
-        return listed
+        return tool_list
 
     async def call_tool(
         context: Context, params: types.CallToolRequestParams
@@ -184,9 +184,9 @@ def instructions(engine: Engine) -> str:
     except CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()
-    counts = {shorten(one["dataset"]): one["documents"] for one in datasets}
-    listed = "; ".join(
+    counts = {shorten(dataset["dataset"]): dataset["documents"] for dataset in datasets}
+    names = "; ".join(
         f"{name}: {count} document{'' if count == 1 else 's'}" for name, count in counts.items()
     )
-    contents = f"Datasets here: {listed}." if listed else "There is no dataset yet."
+    contents = f"Datasets here: {names}." if names else "There is no dataset yet."
     return f"{agent_guidance(tuple(counts)).rstrip()}\n\n{contents}"

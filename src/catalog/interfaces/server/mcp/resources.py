@@ -60,14 +60,14 @@ class DocumentResources:
 
     def page(self, cursor: str | None) -> types.ListResourcesResult:
         """Return up to 100 documents after the cursor, by dataset and name."""
-        names = [one["dataset"] for one in self.engine.ask("status", {})["datasets"]]
+        names = [item["dataset"] for item in self.engine.ask("status", {})["datasets"]]
         if not names and cursor is None:
             return types.ListResourcesResult(resources=[])
         dataset, offset = (names[0], 0) if cursor is None else _read_cursor(cursor)
         if dataset not in names:
             raise _bad_cursor()
-        left = names[names.index(dataset) :]
-        resources, cursor = self._list(left, offset)
+        remaining = names[names.index(dataset) :]
+        resources, cursor = self._list(remaining, offset)
         return types.ListResourcesResult(resources=resources, next_cursor=cursor)
 
     def _list(self, names: list[str], offset: int) -> tuple[list[types.Resource], str | None]:
@@ -164,6 +164,6 @@ def _bad_cursor() -> MCPError:
 
 def _unknown_resource(uri: str) -> MCPError:
     """Return the error for no such resource, of the protocol's revision 2026-07-28 (SEP-2164)."""
-    shown = _clean(uri, 200)
-    message = f"there is no resource {shown}; a document's is {TEMPLATE.uri_template}"
+    short = _clean(uri, 200)
+    message = f"there is no resource {short}; a document's is {TEMPLATE.uri_template}"
     return MCPError(types.INVALID_PARAMS, message, {"uri": storable(uri[:1000])})

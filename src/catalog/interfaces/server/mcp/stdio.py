@@ -1,30 +1,43 @@
-"""The protocol over standard input and output, which carry nothing else."""
+"""The protocol over standard input and output, which carry nothing else.
+
+The SDK passes over lines that are no message of the protocol in silence, and whoever sent one
+waits for ever: here they are repaired, or answered with an error.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 import anyio.to_thread
+import mcp_types as types
+from anyio import BrokenResourceError, ClosedResourceError
 from mcp.server.runner import serve_dual_era_loop
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from catalog.core.errors import CatalogError
+from catalog.core.text import all_storable
 from catalog.interfaces.plain_text import complaint
-from catalog.interfaces.server.mcp.jsonrpc_repair import Item, repair_messages
 
 if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectSendStream
     from mcp.server.lowlevel import Server
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
 
     from catalog.interfaces.engine import Engine
     from catalog.interfaces.server.workers import Workers
+
+Item = SessionMessage | Exception
 
 
 def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> NoReturn:
@@ -57,7 +70,7 @@ async def _serve(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> b
             except Exception as error:  # noqa: BLE001 - told, and the process ends
                 _give_up(error)
             good, repaired = anyio.create_memory_object_stream[Item](0)
-            tasks.start_soon(repair_messages, read, write, good)
+            tasks.start_soon(_repair_messages, read, write, good)
             async with server.lifespan(server) as workers:
                 options = server.create_initialization_options()
                 await serve_dual_era_loop(
@@ -99,3 +112,71 @@ def _leave(code: int = 0) -> NoReturn:
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(code)
+
+
+async def _repair_messages(
+    read: ReadStream[Item], write: WriteStream[SessionMessage], good: MemoryObjectSendStream[Item]
+) -> None:
+    """Hand on what can be read; the others get an error with their id, where they have one.
+
+    A request whose text holds half a surrogate pair, which JavaScript writes and UTF-8 lacks, is
+    handed on with U+FFFD for it.
+    """
+    async with good:
+        async for item in read:
+            message = _repair_message(item) if isinstance(item, Exception) else item
+            try:
+                if message is not None:
+                    await good.send(message)
+                elif isinstance(item, Exception):
+                    await write.send(SessionMessage(_invalid_message_error(item)))
+            except (BrokenResourceError, ClosedResourceError):
+                return
+
+
+def _repair_message(error: Exception) -> SessionMessage | None:
+    """Return the message that was meant, if only its text was wrong."""
+    content = _content(error)
+    if not isinstance(content, dict):
+        return None
+    try:
+        return SessionMessage(
+            types.jsonrpc_message_adapter.validate_python(all_storable(content), by_name=False)
+        )
+    except ValidationError:
+        return None
+
+
+def _invalid_message_error(error: Exception) -> types.JSONRPCError:
+    """Return JSON-RPC's answer to what is no JSON, or no request."""
+    content = _content(error)
+    if content is None:
+        problem = types.ErrorData(code=types.PARSE_ERROR, message="this line is not JSON")
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=problem)
+    value = content.get("id") if isinstance(content, dict) else None
+    message_id = value if isinstance(value, str) or type(value) is int else None
+    message = "this is no JSON-RPC 2.0 message: one object with jsonrpc, id, method and params"
+    problem = types.ErrorData(code=types.INVALID_REQUEST, message=message)
+    return types.JSONRPCError(jsonrpc="2.0", id=message_id, error=problem)
+
+
+def _content(error: Exception) -> Any:
+    """Return what stood on the line, if the SDK's error tells; ``None`` if it was no JSON."""
+    if not isinstance(error, ValidationError):
+        return None
+    inputs = [problem["input"] for problem in error.errors() if _tells_whole_line(problem)]
+    for value in sorted(inputs, key=lambda value: not isinstance(value, dict)):
+        if not isinstance(value, str | bytes):
+            return value
+        try:
+            return json.loads(value.lstrip("\ufeff") if isinstance(value, str) else value)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _tells_whole_line(problem: Mapping[str, Any]) -> bool:
+    """Return whether its input is the whole line, or the whole object on it."""
+    return problem["type"] in ("json_invalid", "missing", "model_type", "dict_type") or (
+        isinstance(problem["input"], dict) and "method" in problem["input"]
+    )

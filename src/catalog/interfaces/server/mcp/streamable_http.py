@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, NoReturn
 
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -13,7 +12,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from catalog import __version__
-from catalog.core.settings.sections import ServeSettings
 from catalog.interfaces.server.listen import bind_socket, end_process, serve_until_signal
 from catalog.interfaces.server.security import Address, guard_app
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.engine import Engine
     from catalog.interfaces.server.workers import Workers
 
@@ -32,7 +31,7 @@ SESSION_IDLE_SECONDS = 600.0
 
 
 def mcp_asgi(
-    server: Server[Workers], serve: ServeSettings | None = None
+    server: Server[Workers], serve: ServeSettings
 ) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
     """Return the endpoint, and the context in which it answers: a pair to use once.
 
@@ -40,7 +39,7 @@ def mcp_asgi(
     """
     manager = StreamableHTTPSessionManager(
         server,
-        max_request_body_size=(serve or ServeSettings()).max_body_bytes,
+        max_request_body_size=serve.max_body_bytes,
         session_idle_timeout=SESSION_IDLE_SECONDS,
         max_sessions=MAX_SESSIONS,
     )
@@ -54,14 +53,8 @@ def streamable_http_app(server: Server[Workers], address: Address, serve: ServeS
     """
     endpoint, running = mcp_asgi(server, serve)
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        del app
-        async with running:
-            yield
-
     routes = [Route(PATH, endpoint=endpoint), Route(HEALTH, endpoint=_health, methods=["GET"])]
-    app = Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(routes=routes, lifespan=lambda _: running)
     return guard_app(app, address, serve, open_paths=frozenset((HEALTH,)))
 
 
