@@ -98,9 +98,9 @@ class Told(NamedTuple):
 
 @pytest.fixture
 def printed():
-    def run(*results, explain=False, notes=(), **more):
+    def run(*results, explain=False, **more):
         bold = has_styles(sys.stdout)
-        told = passages_text(answer(*results, **more), explain=explain, bold=bold, notes=notes)
+        told = passages_text(answer(*results, **more), explain=explain, bold=bold)
         return Told(told.out, told.err)
 
     return run

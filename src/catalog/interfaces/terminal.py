@@ -15,7 +15,7 @@ _LONGEST_DATE = 40  # characters; what is written there may be no date
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How to print an answer.
+    """Options of printing an answer.
 
     ``bold``: the terminal can show matches so; ``explain``: say how scores came about;
     ``numbers``: number the lines.
@@ -50,8 +50,7 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
         case "search":
             from catalog.interfaces.terminal_passages import passages_text
 
-            explain, bold = form.explain, form.bold
-            return passages_text(result, explain=explain, bold=bold, notes=result.notes)
+            return passages_text(result, explain=form.explain, bold=form.bold)
         case "get":
             lines = _document_lines(result, numbers=form.numbers)
             return TerminalText.of_lines(lines, map(complaint, result["notes"]))
@@ -68,8 +67,8 @@ def catalog_text(page: CatalogPage) -> TerminalText:
     """Return the page's documents; on standard error how many there are, by type."""
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
-    shown = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
-    counts = f"{shown} {_documents(page)}{f' ({types})' if types else ''}"
+    extent = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
+    counts = f"{extent} {_documents(page)}{f' ({types})' if types else ''}"
     account = safe(f"{counts} in {page.elapsed_ms:.1f} ms")
     return TerminalText.of_lines(_catalog_lines(page), [account, *map(complaint, page.notes)])
 
@@ -111,7 +110,7 @@ def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
             yield from _document_lines(document, numbers=numbers)
             yield ""
 
-    skipped = [f"not given: {one['path']}: {one['reason']}" for one in answer["skipped"]]
+    skipped = [f"not given: {item['path']}: {item['reason']}" for item in answer["skipped"]]
     return TerminalText.of_lines(lines(), map(complaint, (*skipped, *answer["notes"])))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from catalog.core.results import (
     Contribution,
@@ -23,9 +23,7 @@ _BREAK = re.compile(r"\r\n|\n|\r")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
-def passages_text(
-    results: SearchResults, *, explain: bool, bold: bool, notes: Iterable[str] = ()
-) -> TerminalText:
+def passages_text(results: SearchResults, *, explain: bool, bold: bool) -> TerminalText:
     """Return the passages; on standard error how the search went.
 
     A passage of a recording is shown as its evidence. One that shares the evidence of an earlier
@@ -33,7 +31,7 @@ def passages_text(
     """
     return TerminalText.of_lines(
         _passage_lines(results, explain=explain, bold=bold),
-        _account_lines(results, notes, explain=explain),
+        _account_lines(results, explain=explain),
     )
 
 
@@ -82,7 +80,7 @@ def _snippet_lines(result: SearchResult, *, bold: bool) -> list[str]:
     return "".join(pieces).split("\n")
 
 
-def _account_lines(results: SearchResults, notes: Iterable[str], *, explain: bool) -> Iterator[str]:
+def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
     """Return how many passages there are and what the stages did, notes, and failures."""
     count = f"{len(results)} passages in {results.elapsed_ms:.1f} ms:"
     if explain:
@@ -95,8 +93,7 @@ def _account_lines(results: SearchResults, notes: Iterable[str], *, explain: boo
             if stage.status == "ran" and (stage.note or stage.name not in ("normalise", "shape"))
         )
         yield safe(f"{count} {stages}")
-    for note in notes:
-        yield complaint(note)
+    yield from map(complaint, results.notes)
     for stage in results.stages:
         if stage.status == "failed":
             yield complaint(f"stage {stage.name} failed: {one_line(stage.note)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import UserDict
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ COMMANDS = {
     "compare": "measure:compare",
     "eval": "measure:evaluate",
     "golden": "golden_sets:app",
-    "runs": "recorded_runs:app",
+    "runs": "measure:runs_app",
     "cache": "maintenance:cache",
 }
 """By name, in the order of the help: the module in this package and what in it."""
@@ -45,31 +45,14 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
 
-class _LazyCommands(MutableMapping[str, Any]):
+class _LazyCommands(UserDict[str, Any]):
     """Map names to commands; each is imported at its first use."""
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
-        self._commands: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._commands:
-            self._commands[name] = _import_command(name, self._places[name])
-        return self._commands[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._places[name] = ""
-        self._commands[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._places[name]
-        self._commands.pop(name, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+        command = self.data[name]
+        if isinstance(command, str):
+            command = self.data[name] = _import_command(name, command)
+        return command
 
 
 def _import_command(name: str, place: str) -> Any:

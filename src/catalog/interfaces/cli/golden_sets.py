@@ -49,8 +49,7 @@ def check(
         with open_library(context, home, preset) as library:
             library.require_dataset(dataset)
             problems += find_dataset_problems(golden, library.database, dataset)
-    for line in golden_lines(golden):
-        say(line)
+    say(*golden_lines(golden))
     for problem in problems:
         say(f"  {problem}")
     if problems:
@@ -91,8 +90,8 @@ def label(
         library.require_dataset(name)
         for text in _texts(query):
             position, golden_query = _find_or_make(queries, text, difficulty)
-            judged = [judgement.path for judgement in golden_query.expected]
-            pool = pool_hits(_rankings(library, golden_query, name), judged)
+            judged_paths = [judgement.path for judgement in golden_query.expected]
+            pool = pool_hits(_rankings(library, golden_query, name), judged_paths)
             say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
             grades = ask_grades(pool, _ask_grade)
             if pool and not grades:

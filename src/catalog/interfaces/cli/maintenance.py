@@ -45,12 +45,12 @@ def config(
     rows = []
     for name, value in flatten(loaded.settings.model_dump(mode="json")):
         field = find_field(name)
-        shown = strip_userinfo(value) if isinstance(value, str) else value
+        public = strip_userinfo(value) if isinstance(value, str) else value
         is_secret = value is not None and not field.repr
         rows.append(
             {
                 "name": name,
-                "value": SECRET if is_secret else shown,
+                "value": SECRET if is_secret else public,
                 "origin": loaded.origins.get(name, "default"),
                 "variable": "IDX_" + name.upper().replace(".", "__"),
                 "description": field.description,
@@ -106,8 +106,7 @@ def cache_stats(
     elif not rows:
         say("There is no store yet, so nothing is kept.")
     else:
-        for line in _table_lines(rows):
-            say(line)
+        say(*_table_lines(rows))
 
 
 @cache.command("clear")

@@ -1,4 +1,4 @@
-"""``catalog compare``, ``eval`` and ``ablate``: searches measured on labelled queries."""
+"""``catalog compare``, ``eval``, ``ablate`` and ``runs``: searches measured on labelled queries."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ def compare(
         for run, scores in zip(pair, all_scores, strict=True):
             record_run_and_file(library, run, scores, queries, runs)
     if not json:
-        for line in comparison_lines(comparison):
-            say(line)
+        say(*comparison_lines(comparison))
     failed_gates = [gate.text for gate in gates if gate.trips(comparison)]
     if json:
         print_json(comparison_dict(comparison) | {"failed_gates": failed_gates})
@@ -129,8 +128,7 @@ def evaluate(
     if json:
         print_json(table_dict(records))
     else:
-        for line in table_lines(records):
-            say(line)
+        say(*table_lines(records))
 
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
@@ -180,5 +178,75 @@ def ablate(
         print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
         return
     say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
-    for line in ablation_lines(rows):
-        say(line)
+    say(*ablation_lines(rows))
+
+
+runs_app = typer.Typer(help="Recorded evaluation runs.", no_args_is_help=True)
+RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
+
+
+@runs_app.command("list")
+def list_recorded(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """List the recorded runs, newest first."""
+    from catalog.evaluation.summary import run_dict, run_lines
+    from catalog.store.eval_runs import list_runs
+
+    with (
+        open_library(context, home, preset) as library,
+        library.database.read() as connection,
+    ):
+        runs = list_runs(connection, limit)
+    if json:
+        print_json([run_dict(run) for run in runs])
+    else:
+        say(*run_lines(runs))
+
+
+@runs_app.command("show")
+def show_recorded(
+    context: typer.Context,
+    run: RunArgument,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show one run: its scores, and exactly what was run."""
+    from catalog.evaluation.recorded_backend import require_run
+    from catalog.evaluation.summary import run_detail_lines, run_dict
+
+    with open_library(context, home, preset) as library:
+        record = require_run(library.database, run)
+    if json:
+        print_json(run_dict(record) | {"identity": record.identity, "scores": record.scores})
+    else:
+        say(*run_detail_lines(record))
+
+
+@runs_app.command("diff")
+def diff_recorded(
+    context: typer.Context,
+    before: RunArgument,
+    after: RunArgument,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show what changed from one run to another: settings, and metrics with their tests."""
+    from catalog.evaluation.recorded_backend import require_run
+    from catalog.evaluation.run_records import diff_runs
+    from catalog.evaluation.summary import diff_dict, diff_lines
+
+    with open_library(context, home, preset) as library:
+        difference = diff_runs(
+            require_run(library.database, before), require_run(library.database, after)
+        )
+    if json:
+        print_json(diff_dict(difference))
+    else:
+        say(*diff_lines(difference))

@@ -33,9 +33,10 @@ def note(text: str) -> None:
         sys.stderr.flush()
 
 
-def say(line: str = "") -> None:
-    """Print a line on standard output, safe for a terminal."""
-    print(safe(line))
+def say(*lines: str) -> None:
+    """Print lines on standard output, safe for a terminal."""
+    for line in lines:
+        print(safe(line))
 
 
 def print_json(value: Any) -> None:
