@@ -46,7 +46,7 @@ class LabelledCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationQuality:
-    """How good estimates of relevance are: area under the ROC curve, expected calibration error.
+    """Quality of estimates of relevance: area under the ROC curve, expected calibration error.
 
     ``auc`` is the chance that a relevant passage is given more than an irrelevant one;
     ``error`` the mean distance of estimate and truth over ten bins of estimates; both 0 to 1.
@@ -72,7 +72,7 @@ def collect_candidates(
     Expansion is left out, and so are the threshold and the token budget of the settings.
     """
     progress.start(len(golden))
-    service = _without_cuts(service)
+    service = service.with_settings({"similarity_threshold": 0.0, "token_budget": 0})
     candidates: dict[str, list[LabelledCandidate]] = {}
     weight = service.parts.rag.original_weight
     for query in golden:
@@ -148,7 +148,7 @@ def cross_validate(
 ) -> CalibrationQuality:
     """Measure calibrations on queries they were not fitted on, each fold left out once.
 
-    Raises :class:`InputError` as :func:`fit` does, and for fewer than two queries.
+    Raises :class:`InputError` as :func:`fit_calibration` does, and for fewer than two queries.
     """
     group = [query for query in group if query]
     _require_enough([passage for query in group for passage in query])
@@ -174,11 +174,6 @@ def measure_quality(
     labels = np.array([passage.grade > 0 for passage in passages])
     estimates = np.array([calibration.relevance(passage.features) for passage in passages])
     return _quality(estimates, labels)
-
-
-def _without_cuts(service: SearchServiceV2) -> SearchServiceV2:
-    """Return the same searches without the cuts that need a calibration."""
-    return service.with_settings({"similarity_threshold": 0.0, "token_budget": 0})
 
 
 def _feature_names(mode: Mode, *, reranked: bool) -> tuple[str, ...]:

@@ -238,16 +238,16 @@ def _warnings(
             yield _no_match(run, golden)
     if candidate_run.top_k < DEPTH_OF_METRICS:
         yield f"Only {candidate_run.top_k} passages were asked for: deeper metrics see no more"
-    judged = baseline.means["Judged@10"], candidate.means["Judged@10"]
-    if max(judged) < FEW_JUDGED:
+    shares = baseline.means["Judged@10"], candidate.means["Judged@10"]
+    if max(shares) < FEW_JUDGED:
         yield (
-            f"Only {judged[0]:.0%} ({baseline.name}) and {judged[1]:.0%} ({candidate.name}) of the "
+            f"Only {shares[0]:.0%} ({baseline.name}) and {shares[1]:.0%} ({candidate.name}) of the "
             "first 10 documents are judged; the others count as wrong, which blurs differences"
         )
-    if abs(judged[0] - judged[1]) > 0.1:
-        less = baseline if judged[0] < judged[1] else candidate
+    if abs(shares[0] - shares[1]) > 0.1:
+        less = baseline if shares[0] < shares[1] else candidate
         yield (
-            f"Of the first 10 documents {judged[0]:.0%} ({baseline.name}) and {judged[1]:.0%} "
+            f"Of the first 10 documents {shares[0]:.0%} ({baseline.name}) and {shares[1]:.0%} "
             f"({candidate.name}) are judged; unjudged ones count as wrong, against {less.name}"
         )
     for scores in (baseline, candidate):
@@ -264,9 +264,11 @@ def _warnings(
 
 def _no_match(run: BackendRun, golden: GoldenSet) -> str:
     """Say which names it uses: a search that finds no label most often names them otherwise."""
-    shown = next((run.documents(q.id)[0] for q in golden.answerable if run.documents(q.id)), None)
+    document = next(
+        (run.documents(q.id)[0] for q in golden.answerable if run.documents(q.id)), None
+    )
     labelled = next(iter(golden.answerable[0].relevant))
     return (
         f"{run.name} found no labelled document for any query; it names documents like "
-        f"{shown!r}, the labels like {labelled!r}"
+        f"{document!r}, the labels like {labelled!r}"
     )

@@ -199,8 +199,8 @@ def _query_problems(
             yield f"filters: {error}"
     for label in query.expected:
         if label.path not in paths:
-            near = get_close_matches(label.path, paths, n=1)
-            yield f"no document {label.path!r}" + (f"; is it {near[0]!r}?" if near else "")
+            matches = get_close_matches(label.path, paths, n=1)
+            yield f"no document {label.path!r}" + (f"; is it {matches[0]!r}?" if matches else "")
         elif label.grade > 0 and label.path not in allowed:
             yield f"{label.path!r} is expected, but the filters forbid it"
         elif label.span is not None and (document := find_by_path(connection, dataset, label.path)):

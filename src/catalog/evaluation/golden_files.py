@@ -45,10 +45,10 @@ def read_rows(path: Path, model: type[RowT], noun: str) -> list[RowT]:
     """
     rows, problems = parse_rows(read_lines(path), model)
     if problems:
-        shown = "\n  ".join(problems[:_SHOWN_PROBLEMS])
+        lines = "\n  ".join(problems[:_SHOWN_PROBLEMS])
         rest = len(problems) - _SHOWN_PROBLEMS
         more = f"\n  and {rest} more" if rest > 0 else ""
-        raise GoldenSetError(f"{path} has {len(problems)} bad lines:\n  {shown}{more}")
+        raise GoldenSetError(f"{path} has {len(problems)} bad lines:\n  {lines}{more}")
     if not rows:
         raise GoldenSetError(f"{path} holds no {noun}")
     return rows

@@ -66,8 +66,8 @@ def ask_grades(
 
 def next_id(queries: Sequence[GoldenQuery]) -> str:
     """Return the first free id of ``q001`` and so on."""
-    taken = {query.id for query in queries}
+    ids = {query.id for query in queries}
     number = len(queries) + 1
-    while f"q{number:03}" in taken:
+    while f"q{number:03}" in ids:
         number += 1
     return f"q{number:03}"

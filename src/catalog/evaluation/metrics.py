@@ -181,11 +181,11 @@ def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float |
     overlaps: list[bool] = []
     for query in queries:
         answer = run.outcomes[query.id].answer
-        shown = answer.hits[:TIMED_SHOWN] if answer is not None else ()
+        hits = answer.hits[:TIMED_SHOWN] if answer is not None else ()
         for label in query.expected:
             span = label.span
             if label.grade > 0 and span is not None and span.time_start is not None:
-                times = [hit.times for hit in shown if hit.path == label.path]
+                times = [hit.times for hit in hits if hit.path == label.path]
                 overlaps.append(any(_overlap(hit_times, span) for hit_times in times))
     return _mean(overlaps)
 

@@ -167,8 +167,8 @@ def _largest_changes(
     ordered = list(deltas)
     losses = [delta for delta in ordered if delta.delta < -TIE][:LARGEST]
     wins = [delta for delta in reversed(ordered) if delta.delta > TIE][:LARGEST]
-    shown = {delta.query.id for delta in (*losses, *wins)}
-    return losses, wins, [delta for delta in ordered if delta.query.id not in shown]
+    query_ids = {delta.query.id for delta in (*losses, *wins)}
+    return losses, wins, [delta for delta in ordered if delta.query.id not in query_ids]
 
 
 def _delta_view(

@@ -150,8 +150,8 @@ def cut_excerpt(
     empty text has no pieces.
     """
     flat = make_showable(" ".join(text[:_SCANNED_CHARS].split()))
-    found = list(words.finditer(flat)) if words is not None else []
-    start = _best_start(found, flat, limit)
+    matches = list(words.finditer(flat)) if words is not None else []
+    start = _best_start(matches, flat, limit)
     pieces = _mark_words(flat[start : start + limit], words)
     if start and pieces:
         pieces = [("… ", False), *pieces]
@@ -160,15 +160,15 @@ def cut_excerpt(
     return tuple(pieces)
 
 
-def _best_start(found: Sequence[re.Match[str]], flat: str, limit: int) -> int:
+def _best_start(matches: Sequence[re.Match[str]], flat: str, limit: int) -> int:
     """Return where to cut: before the densest run of different words; the earliest of equals."""
     if len(flat) <= limit:
         return 0
     best, most = 0, 0
-    for index, first in enumerate(found):
+    for index, first in enumerate(matches):
         start = max(0, min(first.start() - limit // 6, len(flat) - limit))
         inside: set[str] = set()
-        for match in found[index:]:
+        for match in matches[index:]:
             if match.end() > start + limit:
                 break
             inside.add(match.group().casefold())

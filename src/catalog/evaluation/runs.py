@@ -36,7 +36,7 @@ class QueryOutcome:
 
 @dataclass(frozen=True)
 class BackendRun:
-    """What one backend answered, by query id, and what it is.
+    """Answers of one backend by query id, and what it is.
 
     ``notes`` are what a reader of its scores must know.
     """

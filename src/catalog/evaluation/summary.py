@@ -162,8 +162,8 @@ def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
         yield "No run is recorded yet; 'catalog eval' and 'catalog compare' record theirs."
     for run in runs:
         score = run.summary["metrics"].get(PRIMARY)
-        shown = f"{PRIMARY} {score:.4f}" if score is not None else "no answerable query"
-        yield f"{run.id}  {_when(run)}  {run.dataset}  {run.golden}  {run.backend}  {shown}"
+        value = f"{PRIMARY} {score:.4f}" if score is not None else "no answerable query"
+        yield f"{run.id}  {_when(run)}  {run.dataset}  {run.golden}  {run.backend}  {value}"
 
 
 def run_detail_lines(run: EvalRun) -> Iterator[str]:

@@ -33,7 +33,7 @@ class RoutingPrompt(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RoutingReport:
-    """How a chooser did over ``total`` prompts, at least one.
+    """Result of a chooser over ``total`` prompts, at least one.
 
     ``interval`` is Wilson's 95 % interval of the accuracy. ``confusion`` counts pairs of the right
     and the chosen tool; ``kinds`` has the right choices and the prompts of each kind; ``misses``

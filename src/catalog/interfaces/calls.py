@@ -97,10 +97,10 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | 
     """Return the lines that fit, and where to go on."""
     if _size(document) <= max_bytes:
         return document, None
-    count, left = 0, max_bytes
+    count, remaining = 0, max_bytes
     for line in document.lines:
-        left -= len(line.encode()) + 1
-        if left < 0:
+        remaining -= len(line.encode()) + 1
+        if remaining < 0:
             break
         count += 1
     if count > 0:
@@ -122,8 +122,10 @@ def _size(document: DocumentLines) -> int:
 
 def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
     """Return the page of documents."""
+    from catalog.library.browse import DocumentCatalog
+
     dataset = engine.library.chosen_dataset(params.dataset)
-    return engine.catalog.query(**(vars(params) | {"dataset": dataset}))
+    return DocumentCatalog(engine.library).query(**(vars(params) | {"dataset": dataset}))
 
 
 def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from catalog.core.param_fields import read_params
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from catalog.library.browse import DocumentCatalog
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
 
@@ -47,13 +46,6 @@ class LocalEngine:
             from catalog.search_v2.service import SearchServiceV2
 
         return SearchServiceV2(self.library)
-
-    @cached_property
-    def catalog(self) -> DocumentCatalog:
-        """Return the listing of the documents."""
-        from catalog.library.browse import DocumentCatalog
-
-        return DocumentCatalog(self.library)
 
     def answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         """Return what the verb's function gives, see ``calls.VERBS``.

@@ -68,13 +68,13 @@ def agent_passages(
     together stays within ``budget`` characters, the best passages are given whole, those of
     recordings with their evidence.
     """
-    left = budget - sum(len(result["snippet"]) for result in results)
+    remaining = budget - sum(len(result["snippet"]) for result in results)
     passages: list[AgentPassage] = []
     for number, result in enumerate(results, start=1):
         extra = _whole_length(result) - len(result["snippet"])
-        is_whole = extra <= left
+        is_whole = extra <= remaining
         if is_whole:
-            left -= extra
+            remaining -= extra
         passages.append(_agent_passage(result, number, is_whole, passages))
     parts = ", ".join(f"[{passage.number}]" for passage in passages if not passage.is_whole)
     note = f"given in part, `get` the reference for the whole: {parts}" if parts else ""
@@ -97,7 +97,9 @@ def _agent_passage(
 ) -> AgentPassage:
     evidence, shared = result.get("evidence"), None
     if _is_evidence_elsewhere(result):
-        shared = next((one for one in before if one.number == result["evidence_at"]), None)
+        shared = next(
+            (passage for passage in before if passage.number == result["evidence_at"]), None
+        )
     media = evidence["media"] if evidence else shared.media if shared else None
     link = result.get("link")
     return AgentPassage(
@@ -205,7 +207,9 @@ def _recording_name(passage: AgentPassage) -> str:
 
 
 def _format_explanation(explain: Explanation) -> str:
-    parts = [f"{one.leg} rank {one.rank} +{one.contribution:.4f}" for one in explain.contributions]
+    parts = [
+        f"{part.leg} rank {part.rank} +{part.contribution:.4f}" for part in explain.contributions
+    ]
     if explain.bonus:
         parts.append(f"bonus +{explain.bonus:.4f}")
     if explain.rerank is not None:

@@ -131,9 +131,9 @@ def _count_lines(data: CatalogData) -> Iterator[str]:
     count = len(data.documents)
     matching = "1 document matches" if data.total == 1 else f"{data.total} documents match"
     first, last = data.offset + 1, data.offset + count
-    shown = "" if count == data.total else f"; shown are [{first}] to [{last}]"
+    extent = "" if count == data.total else f"; shown are [{first}] to [{last}]"
     types = format_types(data.types)
-    yield f"{matching}{shown}" + (f"; file types: {types}" if types else "")
+    yield f"{matching}{extent}" + (f"; file types: {types}" if types else "")
     if data.next_offset is not None:
         yield f"for more, ask again with offset {data.next_offset}"
 

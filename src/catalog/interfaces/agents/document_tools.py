@@ -95,9 +95,12 @@ def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ..
         documents=tuple(documents),
         skipped=tuple(skipped),
     )
-    not_given = "\n".join(f"not given: {one.path}: {one.reason}" for one in skipped)
+    not_given = "\n".join(f"not given: {document.path}: {document.reason}" for document in skipped)
     # Lines are set in, so that none looks like the head of another document.
-    texts = [_format_document(one, indent(one.text.strip("\n"), _INDENT)) for one in documents]
+    texts = [
+        _format_document(document, indent(document.text.strip("\n"), _INDENT))
+        for document in documents
+    ]
     quoted = "\n\n".join(filter(None, (*texts, not_given)))
     return tool_result(data, lines=note_lines(notes), quoted=quoted)
 
@@ -127,15 +130,19 @@ def _take_fitting(
     documents: Iterable[Document], max_bytes: int
 ) -> tuple[list[Document], list[SkippedDocument]]:
     """Return the documents that fit together, and the others."""
-    fitting, others, left = [], [], max_bytes
-    for one in documents:
-        size = len(one.text.encode())
-        if size > left:
-            reason = f"{size} bytes, {left} are left of max_bytes {max_bytes}: get it by itself"
-            others.append(SkippedDocument(reference=one.reference, path=one.path, reason=reason))
+    fitting, others, remaining = [], [], max_bytes
+    for document in documents:
+        size = len(document.text.encode())
+        if size > remaining:
+            reason = (
+                f"{size} bytes, {remaining} are left of max_bytes {max_bytes}: get it by itself"
+            )
+            others.append(
+                SkippedDocument(reference=document.reference, path=document.path, reason=reason)
+            )
         else:
-            fitting.append(one)
-            left -= size
+            fitting.append(document)
+            remaining -= size
     return fitting, others
 
 

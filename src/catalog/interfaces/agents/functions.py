@@ -29,7 +29,7 @@ _engines: OpenServices[Engine] = OpenServices()
 
 
 class AgentTools:
-    """What agents call, answered by one engine, which stays the caller's to close."""
+    """The tools of agents, answered by one engine, which stays the caller's to close."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -64,10 +64,10 @@ class AgentTools:
 
     def _call_method(self, name: str, variables: Mapping[str, Any]) -> str:
         """Return the text of the tool's answer to a method's ``locals()``."""
-        given = {
+        arguments = {
             key: value for key, value in variables.items() if key != "self" and value is not None
         }
-        return self.call(name, given).text
+        return self.call(name, arguments).text
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call the tool of that name; for an unknown one the result is an error that lists them."""
@@ -117,7 +117,7 @@ def _of_effective_settings(
         return method(_open_tools(), *args, **kwargs)
 
     whole = signature(method)
-    parameters = [one for one in whole.parameters.values() if one.name != "self"]
+    parameters = [parameter for parameter in whole.parameters.values() if parameter.name != "self"]
     call.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
 

@@ -50,6 +50,6 @@ def agent_guidance(datasets: Sequence[str] = ()) -> str:
     """
     if len(datasets) < 2:
         return _GUIDANCE
-    named = ", ".join(one_line(name, 40) for name in datasets[:_DATASETS])
+    names = ", ".join(one_line(name, 40) for name in datasets[:_DATASETS])
     more = f" and {len(datasets) - _DATASETS} more" if len(datasets) > _DATASETS else ""
-    return f"{_GUIDANCE}Give `dataset` in every call; there are: {named}{more}.\n"
+    return f"{_GUIDANCE}Give `dataset` in every call; there are: {names}{more}.\n"

@@ -173,7 +173,7 @@ def _merge_types(node: dict[str, Any]) -> dict[str, Any]:
     if with_rules and not any(branch["type"] == "null" for branch in branches):
         return node
     others = {key: value for key, value in node.items() if key != "anyOf"}
-    rules = {key: value for one in with_rules for key, value in one.items() if key != "type"}
+    rules = {key: value for branch in with_rules for key, value in branch.items() if key != "type"}
     if "enum" in rules or "const" in rules:
         return node
     return {**rules, **others, "type": [branch["type"] for branch in branches]}

@@ -24,7 +24,7 @@ _MAX_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Where the server of a store listens, and what shows that it is the one.
+    """Address of the server of a store, and what shows that it is the one.
 
     ``secret`` is made anew by every server; ``key`` is the ``settings_key`` it runs with.
     """
@@ -51,7 +51,9 @@ def read_announcement(home: Path) -> Announcement | None:
             content = json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
-    types = {one.name: int if one.name in ("pid", "port") else str for one in fields(Announcement)}
+    types = {
+        item.name: int if item.name in ("pid", "port") else str for item in fields(Announcement)
+    }
     if not isinstance(content, dict) or any(
         type(content.get(name)) is not kind for name, kind in types.items()
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from catalog.core.errors import (
     StoreBusyError,
     UnknownDatasetError,
 )
+from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def as_json(value: Any) -> bytes:
-    """Return the JSON of the command line; lone surrogates, which UTF-8 lacks, become ``?``."""
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    """Return the JSON of the command line as UTF-8."""
+    return json_text(value).encode()
 
 
 def error_body(kind: str, message: str) -> dict[str, dict[str, str]]:
@@ -60,8 +60,7 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
     ((DocumentNotFoundError, UnknownDatasetError), 404),
     ((InputError,), 400),
     ((ConfigError,), 409),
-    ((StoreBusyError, EngineLockedError, LLMBusyError, LLMTimeoutError), 503),
-    ((ServingError,), 503),
+    ((StoreBusyError, EngineLockedError, LLMBusyError, LLMTimeoutError, ServingError), 503),
 )
 _UNAVAILABLE = 503
 _NOT_FOUND, _NOT_ALLOWED = 404, 405
@@ -126,7 +125,7 @@ async def _answer_invalid_arguments(request: Request, error: Exception) -> Respo
     problems = error.errors()
     message = "; ".join(dict.fromkeys(map(_describe_problem, problems)))
     is_json = "json" in request.headers.get("Content-Type", "")
-    if not is_json and any(tuple(one["loc"]) == ("body",) for one in problems):
+    if not is_json and any(tuple(problem["loc"]) == ("body",) for problem in problems):
         message = "the body was not read: send JSON, with Content-Type: application/json"
     return json_response(422, error_body("InputError", message))
 

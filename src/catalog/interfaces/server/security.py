@@ -33,7 +33,7 @@ _ALL_INTERFACES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compare
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens; port 0 is any free one. ``host`` has no brackets."""
+    """Host and port of a server; port 0 is any free one. ``host`` has no brackets."""
 
     host: str
     port: int
@@ -118,7 +118,7 @@ def guard_app(
 
         inner = CORSMiddleware(
             inner,
-            allow_origins=[_normalise_origin(one) for one in serve.allowed_origins],
+            allow_origins=[_normalise_origin(origin) for origin in serve.allowed_origins],
             allow_methods=_METHODS,
             allow_headers=_HEADERS,
             expose_headers=("Mcp-Session-Id",),
@@ -127,7 +127,7 @@ def guard_app(
 
 
 class HostCheck:
-    """Passes on what was sent to one of our names, by no web page or one that may call.
+    """Pass on what was sent to one of our names, by no web page or one that may call.
 
     The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
     empty Origin and, where any port may be named, anything after the colon; it knows no loopback
@@ -170,7 +170,7 @@ class HostCheck:
 
 
 class TokenCheck:
-    """Passes on what bears the token, and everything to the open paths."""
+    """Pass on what bears the token, and everything to the open paths."""
 
     def __init__(self, app: ASGIApp, token: str, open_paths: frozenset[str]) -> None:
         self._app = app
@@ -194,7 +194,7 @@ class TokenCheck:
 
 
 class BodyLimit:
-    """Passes on requests whose body has at most ``max_bytes``."""
+    """Pass on requests whose body has at most ``max_bytes``."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -207,9 +207,9 @@ class BodyLimit:
         lengths = _header_values(scope, b"content-length")
         if not lengths and _header_values(scope, b"transfer-encoding"):
             await self._read_whole(scope, receive, send)
-        elif not all(one.isdecimal() and len(one) < _MAX_DIGITS for one in lengths):
+        elif not all(length.isdecimal() and len(length) < _MAX_DIGITS for length in lengths):
             await send_error(send, 400, "BadRequest", "Content-Length makes no sense")
-        elif any(int(one) > self._max_bytes for one in lengths):
+        elif any(int(length) > self._max_bytes for length in lengths):
             await self._refuse(send)
         else:
             await self._app(scope, receive, send)
