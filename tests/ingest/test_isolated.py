@@ -30,8 +30,8 @@ NOTEBOOK = {
 }
 
 
-def read(data, limits=DEFAULT_LIMITS, kind="notebook"):
-    return list(IsolatedReader(kind).read(io.BytesIO(data), "a.ipynb", limits=limits))
+def read(data, limits=DEFAULT_LIMITS, name="notebook"):
+    return list(IsolatedReader(name).read(io.BytesIO(data), "a.ipynb", limits=limits))
 
 
 def readable():

@@ -37,9 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Read ``size`` bytes, which follow, as a file of the format ``kind`` called ``path``."""
+    """Read ``size`` bytes, which follow, as a file called ``path``.
 
-    kind: str
+    ``format`` is the name of a line of ``registry.FORMATS``.
+    """
+
+    format: str
     path: str
     size: int
     limits: ReadLimits
@@ -110,10 +113,10 @@ _EXIT_SECONDS = 5.0
 
 
 class IsolatedReader:
-    """A reader that runs in the worker process, for the format called ``kind``."""
+    """A reader of the format called ``name`` that runs in the worker process."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, name: str) -> None:
+        self._format = name
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -126,7 +129,7 @@ class IsolatedReader:
         data = handle.read(limits.document_bytes + 1)
         if len(data) > limits.document_bytes:
             raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
-        yield from _WORKERS.ask(Request(self.kind, path, len(data), limits), data)
+        yield from _WORKERS.ask(Request(self._format, path, len(data), limits), data)
 
 
 class _Workers:

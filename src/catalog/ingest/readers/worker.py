@@ -39,7 +39,7 @@ def main() -> None:
 
 def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolated.Ended:
     try:
-        reader = load_reader(request.kind)
+        reader = load_reader(request.format)
         for item in reader.read(io.BytesIO(data), request.path, limits=request.limits):
             isolated.send(answers, item)
     except EmptyDocumentError as error:

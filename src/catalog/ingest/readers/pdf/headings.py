@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.text import storable
 from catalog.ingest.readers.base import MAX_TITLE, one_line
-from catalog.ingest.readers.pdf.page_lines import PageLine
+from catalog.ingest.readers.pdf.layout import PageLine
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfBookmark, PdfDocument

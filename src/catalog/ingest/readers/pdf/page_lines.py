@@ -19,14 +19,14 @@ from itertools import pairwise
 from statistics import median
 
 from catalog.ingest.readers.pdf.layout import (
+    PageLine,
     Piece,
-    TextLine,
     build_line,
+    build_rows,
     find_paragraphs,
     group_blocks,
     join_as_drawn,
     join_words,
-    read_rows,
     share_line,
 )
 from catalog.ingest.readers.pdf.words import PageWords
@@ -50,26 +50,28 @@ def _split_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]
     """Yield the regions of a page without columns of their own, in the order they are read."""
     if depth < _DEEPEST and len(region) >= _FEWEST_PIECES:
         for edge in _edges(region):
-            bands = list(_bands(region, edge))
-            if any(band.has_columns() for band in bands):
-                yield from _split_bands(bands, depth + 1)
+            parts = _split_at(edge, region)
+            if len(parts) > 1:
+                for part in parts:
+                    yield from _split_columns(part, depth + 1)
                 return
     yield region
 
 
-def _split_bands(bands: Sequence[_Band], depth: int) -> Iterator[list[Piece]]:
-    together: list[Piece] = []
-    for band in bands:
-        if not band.has_columns():
-            together += band.over + band.left + band.right
+def _split_at(edge: float, region: Sequence[Piece]) -> list[list[Piece]]:
+    """Return the columns beside a gutter; bands without columns stay with those next to them."""
+    parts: list[list[Piece]] = []
+    is_after_columns = True
+    for band in _bands(region, edge):
+        if band.has_columns():
+            parts += [band.left, band.right]
+            is_after_columns = True
             continue
-        if together:
-            yield from _split_columns(together, depth)
-            together = []
-        yield from _split_columns(band.left, depth)
-        yield from _split_columns(band.right, depth)
-    if together:
-        yield from _split_columns(together, depth)
+        if is_after_columns:
+            parts.append([])
+            is_after_columns = False
+        parts[-1] += band.over + band.left + band.right
+    return parts
 
 
 def _edges(region: Sequence[Piece]) -> list[float]:
@@ -87,19 +89,16 @@ class _Band:
     over: list[Piece] = field(default_factory=list)
     left: list[Piece] = field(default_factory=list)
     right: list[Piece] = field(default_factory=list)
-    columns: bool | None = None
 
     def has_columns(self) -> bool:
         """Return whether the two sides are to be read one after the other."""
-        if self.columns is None:
-            fewer, more = sorted((len(self.left), len(self.right)))
-            self.columns = (
-                fewer >= 2
-                and more >= 3
-                and self._is_side_by_side()
-                and (self._is_drawn_apart(fewer) or self._looks_like_text())
-            )
-        return self.columns
+        fewer, more = sorted((len(self.left), len(self.right)))
+        return (
+            fewer >= 2
+            and more >= 3
+            and self._is_side_by_side()
+            and (self._is_drawn_apart(fewer) or self._looks_like_text())
+        )
 
     def _is_side_by_side(self) -> bool:
         """Return whether at least half of the shorter side stands next to the other."""
@@ -181,23 +180,6 @@ _NOTE_SIZE = 0.93
 """Of the commonest size of the page: letters of a footnote are no larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageLine:
-    """One line of a page.
-
-    ``base`` is its baseline, in points from the top; ``size`` the size of most of its letters.
-    ``starts``: a paragraph begins with it. ``margin`` is "top" or "bottom" where running titles
-    and page numbers stand, "aside" for text that runs in another direction, else empty.
-    """
-
-    text: str
-    base: float
-    size: float
-    bold: bool
-    starts: bool
-    margin: str = ""
-
-
 def order_lines(page: PageWords) -> list[PageLine]:
     """Return the lines of a page as they are read: column after column, footnotes last."""
     pieces = join_words(page.words)
@@ -207,35 +189,32 @@ def order_lines(page: PageWords) -> list[PageLine]:
         regions = _regions(pieces)
     lines: list[PageLine] = []
     for region in regions:
-        for part, starts in find_paragraphs(region):
-            margin = _margin(part, page.height)
-            size = round(part.size, 1)
-            line = PageLine(part.text, part.base, size, part.bold, starts, margin)
+        for line, starts in find_paragraphs(region):
+            margin = _margin(line, page.height)
+            line = replace(line, size=round(line.size, 1), starts=starts, margin=margin)
             if lines and starts and _goes_on(lines[-1], line):
                 line = replace(line, starts=False)
             lines.append(line)
-    aside = [PageLine(text, 0.0, 0.0, False, True, "aside") for text in page.aside]
-    return lines + aside
+    return lines + [PageLine(text, starts=True, margin="aside") for text in page.aside]
 
 
-def _regions(pieces: list[Piece]) -> list[list[TextLine]]:
-    columns = [
-        block
-        for region in _split_columns(pieces)
-        for block in group_blocks(list(read_rows(region)))
+def _regions(pieces: list[Piece]) -> list[list[PageLine]]:
+    """Return the blocks of a page as they are read; the footnotes of a column come last."""
+    blocks = [
+        block for region in _split_columns(pieces) for block in group_blocks(build_rows(region))
     ]
     sizes = Counter[float]()
-    for block in columns:
+    for block in blocks:
         for line in block:
             sizes[round(line.size, 1)] += len(line.text)
     commonest = max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
-    notes: list[list[TextLine]] = []
-    body: list[list[TextLine]] = []
-    for block in columns[:-1]:
+    body: list[list[PageLine]] = []
+    notes: list[list[PageLine]] = []
+    for block in blocks[:-1]:
         at = _find_notes(block, commonest)
         body.append(block[:at])
         notes.append(block[at:])
-    return [region for region in [*body, *columns[-1:], *notes] if region]
+    return [region for region in [*body, *blocks[-1:], *notes] if region]
 
 
 def _goes_on(above: PageLine, line: PageLine) -> bool:
@@ -245,7 +224,7 @@ def _goes_on(above: PageLine, line: PageLine) -> bool:
     return is_higher and ends_inside and line.text[0].islower()
 
 
-def _find_notes(block: Sequence[TextLine], commonest: float) -> int:
+def _find_notes(block: Sequence[PageLine], commonest: float) -> int:
     """Return where the footnotes at the end of a column begin; its length if there are none."""
     at = len(block)
     while at > 0 and block[at - 1].size <= _NOTE_SIZE * commonest:
@@ -256,7 +235,7 @@ def _find_notes(block: Sequence[TextLine], commonest: float) -> int:
     return len(block)
 
 
-def _margin(line: TextLine, height: float) -> str:
+def _margin(line: PageLine, height: float) -> str:
     if line.base <= _MARGIN * height:
         return "top"
     return "bottom" if line.base >= (1 - _MARGIN) * height else ""

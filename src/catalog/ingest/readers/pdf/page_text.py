@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catalog.ingest.readers.pdf.page_lines import PageLine
+from catalog.ingest.readers.pdf.layout import PageLine
 
 _FEWEST_PAGES = 4
 _SAME_HEIGHT = 4.0

@@ -27,7 +27,8 @@ from catalog.ingest.readers.pdf.headings import (
     read_bookmarks,
     read_string,
 )
-from catalog.ingest.readers.pdf.page_lines import PageLine, order_lines
+from catalog.ingest.readers.pdf.layout import PageLine
+from catalog.ingest.readers.pdf.page_lines import order_lines
 from catalog.ingest.readers.pdf.page_text import drop_running_lines, join_pages
 from catalog.ingest.readers.pdf.words import read_words
 
