@@ -6,12 +6,11 @@ That is the form of the BEIR collections. The file is streamed: one line is in m
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import islice
-from typing import BinaryIO
+from typing import AnyStr, BinaryIO
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.text import storable
@@ -30,14 +29,6 @@ _SAMPLE_LINES = 20
 _PIECE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    text: str
-    is_cut: bool = False
-    """Longer than a record may be: ``text`` is only its beginning."""
-
-
 class JsonLinesReader:
     """Reads each line as a document whose path is its ``_id``; other JSON Lines as plain text.
 
@@ -50,9 +41,9 @@ class JsonLinesReader:
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """Yield the records in order, or the whole file as one document if it holds none."""
         with closing(_read_lines(handle, limits.text_bytes)) as lines:
-            sample = islice(lines, _SAMPLE_LINES)
             has_records = any(
-                isinstance(_parse_record(line.text), ParsedDocument) for line in sample
+                isinstance(_parse_record(text), ParsedDocument)
+                for _, text, _ in islice(lines, _SAMPLE_LINES)
             )
         handle.seek(0)
         if has_records:
@@ -65,12 +56,12 @@ def _read_records(
     handle: BinaryIO, path: str, max_bytes: int
 ) -> Iterator[ParsedDocument | ReadFailure]:
     seen: set[str] = set()
-    for line in _read_lines(handle, max_bytes):
-        name = f"{path}:{line.number}"
-        if line.is_cut:
+    for number, text, is_cut in _read_lines(handle, max_bytes):
+        name = f"{path}:{number}"
+        if is_cut:
             yield ReadFailure(name, f"record too large: over {max_bytes:,} bytes")
             continue
-        record = _parse_record(line.text)
+        record = _parse_record(text)
         if isinstance(record, str):
             yield ReadFailure(name, record)
         elif record.path in seen:
@@ -113,37 +104,37 @@ def _parse_record(line: str) -> ParsedDocument | str:
     )
 
 
-def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[_Line, None, None]:
-    """Yield the lines that are not blank, numbered from 1, none longer than ``max_bytes``."""
+def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:
+    """Yield the number (from 1) and text of the lines that are not blank, and if they are cut.
+
+    A line is cut if it is longer than ``max_bytes``: its text is only its beginning.
+    """
     mark = byte_order_mark(handle.read(4))
-    handle.seek(0)
-    if mark is not None:
-        yield from _read_wide_lines(handle, max_bytes, mark)
+    handle.seek(0 if mark is None else len(mark[0]))
+    if mark is None:
+        for number, line, is_cut in _split_lines(handle.readline, max_bytes, b"\n"):
+            text = decode(line[:_PIECE] if is_cut else line)
+            if text.strip():
+                yield number, text, is_cut
         return
-    number = 0
-    while line := handle.readline(max_bytes + 1):
-        number += 1
-        is_cut = len(line) > max_bytes and not line.endswith(b"\n")
-        while is_cut and (piece := handle.readline(_PIECE)) and not piece.endswith(b"\n"):
-            pass
-        text = decode(line[:_PIECE] if is_cut else line)
-        if text.strip():
-            yield _Line(number, text, is_cut)
-
-
-def _read_wide_lines(handle: BinaryIO, max_bytes: int, mark: tuple[bytes, str]) -> Iterator[_Line]:
-    """Yield the lines of a file in UTF-16 or UTF-32, in which a line feed is no single byte."""
-    handle.seek(len(mark[0]))
-    decoded = TextIOWrapper(handle, mark[1], errors="replace", newline="\n")
+    # In UTF-16 and UTF-32 a line feed is no single byte.
+    wide = TextIOWrapper(handle, mark[1], errors="replace", newline="\n")
     try:
-        number = 0
-        while line := decoded.readline(max_bytes + 1):
-            number += 1
-            is_cut = len(line) > max_bytes and not line.endswith("\n")
-            while is_cut and (piece := decoded.readline(_PIECE)) and not piece.endswith("\n"):
-                pass
-            if line.strip():
-                yield _Line(number, line, is_cut)
+        for number, text, is_cut in _split_lines(wide.readline, max_bytes, "\n"):
+            if text.strip():
+                yield number, text, is_cut
     finally:
         # Or the wrapper would close the file, which is read again from its start.
-        decoded.detach()
+        wide.detach()
+
+
+def _split_lines(
+    readline: Callable[[int], AnyStr], max_length: int, line_feed: AnyStr
+) -> Iterator[tuple[int, AnyStr, bool]]:
+    number = 0
+    while line := readline(max_length + 1):
+        number += 1
+        is_cut = len(line) > max_length and not line.endswith(line_feed)
+        while is_cut and (piece := readline(_PIECE)) and not piece.endswith(line_feed):
+            pass
+        yield number, line, is_cut

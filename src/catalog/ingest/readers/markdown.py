@@ -293,12 +293,5 @@ class _Scanner:
 
 def _indent(raw: str) -> int:
     """Count the columns of white space at the start; a tab reaches to a multiple of four."""
-    columns = 0
-    for character in raw:
-        if character == " ":
-            columns += 1
-        elif character == "\t":
-            columns += 4 - columns % 4
-        else:
-            break
-    return columns
+    leading = raw[: len(raw) - len(raw.lstrip(" \t"))]
+    return len(leading.expandtabs(4))

@@ -32,7 +32,7 @@ _NO_LETTER = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Bookmark:
+class _Bookmark:
     """An entry of the outline. ``page`` counts from 0; ``y`` is in the page's own coordinates."""
 
     title: str
@@ -52,38 +52,35 @@ class HeadingLines:
     title: str
 
 
-def read_bookmarks(document: PdfDocument) -> list[Bookmark]:
-    """Return the outline in order: at most 20,000 entries with a page, at most nine levels deep."""
-    entries = (_read_bookmark(mark) for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS))
-    return [entry for entry in entries if entry is not None]
-
-
 def outline_headings(
-    marks: Sequence[Bookmark],
+    document: PdfDocument,
     pages: Sequence[Sequence[PageLine]],
     tops: Sequence[float | None],
 ) -> list[HeadingLines]:
     """Return the bookmarks that stand as lines on their page, in the order of the text.
 
-    Case, punctuation and a number in front do not count. Where several lines match, the nearest
-    to the bookmark's place is taken; a line is the heading of one bookmark only.
+    At most 20,000 entries are read, at most nine levels deep. Case, punctuation and a number in
+    front do not count. Where several lines match, the nearest to the bookmark's place is taken;
+    a line is the heading of one bookmark only.
     """
+    entries = (_read_bookmark(mark) for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS))
+    bookmarks = [entry for entry in entries if entry is not None]
+    bookmarks.sort(key=lambda bookmark: bookmark.page)
     headings: list[HeadingLines] = []
-    by_page = sorted(marks, key=lambda mark: mark.page)
-    for page, group in groupby(by_page, key=lambda mark: mark.page):
+    for page, group in groupby(bookmarks, key=lambda bookmark: bookmark.page):
         if 0 <= page < len(pages):
             headings += _page_headings(list(group), page, pages[page], tops[page])
     return headings
 
 
 def _page_headings(
-    marks: Sequence[Bookmark], page: int, lines: Sequence[PageLine], top: float | None
+    bookmarks: Sequence[_Bookmark], page: int, lines: Sequence[PageLine], top: float | None
 ) -> list[HeadingLines]:
     places = _line_places(lines)
     taken: set[int] = set()
     headings: list[HeadingLines] = []
-    for mark in marks:
-        whole, bare = _keys(mark.title)
+    for bookmark in bookmarks:
+        whole, bare = _keys(bookmark.title)
         spans = [
             span
             for span in dict.fromkeys([*places.get(whole, ()), *places.get(bare, ())])
@@ -91,12 +88,12 @@ def _page_headings(
         ]
         if not spans:
             continue
-        base = None if top is None or mark.y is None else top - mark.y
+        base = None if top is None or bookmark.y is None else top - bookmark.y
         first, last = min(
             spans, key=lambda span: 0.0 if base is None else abs(lines[span[0]].base - base)
         )
         taken.update(range(first, last + 1))
-        headings.append(HeadingLines(page, first, last, mark.level, one_line(mark.title)))
+        headings.append(HeadingLines(page, first, last, bookmark.level, one_line(bookmark.title)))
     return sorted(headings, key=lambda heading: heading.first)
 
 
@@ -114,7 +111,7 @@ def _line_places(lines: Sequence[PageLine]) -> dict[str, list[tuple[int, int]]]:
     return places
 
 
-def _read_bookmark(mark: PdfBookmark) -> Bookmark | None:
+def _read_bookmark(mark: PdfBookmark) -> _Bookmark | None:
     import pypdfium2.raw as pdfium
 
     title = read_string(pdfium.FPDFBookmark_GetTitle, mark, max_bytes=4096).strip()
@@ -122,15 +119,15 @@ def _read_bookmark(mark: PdfBookmark) -> Bookmark | None:
     page = destination.get_index() if destination is not None else None
     if not title or destination is None or page is None:
         return None
-    return Bookmark(title, mark.level + 1, page, _height(destination.raw))
+    return _Bookmark(title, mark.level + 1, page, _height(destination.raw))
 
 
 def read_string(function: Callable[..., int], *arguments: object, max_bytes: int) -> str:
     """Call a PDFium function that writes UTF-16 into a buffer, and return what it wrote."""
     size = min(max_bytes, function(*arguments, None, 0))
-    buffer = ctypes.create_string_buffer(size + 2)
+    buffer = (ctypes.c_ushort * (size // 2 + 1))()
     function(*arguments, buffer, size)
-    return storable(buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace"))
+    return storable(bytes(buffer)[: max(0, size - 2)].decode("utf-16-le", "replace"))
 
 
 def _height(destination: object) -> float | None:

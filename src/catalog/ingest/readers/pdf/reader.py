@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,6 @@ from catalog.ingest.readers.pdf.headings import (
     body_size,
     font_headings,
     outline_headings,
-    read_bookmarks,
     read_string,
 )
 from catalog.ingest.readers.pdf.layout import PageLine
@@ -134,7 +132,7 @@ def _build_document(
 ) -> ParsedDocument:
     text, page_starts, starts, ends = join_pages(pages)
     title = _stated_title(document) or _largest_text(pages[0], body_size(pages))
-    headings = outline_headings(read_bookmarks(document), pages, tops)
+    headings = outline_headings(document, pages, tops)
     if len(headings) < _FEWEST_BOOKMARKS:
         headings = font_headings(pages) or headings
     spans = [(starts[line.page][line.first], ends[line.page][line.last], line) for line in headings]
@@ -238,8 +236,5 @@ def _property(document: PdfDocument, key: str) -> str:
 def _language(document: PdfDocument) -> str:
     import pypdfium2.raw as pdfium
 
-    size = min(256, pdfium.FPDFCatalog_GetLanguage(document, None, 0))
-    buffer = (ctypes.c_ushort * (size + 1))()
-    pdfium.FPDFCatalog_GetLanguage(document, buffer, size)
-    text = bytes(memoryview(buffer)[: max(0, size // 2 - 1)]).decode("utf-16-le", "replace")
+    text = read_string(pdfium.FPDFCatalog_GetLanguage, document, max_bytes=256)
     return text if re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", text) else ""

@@ -137,23 +137,27 @@ _MOST_REPEATED = 3
 
 @dataclass(frozen=True, slots=True)
 class ParsedCue:
-    """One cue as a file has it: its lines without markup, seconds where they are known."""
+    """One cue as a file has it: its lines without markup, seconds where they are known.
+
+    ``is_placed``: its times were made up from its neighbours'.
+    """
 
     lines: tuple[str, ...]
     start: float | None = None
     end: float | None = None
     speaker: str | None = None
+    is_placed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _TimedCue:
-    """A cue with times: ``0 <= start <= end``; ``is_placed`` if only its neighbours tell when."""
+    """A cue with times: ``0 <= start <= end``."""
 
     lines: tuple[str, ...]
     start: float
     end: float
-    speaker: str | None = None
-    is_placed: bool = False
+    speaker: str | None
+    is_placed: bool
 
     @property
     def words(self) -> str:
@@ -189,14 +193,12 @@ def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
     Cues without a start share the time between their neighbours evenly. A cue whose end is
     missing or before its start ends where the next one starts; the last one where it starts.
     """
-    placed = sorted(_with_starts(cues), key=lambda entry: entry[0].start or 0.0)
-    for position, (cue, is_placed) in enumerate(placed):
-        start = cue.start or 0.0
-        end = cue.end
+    placed = sorted(_with_starts(cues), key=lambda cue: cue.start or 0.0)
+    for cue, following in zip(placed, [*placed[1:], None], strict=True):
+        start, end = cue.start or 0.0, cue.end
         if end is None or end < start:
-            following = placed[position + 1][0].start if position + 1 < len(placed) else start
-            end = max(start, following or 0.0)
-        yield _TimedCue(cue.lines, start, end, cue.speaker, is_placed)
+            end = start if following is None else max(start, following.start or 0.0)
+        yield _TimedCue(cue.lines, start, end, cue.speaker, cue.is_placed)
 
 
 def _drop_repeats(cues: Iterable[_TimedCue]) -> Iterator[_TimedCue]:
@@ -231,8 +233,7 @@ def _overlap(before: tuple[str, ...], after: tuple[str, ...]) -> int:
     return 0
 
 
-def _with_starts(cues: Sequence[ParsedCue]) -> Iterator[tuple[ParsedCue, bool]]:
-    """Yield the cues, all with a start, and whether it was made up from their neighbours."""
+def _with_starts(cues: Sequence[ParsedCue]) -> Iterator[ParsedCue]:
     waiting: list[ParsedCue] = []
     before = 0.0
     for cue in cues:
@@ -241,18 +242,17 @@ def _with_starts(cues: Sequence[ParsedCue]) -> Iterator[tuple[ParsedCue, bool]]:
             continue
         yield from _share_time(waiting, before, cue.start)
         waiting = []
-        yield cue, False
+        yield cue
         before = max(cue.start, cue.end or 0.0)
     yield from _share_time(waiting, before, before)
 
 
-def _share_time(
-    cues: Sequence[ParsedCue], start: float, end: float
-) -> Iterator[tuple[ParsedCue, bool]]:
+def _share_time(cues: Sequence[ParsedCue], start: float, end: float) -> Iterator[ParsedCue]:
     step = max(0.0, end - start) / max(1, len(cues))
     for position, cue in enumerate(cues):
         at = start + position * step
-        yield replace(cue, start=at, end=max(at, start + (position + 1) * step)), True
+        cue_end = max(at, start + (position + 1) * step)
+        yield replace(cue, start=at, end=cue_end, is_placed=True)
 
 
 def _introduce(texts: Sequence[str], names: Sequence[str | None]) -> Iterator[str]:

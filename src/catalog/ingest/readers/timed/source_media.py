@@ -18,15 +18,15 @@ from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
 
 _CONVERTED = ".converted"
 """The folder in which converters put what they made of the files beside it."""
-_KINDS = {
+_MEDIA_EXTENSIONS = {
     "video": "mp4 mkv mov avi webm m4v mpg mpeg wmv flv ogv 3gp",
     "audio": "mp3 wav m4a flac ogg opus aac wma aif aiff oga amr",
     "image": "png jpg jpeg gif bmp webp tif tiff svg heic avif ico",
 }
-_DOCUMENTS = "pdf doc docx ppt pptx xls xlsx odt odp ods rtf epub html htm ipynb"
-_KIND_OF = {
-    **{extension: kind for kind, names in _KINDS.items() for extension in names.split()},
-    **{extension: extension for extension in _DOCUMENTS.split()},
+_DOCUMENT_EXTENSIONS = "pdf doc docx ppt pptx xls xlsx odt odp ods rtf epub html htm ipynb"
+_FILE_TYPES = {
+    **{ext: media for media, names in _MEDIA_EXTENSIONS.items() for ext in names.split()},
+    **{extension: extension for extension in _DOCUMENT_EXTENSIONS.split()},
 }
 _LANGUAGES = (
     "aa ab af ak am ar as ay az ba be bg bn bo br bs ca co cs cy da de dz el en eo es et eu fa "
@@ -91,12 +91,12 @@ def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -
     is_frames_folder = bool(folder) and folder[-1].endswith(_FRAMES) and folder[-1] != _FRAMES
     if is_frames_folder and (is_frame or _FRAME_NAME.match(stem)):
         stem = folder.pop().removesuffix(_FRAMES)
-    file_name = media_file_name(name) or (stem if _kind_of_file(stem) else None)
+    file_name = media_file_name(name) or (stem if _file_type_of(stem) else None)
     key = _split_extension(file_name)[0] if file_name else stem
     return Medium(
         "/".join([*folder, key]),
         "/".join([*folder, file_name]) if file_name else None,
-        _kind_of_file(file_name) if file_name else None,
+        _file_type_of(file_name) if file_name else None,
         language,
     )
 
@@ -106,15 +106,15 @@ def media_file_name(value: object) -> str | None:
     if not isinstance(value, str) or _SCHEME.match(value.strip()[:40]):
         return None
     name = re.split(r"[/\\]", value.strip().strip("`'\"[]").strip())[-1].strip()
-    if len(name) > _MAX_NAME or _CONTROL.search(name) or _kind_of_file(name) is None:
+    if len(name) > _MAX_NAME or _CONTROL.search(name) or _file_type_of(name) is None:
         return None
     return name
 
 
-def _kind_of_file(name: str) -> str | None:
+def _file_type_of(name: str) -> str | None:
     """Return ``video``, ``audio``, ``image`` or a document's extension, by the extension."""
     stem, extension = _split_extension(name)
-    return _KIND_OF.get(extension.lower()) if stem else None
+    return _FILE_TYPES.get(extension.lower()) if stem else None
 
 
 def _split_language(stem: str) -> tuple[str, str | None]:
@@ -186,13 +186,13 @@ class SourceMedia:
     """The source of a text as it describes it.
 
     ``name`` is its file name, ``recording`` the same from fields that count only if
-    there are cues or frames. ``kind`` is ``video``, ``audio``, ``image`` or a document's
+    there are cues or frames. ``file_type`` is ``video``, ``audio``, ``image`` or a document's
     extension; ``duration`` in seconds.
     """
 
     name: str | None = None
     recording: str | None = None
-    kind: str | None = None
+    file_type: str | None = None
     modality: Modality | None = None
     is_scanned: bool = False
     is_declared: bool = False
@@ -201,7 +201,7 @@ class SourceMedia:
     @property
     def is_recording(self) -> bool:
         """Return whether it names sound or video as its source."""
-        return self.kind in _RECORDINGS or self.recording is not None
+        return self.file_type in _RECORDINGS or self.recording is not None
 
 
 def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -> SourceMedia:
@@ -215,22 +215,25 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
     header_keys = (*_SOURCE_KEYS, *_RECORDING_FILE_KEYS, "image")
     name = _first_file_name(fields, header_keys if has_header else _SOURCE_KEYS)
     recording = _first_file_name(fields, _RECORDING_FILE_KEYS)
-    if recording is not None and _kind_of_file(recording) not in _RECORDINGS:
+    if recording is not None and _file_type_of(recording) not in _RECORDINGS:
         recording = None
     modality = fields.get("modality")
     known = cast("Modality", modality) if modality in _MODALITIES else None
     if name is None and known in ("ocr", "image_caption"):
         name = _first_file_name(fields, ("image", "source", "media"))
-    kind = _kind_on_a_site(fields) if has_header else None
-    kind = kind or _kind_of_format(fields.get("source_format")) or _kind_of_file(name or stem)
+    file_type = (
+        (_file_type_on_a_site(fields) if has_header else None)
+        or _file_type_of_format(fields.get("source_format"))
+        or _file_type_of(name or stem)
+    )
     return SourceMedia(
         name=name,
         recording=recording,
-        kind=kind,
+        file_type=file_type,
         modality=known,
         is_scanned=known == "ocr" or _is_scanned(fields),
         is_declared=has_header
-        or (name, kind, known) != (None, None, None)
+        or (name, file_type, known) != (None, None, None)
         or _CONVERTED in path.split("/"),
         duration=_parse_duration(fields.get("duration")),
     )
@@ -240,16 +243,16 @@ def _first_file_name(fields: Mapping[str, object], keys: Sequence[str]) -> str |
     return next((name for key in keys if (name := media_file_name(fields.get(key)))), None)
 
 
-def _kind_on_a_site(fields: Mapping[str, object]) -> str | None:
+def _file_type_on_a_site(fields: Mapping[str, object]) -> str | None:
     if "thumbnail_file" in fields:
         return "image"
     return "video" if "video_source" in fields or "video_id" in fields else None
 
 
-def _kind_of_format(value: object) -> str | None:
-    """Return the kind of a bare format (``png``, ``.PDF``, ``video``)."""
+def _file_type_of_format(value: object) -> str | None:
+    """Return the file type of a bare format (``png``, ``.PDF``, ``video``)."""
     name = value.strip().lstrip(".").lower() if isinstance(value, str) else ""
-    return name if name in _KINDS else _KIND_OF.get(name)
+    return name if name in _MEDIA_EXTENSIONS else _FILE_TYPES.get(name)
 
 
 def _is_scanned(fields: Mapping[str, object]) -> bool:

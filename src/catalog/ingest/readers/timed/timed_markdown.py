@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
@@ -133,7 +134,11 @@ def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocumen
     )
     if frames or cues:
         return _as_recording(document, source, frames, cues)
-    if source.kind == "image" or source.modality in ("ocr", "image_caption") or source.is_scanned:
+    if (
+        source.file_type == "image"
+        or source.modality in ("ocr", "image_caption")
+        or source.is_scanned
+    ):
         segments = _trim(document.text, _image_segments(document, headings, source))
         return _as_converted(replace(document, segments=segments), source)
     return _as_converted(document, source) if source.is_declared else document
@@ -155,41 +160,35 @@ def _as_recording(
         Segment(cue.start, cue.end, modality, cue.time_start, cue.time_end, cue.speaker)
         for cue in cues
     ]
-    moved = (
-        replace(segment, start=cuts.move(segment.start), end=cuts.move(segment.end))
-        for segment in (*frames, *spoken)
-    )
-    segments = _trim(text, sorted(moved, key=lambda segment: segment.start))
-    body_start = cuts.move(document.body_start)
+    segments = sorted(map(cuts.shift, [*frames, *spoken]), key=lambda segment: segment.start)
     recording = replace(
         document,
         text=text,
         title=medium.title if _FRAME.match(document.title) else document.title,
-        headings=tuple(
-            replace(heading, start=cuts.move(heading.start), end=cuts.move(heading.end))
-            for heading in document.headings
-        ),
+        headings=tuple(map(cuts.shift, document.headings)),
         atomic=tuple((cuts.move(start), cuts.move(end)) for start, end in document.atomic),
-        body_start=body_start,
-        segments=segments,
+        body_start=cuts.move(document.body_start),
+        segments=_trim(text, segments),
         metadata={**_with_duration(document.metadata, source), **medium.metadata()},
     )
-    covered = sum(segment.end - segment.start for segment in segments)
-    if not (source.is_declared or 2 * covered >= len(text) - body_start):
+    covered = sum(segment.end - segment.start for segment in recording.segments)
+    if not (source.is_declared or 2 * covered >= len(text) - recording.body_start):
         return recording
-    kind = source.kind if source.kind in ("video", "audio") else medium.file_type
-    file_type = kind if kind in ("video", "audio") else ("audio" if is_audio else "video")
-    source_type = "transcript" if cues else "converted"
-    return replace(recording, file_type=file_type, source_type=source_type)
+    file_types = [source.file_type, medium.file_type, "audio" if is_audio else "video"]
+    return replace(
+        recording,
+        file_type=next(name for name in file_types if name in ("video", "audio")),
+        source_type="transcript" if cues else "converted",
+    )
 
 
 def _as_converted(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
     """Return a document made of a file that tells no times."""
     medium = find_medium(document.path, source.name)
-    is_known = medium.file is not None or source.kind is not None
+    is_known = medium.file is not None or source.file_type is not None
     return replace(
         document,
-        file_type=source.kind or medium.file_type or document.file_type,
+        file_type=source.file_type or medium.file_type or document.file_type,
         source_type="converted",
         metadata={
             **_with_duration(document.metadata, source),
@@ -263,6 +262,9 @@ def _merge_spans(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
+_Stretch = TypeVar("_Stretch", Heading, Segment)
+
+
 class _Cuts:
     """Disjoint spans, in order, that are cut out of a text."""
 
@@ -276,13 +278,9 @@ class _Cuts:
 
     def apply(self, text: str) -> str:
         """Return what is left of ``text``."""
-        parts = []
-        at = 0
-        for start, end in self._spans:
-            parts.append(text[at:start])
-            at = end
-        parts.append(text[at:])
-        return "".join(parts)
+        starts = [0, *(end for _, end in self._spans)]
+        ends = [*self._starts, len(text)]
+        return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
     def move(self, offset: int) -> int:
         """Return the new offset of the character at ``offset``, or of the one after a cut one."""
@@ -291,3 +289,7 @@ class _Cuts:
             return offset
         start, end = self._spans[place - 1]
         return offset - self._cut_before[place - 1] - (min(offset, end) - start)
+
+    def shift(self, stretch: _Stretch) -> _Stretch:
+        """Return a heading or segment with its new offsets."""
+        return replace(stretch, start=self.move(stretch.start), end=self.move(stretch.end))

@@ -21,6 +21,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 
 from catalog.core.documents import Heading
 from catalog.ingest.chunking.boundaries import Line, iter_lines
@@ -68,13 +69,12 @@ def find_cues(
     """
     if _ANY_CODE.search(text, start) is None:  # a quick no for most texts
         return []
-    outside = _Outside(excluded)
     cues: list[CueLines] = []
     for section_start, section_end, is_named in _sections(text, start, headings):
         lines = [
             line
             for line in _filled_lines(text, section_start, section_end)
-            if outside.holds(line.start)
+            if not _is_inside(excluded, line.start)
         ]
         timed = [
             (line, time)
@@ -83,26 +83,19 @@ def find_cues(
         ]
         times = [time for _, time in timed]
         if _is_transcript(times, len(lines), is_named=is_named, is_declared=is_declared):
-            end = outside.limit(timed[-1][0].start, section_end)
-            cues.extend(_build_cues(text, timed, end, outside, duration))
+            cues.extend(_build_cues(text, timed, section_end, excluded, duration))
     return cues
 
 
-class _Outside:
-    """Tells what is in none of some disjoint spans, which are in order."""
+def _is_inside(spans: Sequence[tuple[int, int]], offset: int) -> bool:
+    at = bisect_right(spans, offset, key=itemgetter(0)) - 1
+    return at >= 0 and offset < spans[at][1]
 
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in spans]
-        self._ends = [end for _, end in spans]
 
-    def holds(self, offset: int) -> bool:
-        at = bisect_right(self._starts, offset) - 1
-        return at < 0 or offset >= self._ends[at]
-
-    def limit(self, offset: int, end: int) -> int:
-        """Return ``end``, or where the next span after ``offset`` begins if that is before."""
-        at = bisect_right(self._starts, offset)
-        return min(end, self._starts[at]) if at < len(self._starts) else end
+def _next_start(spans: Sequence[tuple[int, int]], offset: int, end: int) -> int:
+    """Return where the next span after ``offset`` begins, at most ``end``."""
+    at = bisect_right(spans, offset, key=itemgetter(0))
+    return min(end, spans[at][0]) if at < len(spans) else end
 
 
 def _sections(
@@ -160,8 +153,8 @@ def _may_be_time_of_day(time: LineTime) -> bool:
 def _build_cues(
     text: str,
     timed: Sequence[tuple[Line, LineTime]],
-    end: int,
-    outside: _Outside,
+    section_end: int,
+    excluded: Sequence[tuple[int, int]],
     duration: float | None,
 ) -> Iterator[CueLines]:
     speakers = [time.name for _, time in timed]
@@ -169,17 +162,16 @@ def _build_cues(
         speakers = find_speakers(
             [text[line.start + time.cut_end : line.end] for line, time in timed]
         )
-    for position, (line, time) in enumerate(timed):
-        following = timed[position + 1] if position + 1 < len(timed) else None
-        stop = end if following is None else outside.limit(line.start, following[0].start)
+    for (line, time), following, speaker in zip(timed, [*timed[1:], None], speakers, strict=True):
+        end = section_end if following is None else following[0].start
         yield CueLines(
             line.start,
-            stop,
+            _next_start(excluded, line.start, end),
             line.start + time.cut_start,
             line.start + time.cut_end,
             time.start,
             _time_end(time, None if following is None else following[1], duration),
-            speakers[position],
+            speaker,
         )
 
 
