@@ -14,8 +14,8 @@ from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.core.errors import ConfigError
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker, sentence_spans
-from catalog.ingest.readers import get_reader
 from catalog.ingest.readers.base import WholeFileReader
+from catalog.ingest.readers.registry import load_reader, sniff
 from counters import WordCounter
 
 
@@ -27,7 +27,7 @@ class BrokenCounter:
 
 
 def parse(text: str, path: str = "note.md") -> ParsedDocument:
-    reader = get_reader(path)
+    reader = load_reader(sniff(path, b"", b"")[0])
     assert isinstance(reader, WholeFileReader)
     return reader.parse(text, path)
 

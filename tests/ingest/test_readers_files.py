@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers import ReadFailure, ReadLimits, get_reader, read_file
+from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.readers.base import WholeFileReader, decode
+from catalog.ingest.readers.registry import load_reader, sniff
 
 
 def read(path: Path, max_bytes: int = 1_000_000) -> ParsedDocument:
@@ -72,7 +73,7 @@ def test_any_bytes_decode_to_text_that_a_database_can_store(data: bytes, declare
 
 @given(st.text(max_size=300), st.sampled_from(["md", "rst", "html", "txt", "py"]))
 def test_any_text_is_read_with_structure_inside_its_bounds(text: str, extension: str) -> None:
-    reader = get_reader(f"a.{extension}")
+    reader = load_reader(sniff(f"a.{extension}", b"", b"")[0])
     assert isinstance(reader, WholeFileReader)
     try:
         doc = reader.parse(text, f"a.{extension}")

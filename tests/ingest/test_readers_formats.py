@@ -6,8 +6,8 @@ import pytest
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers import get_reader
 from catalog.ingest.readers.base import WholeFileReader
+from catalog.ingest.readers.registry import load_reader, sniff
 
 PAGE = """<!doctype html><html><head><title>Keys &amp; locks</title>
 <meta name="keywords" content="ops, keys"><meta name="description" content="About keys.">
@@ -25,7 +25,7 @@ if x:
 
 
 def parse(text: str, path: str) -> ParsedDocument:
-    reader = get_reader(path)
+    reader = load_reader(sniff(path, b"", b"")[0])
     assert isinstance(reader, WholeFileReader)
     return reader.parse(text, path)
 

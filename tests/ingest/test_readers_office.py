@@ -20,7 +20,7 @@ from pptx.util import Inches
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.containers.archive import inside, open_archive
+from catalog.ingest.readers.containers.archive import Archive, inside, open_archive
 from catalog.ingest.readers.containers.docx import DocxReader
 from catalog.ingest.readers.containers.pptx import PptxReader
 
@@ -361,20 +361,24 @@ def zipped(entries: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -
     return packed.getvalue()
 
 
+def open_bytes(data: bytes, limits: ReadLimits) -> Archive:
+    return open_archive(io.BytesIO(data), limits)
+
+
 def test_an_archive_is_refused_by_what_it_says_it_holds() -> None:
     limits = replace(DEFAULT_LIMITS, unpacked_bytes=1000, document_bytes=5000)
     with pytest.raises(ReadError, match="unpacks to over 1,000 bytes"):
-        open_archive(zipped({"a": bytes(1001)}), limits)
+        open_bytes(zipped({"a": bytes(1001)}), limits)
     with pytest.raises(ReadError, match="too large: over 5,000 bytes"):
-        open_archive(zipped({"a": bytes(5000)}, zipfile.ZIP_STORED), limits)
+        open_bytes(zipped({"a": bytes(5000)}, zipfile.ZIP_STORED), limits)
     with pytest.raises(ReadError, match="over 200 times its size"):
-        open_archive(zipped({"a": bytes(50_000_001)}), DEFAULT_LIMITS)
+        open_bytes(zipped({"a": bytes(50_000_001)}), DEFAULT_LIMITS)
     with pytest.raises(ReadError, match="too many parts"):
-        open_archive(zipped({str(at): b"" for at in range(20_001)}, 0), DEFAULT_LIMITS)
+        open_bytes(zipped({str(at): b"" for at in range(20_001)}, 0), DEFAULT_LIMITS)
 
 
 def test_what_is_unpacked_is_counted_whatever_was_declared() -> None:
-    archive = open_archive(zipped({"a": bytes(700)}), replace(DEFAULT_LIMITS, unpacked_bytes=1000))
+    archive = open_bytes(zipped({"a": bytes(700)}), replace(DEFAULT_LIMITS, unpacked_bytes=1000))
     assert archive.read("A") == bytes(700)
     with pytest.raises(ReadError, match="unpacks to over 1,000 bytes"):
         archive.read("a")
@@ -385,7 +389,7 @@ def test_a_size_that_lies_is_a_broken_part() -> None:
     at = data.index(b"PK\x01\x02") + 24  # the unpacked size in the central directory
     data[at : at + 4] = (10).to_bytes(4, "little")
     with pytest.raises(ReadError, match="broken archive: damaged"):
-        open_archive(bytes(data), DEFAULT_LIMITS).read("a")
+        open_bytes(bytes(data), DEFAULT_LIMITS).read("a")
 
 
 def test_entries_that_share_bytes_are_refused() -> None:
@@ -393,14 +397,14 @@ def test_entries_that_share_bytes_are_refused() -> None:
     second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)
     data[second + 42 : second + 46] = bytes(4)  # b's header is said to be where a's is
     with pytest.raises(ReadError, match="parts overlap"):
-        open_archive(bytes(data), DEFAULT_LIMITS)
+        open_bytes(bytes(data), DEFAULT_LIMITS)
 
 
 def test_an_encrypted_entry_is_a_password() -> None:
     data = bytearray(zipped({"a": b"x"}))
     data[data.index(b"PK\x01\x02") + 8] |= 1
     with pytest.raises(ReadError, match="protected by a password"):
-        open_archive(bytes(data), DEFAULT_LIMITS)
+        open_bytes(bytes(data), DEFAULT_LIMITS)
 
 
 def test_a_file_cut_short_anywhere_is_refused() -> None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from catalog.ingest.readers.base import Reader, ReadFailure, ReadLimits
-from catalog.ingest.readers.registry import get_reader, read_file
+from catalog.ingest.readers.registry import read_file
 
-__all__ = ["ReadFailure", "ReadLimits", "Reader", "get_reader", "read_file"]
+__all__ = ["ReadFailure", "ReadLimits", "Reader", "read_file"]

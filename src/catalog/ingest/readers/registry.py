@@ -113,14 +113,6 @@ def read_file(
                 yield item
 
 
-def get_reader(path: str, head: bytes = b"", tail: bytes = b"") -> Reader:
-    """Return the reader for a file of that name which begins and ends with those bytes.
-
-    Raises ``ReadError`` for content that no reader is for (pictures, programs, archives).
-    """
-    return _reader_of(sniff(path, head, tail)[0])
-
-
 def load_reader(name: str) -> Reader:
     """Import and make the reader of the format called ``name``, to run in this process."""
     module, _, class_name = _BY_NAME[name].reader.rpartition(".")

@@ -5,7 +5,6 @@ What an archive holds says which format it is, not its name.
 
 from __future__ import annotations
 
-import io
 import os
 import posixpath
 import re
@@ -162,14 +161,13 @@ class Archive:
         return b"".join(pieces)
 
 
-def open_archive(data: bytes | BinaryIO, limits: ReadLimits) -> Archive:
+def open_archive(handle: BinaryIO, limits: ReadLimits) -> Archive:
     """Open a ZIP file, which must stay open while the archive is used.
 
     Raises ``ReadError`` if it is broken, over ``limits.document_bytes``, protected by a password,
     of more than 20,000 entries, or made to unpack to far more than it is: entries that share
     bytes, sizes that sum up to more than ``limits.unpacked_bytes``, an absurd ratio.
     """
-    handle = io.BytesIO(data) if isinstance(data, bytes) else data
     size = handle.seek(0, os.SEEK_END)
     handle.seek(0)
     if size > limits.document_bytes:

@@ -6,7 +6,6 @@ import copy
 import io
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from lxml import etree
@@ -89,16 +88,16 @@ def _to_html(archive: Archive) -> str:
         for kind in ("styles", "numbering")
     )
 
-    def graphic(identifier: str) -> Iterator[str]:
+    def read_graphic(identifier: str) -> Iterator[str]:
         link = links.get(identifier)
         return iter(()) if link is None else graphic_texts(read_part(archive, link.target))
 
-    notes = _Notes(_read_notes(archive, links))
-    _clean(document, styles=styles, notes=notes, graphic=graphic)
+    _Cleaner(_outline_levels(styles), _read_notes(archive, links), read_graphic).clean(document)
     return _convert(document, styles, numbering)
 
 
 def _read_notes(archive: Archive, links: Mapping[str, Relation]) -> dict[tuple[str, str], Element]:
+    """Return the footnotes and endnotes by kind and id."""
     bodies = {}
     for kind in ("footnote", "endnote"):
         part = find_related(links, f"{kind}s")
@@ -135,82 +134,95 @@ def _run_mammoth(parts: Mapping[str, Element | None]) -> str:
     return str(result.value)
 
 
-@dataclass(slots=True)
-class _Notes:
-    """Footnotes and endnotes by kind and id, numbered in the order they are referred to."""
-
-    bodies: Mapping[tuple[str, str], Element]
-    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
-    order: list[tuple[str, str]] = field(default_factory=list)
-
-    def number(self, key: tuple[str, str]) -> int | None:
-        """Return the number of that note, or ``None`` if there is no such note."""
-        if key not in self.bodies:
-            return None
-        if key not in self.numbers:
-            self.order.append(key)
-            self.numbers[key] = len(self.order)
-        return self.numbers[key]
-
-
-def _clean(
-    document: Element,
-    *,
-    styles: Element | None,
-    notes: _Notes,
-    graphic: Callable[[str], Iterable[str]],
-) -> None:
-    """Turn ``document``, in place, into what mammoth converts without losing text.
+class _Cleaner:
+    """Turns a document, in place, into what mammoth converts without losing text.
 
     Content controls, fields, hyperlinks, alternate content, equations and tables of one cell
     become what they hold; text boxes, charts and diagrams paragraphs after the one that they
     are anchored in; styles with an outline level ``HeadingN``; notes ``[n]`` and paragraphs at
-    the end. Deleted and hidden text and pictures go. ``graphic`` returns the lines
-    of the chart or diagram of a relationship id.
+    the end. Deleted and hidden text and pictures go. ``read_graphic`` returns the lines of the
+    chart or diagram of a relationship id.
     """
-    levels = _outline_levels(styles)
-    _clean_story(document, levels, notes, graphic)
-    body = next(iter(named_children(document, "body")), document)
-    for number, key in enumerate(notes.order, 1):  # a note may refer to another: it grows
-        note = copy.deepcopy(notes.bodies[key])
-        _clean_story(note, levels, notes, graphic)
-        paragraph = next(iter(named(note, "p")), None)
-        if paragraph is not None:
-            at = 1 if len(paragraph) and local_name(paragraph[0]) == "pPr" else 0
-            paragraph.insert(at, _run(note, f"[{number}] "))
-        body.extend(list(note))
 
+    def __init__(
+        self,
+        levels: Mapping[str, int],
+        notes: Mapping[tuple[str, str], Element],
+        read_graphic: Callable[[str], Iterable[str]],
+    ) -> None:
+        self._levels = levels
+        self._notes = notes
+        self._read_graphic = read_graphic
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._note_order: list[tuple[str, str]] = []
 
-def _clean_story(
-    root: Element,
-    levels: Mapping[str, int],
-    notes: _Notes,
-    graphic: Callable[[str], Iterable[str]],
-) -> None:
-    resolve_alternates(root)
-    for element in named(root, "del"):
-        if local_name(element.getparent()) not in ("rPr", "trPr"):
+    def clean(self, document: Element) -> None:
+        self._clean_story(document)
+        body = next(iter(named_children(document, "body")), document)
+        for number, key in enumerate(self._note_order, 1):  # a note may refer to another: it grows
+            note = copy.deepcopy(self._notes[key])
+            self._clean_story(note)
+            paragraph = next(iter(named(note, "p")), None)
+            if paragraph is not None:
+                at = 1 if len(paragraph) and local_name(paragraph[0]) == "pPr" else 0
+                paragraph.insert(at, _run(note, f"[{number}] "))
+            body.extend(list(note))
+
+    def _clean_story(self, root: Element) -> None:
+        resolve_alternates(root)
+        for element in named(root, "del"):
+            if local_name(element.getparent()) not in ("rPr", "trPr"):
+                replace(element, [])
+        for element in named(root, *_DROPPED):
             replace(element, [])
-    for element in named(root, *_DROPPED):
-        replace(element, [])
-    for element in named(root, *_RENAMED):
-        element.tag = f"{{{_W}}}{_RENAMED[local_name(element)]}"
-    for element in named(root, "oMath"):
-        text = "".join(run.text or "" for run in named(element, "t"))
-        replace(element, [_run(root, text)])
-    for element in named(root, "r"):
-        if _is_hidden(element):
+        for element in named(root, *_RENAMED):
+            element.tag = f"{{{_W}}}{_RENAMED[local_name(element)]}"
+        for element in named(root, "oMath"):
+            text = "".join(run.text or "" for run in named(element, "t"))
+            replace(element, [_run(root, text)])
+        for element in named(root, "r"):
+            if _is_hidden(element):
+                replace(element, [])
+        self._number_references(root)
+        self._hoist_graphics(root)
+        for element in named(root, *_UNWRAPPED):
+            replace(element, list(element))
+        for table in reversed(named(root, "tbl")):
+            rows = named_children(table, "tr")
+            cells = [cell for row in rows for cell in named_children(row, "tc")]
+            if len(cells) == len(rows) == 1:
+                replace(table, [child for child in cells[0] if local_name(child) != "tcPr"])
+        for paragraph in named(root, "p"):
+            _mark_heading(paragraph, self._levels)
+
+    def _number_references(self, root: Element) -> None:
+        """Replace references to notes by their numbers, in the order they are referred to."""
+        for element in named(root, "footnoteReference", "endnoteReference"):
+            key = local_name(element).removesuffix("Reference"), element.get(f"{{{_W}}}id", "")
+            if key not in self._notes:
+                replace(element, [])
+                continue
+            if key not in self._numbers:
+                self._note_order.append(key)
+                self._numbers[key] = len(self._note_order)
+            replace(element, [_text(root, f"[{self._numbers[key]}]")])
+
+    def _hoist_graphics(self, root: Element) -> None:
+        """Move the text of boxes, charts and diagrams after the paragraph they are anchored in."""
+        for element in reversed(named(root, "relIds", "chart", "txbxContent")):
+            anchor = next(element.iterancestors(f"{{{_W}}}p"), None)
+            if anchor is None:
+                continue
+            if local_name(element) == "txbxContent":
+                blocks = list(element)
+            else:
+                name = "dm" if local_name(element) == "relIds" else "id"
+                lines = self._read_graphic(element.get(f"{{{_R}}}{name}", ""))
+                blocks = [_paragraph(root, line) for line in lines]
+            for block in reversed(blocks):
+                anchor.addnext(block)
+        for element in named(root, "drawing", "pict", "object"):
             replace(element, [])
-    _number_references(root, notes)
-    _hoist_graphics(root, graphic)
-    for element in named(root, *_UNWRAPPED):
-        replace(element, list(element))
-    for table in reversed(named(root, "tbl")):
-        cells = [cell for row in named_children(table, "tr") for cell in named_children(row, "tc")]
-        if len(cells) == 1 and len(named_children(table, "tr")) == 1:
-            replace(table, [child for child in cells[0] if local_name(child) != "tcPr"])
-    for paragraph in named(root, "p"):
-        _mark_heading(paragraph, levels)
 
 
 def _is_hidden(run: Element) -> bool:
@@ -218,31 +230,6 @@ def _is_hidden(run: Element) -> bool:
         for hidden in named_children(settings, "vanish"):
             return _value(hidden) not in _OFF
     return False
-
-
-def _number_references(root: Element, notes: _Notes) -> None:
-    for element in named(root, "footnoteReference", "endnoteReference"):
-        kind = local_name(element).removesuffix("Reference")
-        number = notes.number((kind, element.get(f"{{{_W}}}id", "")))
-        replace(element, [] if number is None else [_text(root, f"[{number}]")])
-
-
-def _hoist_graphics(root: Element, graphic: Callable[[str], Iterable[str]]) -> None:
-    """Move the text of boxes, charts and diagrams after the paragraph they are anchored in."""
-    for element in reversed(named(root, "relIds", "chart", "txbxContent")):
-        anchor = next(element.iterancestors(f"{{{_W}}}p"), None)
-        if anchor is None:
-            continue
-        if local_name(element) == "txbxContent":
-            blocks = list(element)
-        else:
-            name = "dm" if local_name(element) == "relIds" else "id"
-            lines = graphic(element.get(f"{{{_R}}}{name}", ""))
-            blocks = [_paragraph(root, line) for line in lines]
-        for block in reversed(blocks):
-            anchor.addnext(block)
-    for element in named(root, "drawing", "pict", "object"):
-        replace(element, [])
 
 
 def _outline_levels(styles: Element | None) -> dict[str, int]:

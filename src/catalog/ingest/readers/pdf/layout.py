@@ -192,7 +192,7 @@ def _is_right_to_left(words: Sequence[Word]) -> bool:
 def group_blocks(rows: Sequence[Sequence[PageLine]]) -> list[list[PageLine]]:
     """Group lines that stand under one another; without lines side by side that is all of them.
 
-    Blocks are taken as they were drawn, unless that went hither and thither, and read by their
+    Blocks are taken as they were drawn, unless the drawing went back and forth, and read by their
     first line: the cells of a row of a table from left to right, a note in the margin after the
     text that begins above it.
     """

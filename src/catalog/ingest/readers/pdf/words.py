@@ -221,14 +221,14 @@ class _PageScan:
 
 
 @cache
-def _direct(name: str, arguments: int) -> Callable[..., int]:
+def _direct(name: str, parameters: int) -> Callable[..., int]:
     """Return a PDFium function that takes and returns addresses as numbers: half the cost."""
     import pypdfium2.raw as pdfium
 
-    kinds = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p][:arguments]
+    types = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p][:parameters]
     address = ctypes.cast(getattr(pdfium, name), ctypes.c_void_p).value
-    result = ctypes.c_void_p if arguments == 2 else ctypes.c_int
-    return cast("Callable[..., int]", ctypes.CFUNCTYPE(result, *kinds)(address or 0))
+    result = ctypes.c_void_p if parameters == 2 else ctypes.c_int
+    return cast("Callable[..., int]", ctypes.CFUNCTYPE(result, *types)(address or 0))
 
 
 def _quarter_turns(a: float, b: float) -> int | None:
