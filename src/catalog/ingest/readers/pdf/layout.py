@@ -151,7 +151,7 @@ def _is_next_cell(piece: Piece, other: Piece) -> bool:
     return other.first == piece.last + 1 or _gap(piece, other) <= 1.0
 
 
-def build_line(words: Iterable[Word]) -> PageLine:
+def build_line(words: list[Word]) -> PageLine:
     """Build the line of these words, from right to left where its script runs so."""
     words = sorted(words, key=lambda word: word.x0)
     if _is_right_to_left(words):
