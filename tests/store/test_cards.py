@@ -9,7 +9,7 @@ import catalog.store
 from builders import drop, put
 from catalog.store import Database
 from catalog.store.card_search import card_terms, find_documents, search_cards
-from catalog.store.cards import CARDS_FTS, count_without_card, read_card_sources, save_cards
+from catalog.store.cards import CARDS_FTS, count_without_card, read_uncarded_documents, save_cards
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import allowed_documents
 from catalog.store.migrate import HEAD
@@ -25,8 +25,8 @@ def database(tmp_path):
 
 def make(database, dataset="notes", summary="Nothing to say."):
     with database.write() as connection:
-        cards = [(card, summary) for card, _ in read_card_sources(connection, dataset, 100)]
-        return save_cards(connection, cards)
+        uncarded = read_uncarded_documents(connection, dataset, 100)
+        return save_cards(connection, {document: summary for document, _, _ in uncarded})
 
 
 def found(database, query, dataset="notes", limit=100):
@@ -66,11 +66,11 @@ def test_the_title_weighs_more_than_the_name_and_that_more_than_the_summary(data
         put(database, "notes", path, "x", title=title)
     put(database, "notes", "b/walrus.md", "x", title="third one")
     with database.write() as connection:
-        cards = [
-            (card, "Here comes a walrus." if card.path == "a.md" else "Nothing more to say.")
-            for card, _ in read_card_sources(connection, "notes", 100)
-        ]
-        save_cards(connection, cards)
+        summaries = {
+            document: "Here comes a walrus." if title == "other one" else "Nothing more to say."
+            for document, (title,), _ in read_uncarded_documents(connection, "notes", 100)
+        }
+        save_cards(connection, summaries)
     assert found(database, "walrus") == ["c.md", "b/walrus.md", "a.md"]
 
 
@@ -109,10 +109,11 @@ def test_a_document_that_went_while_its_card_was_made_gets_none(database):
     put(database, "notes", "a.md", "x")
     put(database, "notes", "b.md", "x")
     with database.read() as connection:
-        cards = [(card, "s") for card, _ in read_card_sources(connection, "notes", 100)]
+        uncarded = read_uncarded_documents(connection, "notes", 100)
+        summaries = {document: "s" for document, _, _ in uncarded}
     drop(database, "notes", "a.md")
     with database.write() as connection:
-        assert save_cards(connection, cards) == 1
+        assert save_cards(connection, summaries) == 1
     assert rows(database) == (1, 1)
 
 

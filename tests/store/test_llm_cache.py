@@ -86,12 +86,12 @@ def test_only_entries_created_after_the_time_asked_for_are_loaded(database):
     save(database, now=100.0, old="1")
     save(database, now=101.0, new="2")
     wanted = ["old", "new", "absent", "new"]
+    old, new = ("1", 100.0), ("2", 101.0)
     with database.read() as connection:
-        assert llm_cache.load(connection, wanted, after=99.0) == {"old": "1", "new": "2"}
-        assert llm_cache.load(connection, wanted, after=100.0) == {"new": "2"}
-        assert llm_cache.load(connection, ["old"], after=0.0) == {"old": "1"}
+        assert llm_cache.load(connection, wanted, after=99.0) == {"old": old, "new": new}
+        assert llm_cache.load(connection, wanted, after=100.0) == {"new": new}
+        assert llm_cache.load(connection, ["old"], after=0.0) == {"old": old}
         assert llm_cache.load(connection, [], after=0.0) == {}
-        assert llm_cache.load_dated(connection, ["new"], after=0.0)["new"].created_at == 101.0
 
 
 def test_a_newer_answer_replaces_the_older_one_and_counts_anew(database):
@@ -100,7 +100,10 @@ def test_a_newer_answer_replaces_the_older_one_and_counts_anew(database):
         llm_cache.count_hits(connection, ["a", "b", "a", "absent"])
     save(database, now=200.0, model="m2", a="2")
     with database.read() as connection:
-        assert llm_cache.load(connection, ["a", "b"], after=0.0) == {"a": "2", "b": "1"}
+        assert llm_cache.load(connection, ["a", "b"], after=0.0) == {
+            "a": ("2", 200.0),
+            "b": ("1", 100.0),
+        }
         assert [(one.model, one.hits, one.newest) for one in llm_cache.stats(connection)] == [
             ("m", 1, 100.0),
             ("m2", 0, 200.0),
@@ -113,7 +116,8 @@ def test_more_keys_than_one_statement_may_bind_are_saved_loaded_and_counted(data
     save(database, **many)
     with database.write() as connection:
         llm_cache.count_hits(connection, many)
-        assert llm_cache.load(connection, many, after=0.0) == many
+        loaded = llm_cache.load(connection, many, after=0.0)
+        assert {key: value for key, (value, _) in loaded.items()} == many
         assert [(one.entries, one.hits) for one in llm_cache.stats(connection)] == [
             (40_000, 40_000)
         ]
@@ -186,8 +190,8 @@ def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
         (stats,) = llm_cache.stats(connection)
         shared = llm_cache.load(connection, [f"shared{n}" for n in range(5)], after=0.0)
     assert (stats.entries, stats.hits) == (5 + 40, 40)
-    assert len(set(shared.values())) == 1  # all five of one transaction
-    assert json.loads(shared["shared0"]) in {"one-19", "two-19"}
+    assert len({value for value, _ in shared.values()}) == 1  # all five of one transaction
+    assert json.loads(shared["shared0"][0]) in {"one-19", "two-19"}
 
 
 def test_a_store_of_the_release_before_gets_the_table_a_new_store_has(database, tmp_path):

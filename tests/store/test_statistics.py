@@ -6,15 +6,9 @@ import pytest
 
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database, manifest
-from catalog.store.manifest import ManifestEntry
+from catalog.store.manifest import ManifestEntry, count_files
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
-from catalog.store.statistics import (
-    SizeBin,
-    count_files,
-    count_modalities,
-    database_bytes,
-    measure_chunk_sizes,
-)
+from catalog.store.statistics import SizeBin, count_modalities, database_bytes, measure_chunk_sizes
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.locks import hold_lock
 from catalog.store.manifest import ManifestEntry, State
 from catalog.store.revisions import ensure_dataset, remove_documents, set_source
+from catalog.store.statistics import count_totals
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # What a defect in a reader or chunker may raise on one odd document: the rest must go on.
@@ -260,7 +261,7 @@ class SyncRun:
     def report(self, seconds: float) -> SyncReport:
         """Return what the run did, and what the dataset holds now."""
         with self._database.read() as connection:
-            totals = manifest.totals(connection, self._dataset)
+            totals = count_totals(connection, self._dataset)
             incomplete = manifest.incomplete_documents(connection, self._dataset)
         embedded = self._steps.embedding.computed
         return SyncReport(

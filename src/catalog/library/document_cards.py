@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catalog.ingest.summaries import summarise
 from catalog.store import Database
-from catalog.store.cards import read_card_sources, save_cards
+from catalog.store.cards import read_uncarded_documents, save_cards
 
 BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
@@ -24,16 +24,16 @@ def make_cards(
     while (limit is None or count < limit) and _is_any_lacking(database, dataset):
         most = BATCH if limit is None else min(BATCH, limit - count)
         with database.write(wait=wait) as connection:
-            cards = [
-                (card, summarise(text, headings=(card.title, *card.headings)))
-                for card, text in read_card_sources(connection, dataset, most)
-            ]
-            if not cards:  # another process has made them
+            summaries = {
+                document: summarise(text, headings=headings)
+                for document, headings, text in read_uncarded_documents(connection, dataset, most)
+            }
+            if not summaries:  # another process has made them
                 return count
-            count += save_cards(connection, cards)
+            count += save_cards(connection, summaries)
     return count
 
 
 def _is_any_lacking(database: Database, dataset: str) -> bool:
     with database.read() as connection:
-        return next(read_card_sources(connection, dataset, 1), None) is not None
+        return next(read_uncarded_documents(connection, dataset, 1), None) is not None

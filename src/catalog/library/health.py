@@ -10,20 +10,19 @@ from typing import Any
 from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedError
 from catalog.core.os_errors import errno_of, remedy
 from catalog.library.library import Library
-from catalog.store import manifest
 from catalog.store.chunks import StoredDataset, list_datasets
-from catalog.store.embedding_cache import query_cache_stats
+from catalog.store.embedding_cache import query_cache_stats, read_stored_model, require_model
+from catalog.store.manifest import FileCounts, count_files
 from catalog.store.statistics import (
     ChunkSizes,
-    FileCounts,
-    count_files,
     count_modalities,
     count_orphans,
+    count_pending_points,
+    count_totals,
     database_bytes,
     find_damage,
     measure_chunk_sizes,
 )
-from catalog.store.stored_model import read_stored_model, require_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     """Count straight from the truth; raise :class:`UnknownDatasetError` for an unknown dataset."""
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
     with library.database.read() as connection:
-        totals = manifest.totals(connection, dataset)
+        totals = count_totals(connection, dataset)
         return DatasetStats(
             dataset=dataset,
             root=stored.root,
@@ -63,7 +62,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             sizes=measure_chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
             windows=totals.windows,
             vectors=totals.vectors,
-            pending_points=manifest.pending_points(connection, dataset),
+            pending_points=count_pending_points(connection, dataset),
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
         )

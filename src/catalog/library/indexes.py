@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from catalog.core.settings import Settings
 from catalog.store import Database
+from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.lexical import get_lexical_engine
-from catalog.store.stored_model import StoredModel, require_model
 from catalog.store.vectors import get_vector_engine
 
 if TYPE_CHECKING:

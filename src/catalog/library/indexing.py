@@ -13,7 +13,7 @@ from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.library import Library
 from catalog.store.chunks import list_datasets
-from catalog.store.stored_model import adopt_model, require_model
+from catalog.store.embedding_cache import adopt_model, require_model
 
 
 class Indexer:

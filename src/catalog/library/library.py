@@ -11,7 +11,7 @@ from catalog.core.settings import Settings, load_settings
 from catalog.library.indexes import Indexes
 from catalog.store import Database
 from catalog.store.chunks import list_datasets, require_dataset
-from catalog.store.stored_model import StoredModel
+from catalog.store.embedding_cache import StoredModel
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM

@@ -11,7 +11,7 @@ from catalog.core.errors import StoreError
 from catalog.core.lru_cache import LRUCache
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.store import Database, embedding_cache, llm_cache
-from catalog.store.llm_cache import CachedValue, CacheEntry, Kind
+from catalog.store.llm_cache import CacheEntry, Kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ class ModelCache:
         self._kind = kind
         self._lifetime = lifetime
         self._clock = clock
-        self._memory: LRUCache[str, CachedValue] = LRUCache(size)
+        self._memory: LRUCache[str, tuple[str, float]] = LRUCache(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the cached values by key, as JSON, without keys that are absent or expired."""
@@ -51,26 +51,26 @@ class ModelCache:
         after = self._clock() - self._lifetime
         values: dict[str, str] = {}
         for key in keys:
-            entry = self._memory.get(key)
-            if entry is not None and entry.created_at > after:
-                values[key] = entry.value
+            cached = self._memory.get(key)
+            if cached is not None and cached[1] > after:
+                values[key] = cached[0]
         absent = [key for key in keys if key not in values]
         if not absent:
             return values
         with self._database.read() as connection:
-            stored = llm_cache.load_dated(connection, absent, after=after)
+            stored = llm_cache.load(connection, absent, after=after)
         if stored:
             self._remember(stored)
             with suppress(StoreError), self._database.write(wait=False) as connection:
                 llm_cache.count_hits(connection, stored)
-        return values | {key: entry.value for key, entry in stored.items()}
+        return values | {key: value for key, (value, _) in stored.items()}
 
     def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
         """Cache answers of ``model``, and drop from the store what has expired of this kind."""
         if self._lifetime <= 0 or not entries:
             return
         now = self._clock()
-        self._remember({key: CachedValue(entry.value, now) for key, entry in entries.items()})
+        self._remember({key: (entry.value, now) for key, entry in entries.items()})
         with suppress(StoreError), self._database.write(wait=False) as connection:
             llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
             llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
@@ -79,7 +79,7 @@ class ModelCache:
         """Forget what is held in memory; the store keeps its entries."""
         self._memory.clear()
 
-    def _remember(self, entries: Mapping[str, CachedValue]) -> None:
+    def _remember(self, entries: Mapping[str, tuple[str, float]]) -> None:
         for key, entry in entries.items():
             self._memory.put(key, entry)
 

@@ -6,21 +6,10 @@ made by another version of this code, is made anew at the next refresh.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Connection,
-    Integer,
-    column,
-    delete,
-    func,
-    insert,
-    select,
-    table,
-    text,
-)
+from sqlalchemy import Connection, Integer, column, delete, func, insert, select, table, text
 
 from catalog.store.filter_sql import among
 from catalog.store.fts_match import fts_words
@@ -35,7 +24,7 @@ from catalog.store.schema import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select
+    from sqlalchemy import Row, Select
 
 CARD_VERSION = 2
 WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
@@ -52,47 +41,27 @@ CARDS_FTS = table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CardSource:
-    """A document without a current card, with all but the text that its card is made of.
-
-    ``headings`` are those over its passages, each once and in order; ``metadata`` the text
-    values of its other fields, tags first; ``media`` the name of its recording.
-    """
-
-    document_id: int
-    path: str
-    title: str
-    headings: tuple[str, ...]
-    metadata: tuple[str, ...]
-    media: str
-
-
-def read_card_sources(
+def read_uncarded_documents(
     connection: Connection, dataset: str, limit: int
-) -> Iterator[tuple[CardSource, str]]:
-    """Yield documents of the dataset that have no current card, with their text.
+) -> Iterator[tuple[int, list[str], str]]:
+    """Yield id, title with headings, and text of documents that have no current card.
 
-    They are ``limit`` at most, and the texts are read as they are taken.
+    The headings are those over the passages, in order and each once. There are ``limit`` documents
+    at most, and the texts are read as they are taken.
     """
     query = ids_without_card(dataset).order_by(documents.c.id).limit(limit)
     ids = list(connection.scalars(query))
     if not ids:
         return
     headings = _headings(connection, ids)
-    fields = _text_fields(connection, ids)
     query = (
-        select(documents.c.id, documents.c.path, documents.c.title, revisions.c.text)
-        .join(revisions, revisions.c.document_id == documents.c.id)
+        select(documents.c.id, documents.c.title, revisions.c.text)
+        .join(revisions)
         .where(among(documents.c.id, ids))
         .order_by(documents.c.id)
     )
-    for row in connection.execute(query):
-        named = fields.get(row.id, [])
-        metadata = tuple(value for name, value in named if name not in _NOT_ABOUT)
-        media = " ".join(value for name, value in named if name == "media")
-        document_headings = tuple(dict.fromkeys(headings.get(row.id, ())))
-        yield CardSource(row.id, row.path, row.title, document_headings, metadata, media), row.text
+    for document, title, text_ in connection.execute(query):
+        yield document, [title, *headings.get(document, ())], text_
 
 
 def count_without_card(connection: Connection, dataset: str) -> int:
@@ -101,27 +70,29 @@ def count_without_card(connection: Connection, dataset: str) -> int:
     return connection.scalar(select(func.count()).select_from(lacking)) or 0
 
 
-def save_cards(connection: Connection, cards: Iterable[tuple[CardSource, str]]) -> int:
-    """Store cards, each document with its summary; return the number stored.
+def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
+    """Store the cards of documents with these summaries, by id; return the number stored.
 
     A document that has gone meanwhile is left out.
     """
-    all_cards = list(cards)
-    ids = [card.document_id for card, _ in all_cards]
-    live = set(connection.scalars(select(documents.c.id).where(among(documents.c.id, ids))))
-    connection.execute(delete(document_cards).where(among(document_cards.c.document_id, ids)))
-    live_cards = [(card, summary) for card, summary in all_cards if card.document_id in live]
-    if not live_cards:
+    connection.execute(delete(document_cards).where(among(document_cards.c.document_id, summaries)))
+    columns = select(documents.c.id, documents.c.path, documents.c.title)
+    is_wanted = among(documents.c.id, summaries)
+    live = connection.execute(columns.where(is_wanted).order_by(documents.c.id)).all()
+    if not live:
         return 0
-    connection.execute(
-        insert(document_cards),
-        [
-            {"document_id": card.document_id, "summary": summary, "version": CARD_VERSION}
-            for card, summary in live_cards
-        ],
-    )
-    connection.execute(insert(CARDS_FTS), [_fts_row(card, summary) for card, summary in live_cards])
-    return len(live_cards)
+    ids = [document.id for document in live]
+    cards = [
+        {"document_id": id_, "summary": summaries[id_], "version": CARD_VERSION} for id_ in ids
+    ]
+    connection.execute(insert(document_cards), cards)
+    headings, fields = _headings(connection, ids), _text_fields(connection, ids)
+    rows = [
+        _fts_row(row, headings.get(row.id, ()), summaries[row.id], fields.get(row.id, ()))
+        for row in live
+    ]
+    connection.execute(insert(CARDS_FTS), rows)
+    return len(live)
 
 
 def ids_without_card(dataset: str) -> Select[Any]:
@@ -133,16 +104,17 @@ def ids_without_card(dataset: str) -> Select[Any]:
     return without_card.where(documents.c.dataset == dataset, card.document_id.is_(None))
 
 
-def _headings(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]]:
+def _headings(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, None]]:
+    """Return the headings over each document's passages, in order and each once."""
     query = (
         select(chunks.c.document_id, chunk_sections.c.heading)
-        .join(chunk_sections, chunk_sections.c.seq == chunks.c.seq)
+        .join(chunk_sections)
         .where(among(chunks.c.document_id, ids))
         .order_by(chunks.c.document_id, chunks.c.position, text("chunk_sections.rowid"))
     )
-    headings: dict[int, list[str]] = {}
+    headings: dict[int, dict[str, None]] = {}
     for document, heading in connection.execute(query):
-        headings.setdefault(document, []).append(heading)
+        headings.setdefault(document, {})[heading] = None
     return headings
 
 
@@ -159,18 +131,25 @@ def _text_fields(connection: Connection, ids: Sequence[int]) -> dict[int, list[t
     return values
 
 
-def _fts_row(card: CardSource, summary: str) -> dict[str, object]:
-    name = f"{card.path} {card.media}"
+def _fts_row(
+    document: Row[int, str, str],
+    headings: Iterable[str],
+    summary: str,
+    fields: Iterable[tuple[str, str]],
+) -> dict[str, object]:
+    media = " ".join(value for field, value in fields if field == "media")
+    metadata = " ".join(value for field, value in fields if field not in _NOT_ABOUT)
+    name = f"{document.path} {media}"
     name_words = {word.casefold() for word in fts_words(name)}
     forms = (form for raw in raw_words(name) for form, is_plain in word_forms(raw) if is_plain)
     humps = " ".join(form for form in dict.fromkeys(forms) if form not in name_words)
     return {
-        "rowid": card.document_id,
-        "title": separate_characters(card.title),
+        "rowid": document.id,
+        "title": separate_characters(document.title),
         "name": separate_characters(f"{name} {humps}"),
-        "headings": separate_characters(" ".join(card.headings)[:_MAX_CHARS]),
+        "headings": separate_characters(" ".join(headings)[:_MAX_CHARS]),
         "summary": separate_characters(summary),
-        "metadata": separate_characters(" ".join(card.metadata)[:_MAX_CHARS]),
+        "metadata": separate_characters(metadata[:_MAX_CHARS]),
     }
 
 

@@ -1,4 +1,4 @@
-"""The vector of every text ever embedded, by what it depends on.
+"""The vector of every text ever embedded, by what it depends on, and the model they are of.
 
 A key covers the model's fingerprint, the side (query or document), the exact text the model
 saw, prefix included. A text that comes back costs nothing; another model or prefix never
@@ -7,13 +7,18 @@ reads a stale vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
+from catalog.core.errors import EmbeddingMismatchError
 from catalog.core.ids import sha1_hex
-from catalog.store.schema import chunk_windows, embeddings
+from catalog.store.database import Database, read_meta, set_meta
+from catalog.store.filter_sql import among
+from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
 
 Side = Literal["query", "document"]
-_BATCH = 500  # bound parameters in one statement
+_MODEL = "embedding"  # key of the store's settings under which its model stands
 
 
 def embed_key(fingerprint: str, side: Side, text: str) -> str:
@@ -32,22 +37,16 @@ def embed_key(fingerprint: str, side: Side, text: str) -> str:
 
 def find_missing(connection: Connection, keys: Iterable[str]) -> set[str]:
     """Return those keys that have no vector yet."""
-    distinct = list(dict.fromkeys(keys))
-    present: set[str] = set()
-    for batch in _batches(distinct):
-        query = select(embeddings.c.embed_key).where(embeddings.c.embed_key.in_(batch))
-        present.update(connection.scalars(query))
-    return set(distinct) - present
+    distinct = set(keys)
+    query = select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, distinct))
+    return distinct.difference(connection.scalars(query))
 
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
     """Return the vectors that exist, by key; each of shape ``(dim,)``."""
-    vectors: dict[str, Vector] = {}
     columns = select(embeddings.c.embed_key, embeddings.c.vector)
-    for batch in _batches(list(dict.fromkeys(keys))):
-        for key, blob in connection.execute(columns.where(embeddings.c.embed_key.in_(batch))):
-            vectors[key] = decode(blob)
-    return vectors
+    rows = connection.execute(columns.where(among(embeddings.c.embed_key, keys)))
+    return {key: decode(blob) for key, blob in rows}
 
 
 def save(
@@ -125,5 +124,43 @@ def decode(blob: bytes) -> Vector:
     return np.frombuffer(blob, dtype="<f4")
 
 
-def _batches(keys: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH))
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """Name, fingerprint and dimension of the model whose vectors a store holds."""
+
+    model: str
+    fingerprint: str
+    dim: int
+
+
+def read_stored_model(database: Database) -> StoredModel | None:
+    """Return the store's model; ``None`` while nothing was ever embedded."""
+    value = database.meta(_MODEL)
+    return StoredModel(**json.loads(value)) if value is not None else None
+
+
+def require_model(database: Database, model: StoredModel) -> None:
+    """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
+    bound_model = read_stored_model(database)
+    if bound_model is None:
+        with database.write() as connection:
+            set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=False)
+        bound_model = read_stored_model(database)
+    if bound_model is not None and bound_model.fingerprint != model.fingerprint:
+        raise EmbeddingMismatchError(
+            f"the store holds vectors of {bound_model.model} ({bound_model.fingerprint}), not of "
+            f"{model.model} ({model.fingerprint}); use that model, or re-embed everything: "
+            "catalog index rebuild"
+        )
+
+
+def adopt_model(database: Database, model: StoredModel) -> None:
+    """Bind the store to another model: every old vector goes, texts and lexical index stay."""
+    with database.write() as connection:
+        bound = read_meta(connection, _MODEL)
+        if bound is not None and json.loads(bound)["fingerprint"] == model.fingerprint:
+            return
+        for table in (chunk_windows, embeddings, outbox):
+            connection.execute(delete(table))
+        connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
+        set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)

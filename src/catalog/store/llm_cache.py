@@ -8,27 +8,18 @@ more; every entry grows old.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import (
-    Connection,
-    LargeBinary,
-    cast,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, LargeBinary, cast, delete, func, insert, select, update
 
 from catalog.core.ids import sha256_hex
+from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
 
 Kind = Literal["expansion", "rerank"]
 KINDS: tuple[Kind, ...] = ("expansion", "rerank")
-_BATCH = 500  # bound parameters in one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +31,6 @@ class CacheEntry:
 
     value: str
     text_hash: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CachedValue:
-    """One kept answer: its JSON, and when it was saved (seconds since 1970)."""
-
-    value: str
-    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +54,21 @@ def cache_key(*parts: str) -> str:
     return sha256_hex(json.dumps(parts, ensure_ascii=False))
 
 
-def load(connection: Connection, keys: Iterable[str], *, after: float) -> dict[str, str]:
-    """Return the values created after that time, by key."""
-    cached = load_dated(connection, keys, after=after)
-    return {key: value.value for key, value in cached.items()}
-
-
-def load_dated(
+def load(
     connection: Connection, keys: Iterable[str], *, after: float
-) -> dict[str, CachedValue]:
-    """Do as :func:`load`, with the time each was created."""
-    columns = select(llm_cache.c.key, llm_cache.c.value, llm_cache.c.created_at)
-    cached: dict[str, CachedValue] = {}
-    for batch in _batches(keys):
-        where = (llm_cache.c.key.in_(batch), llm_cache.c.created_at > after)
-        for key, value, created_at in connection.execute(columns.where(*where)):
-            cached[key] = CachedValue(value, created_at)
-    return cached
+) -> dict[str, tuple[str, float]]:
+    """Return the values created after that time, each with the time it was created, by key."""
+    query = select(llm_cache.c.key, llm_cache.c.value, llm_cache.c.created_at).where(
+        among(llm_cache.c.key, keys), llm_cache.c.created_at > after
+    )
+    return {key: (value, created_at) for key, value, created_at in connection.execute(query)}
 
 
 def save(
     connection: Connection, entries: Mapping[str, CacheEntry], *, kind: Kind, model: str, now: float
 ) -> None:
     """Keep answers; what a key held before is replaced and its hits start anew."""
-    for batch in _batches(entries):
-        connection.execute(delete(llm_cache).where(llm_cache.c.key.in_(batch)))
+    connection.execute(delete(llm_cache).where(among(llm_cache.c.key, entries)))
     rows = [
         {
             "key": key,
@@ -115,8 +88,7 @@ def save(
 def count_hits(connection: Connection, keys: Iterable[str]) -> None:
     """Note that these entries were used once more."""
     changed = {"hits": llm_cache.c.hits + 1}
-    for batch in _batches(keys):
-        connection.execute(update(llm_cache).where(llm_cache.c.key.in_(batch)).values(changed))
+    connection.execute(update(llm_cache).where(among(llm_cache.c.key, keys)).values(changed))
 
 
 def purge(connection: Connection, *, before: float) -> int:
@@ -149,25 +121,8 @@ def clear(connection: Connection, kind: Kind | None = None) -> int:
 def stats(connection: Connection) -> list[CacheStats]:
     """Count what is kept, expired or not, by kind and model in alphabetical order."""
     kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
-    size = func.sum(
-        func.length(cast(llm_cache.c.value, LargeBinary))
-    )  # a text's length counts characters
-    query = (
-        select(
-            kind,
-            model,
-            func.count(),
-            func.sum(llm_cache.c.hits),
-            size,
-            func.min(created),
-            func.max(created),
-        )
-        .group_by(kind, model)
-        .order_by(kind, model)
-    )
+    in_bytes = cast(llm_cache.c.value, LargeBinary)  # a text's length counts characters
+    totals = (func.count(), func.sum(llm_cache.c.hits), func.sum(func.length(in_bytes)))
+    query = select(kind, model, *totals, func.min(created), func.max(created))
+    query = query.group_by(kind, model).order_by(kind, model)
     return [CacheStats(*row) for row in connection.execute(query)]
-
-
-def _batches(keys: Iterable[str]) -> Iterable[Sequence[str]]:
-    distinct = list(dict.fromkeys(keys))
-    return (distinct[start : start + _BATCH] for start in range(0, len(distinct), _BATCH))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
-from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest, outbox
+from catalog.store.filter_sql import among
+from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest
 
 State = Literal["done", "partial", "failed"]
-_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,8 @@ def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
 
 def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
     """Drop the notes on files that are no longer there."""
-    names = list(files)
-    for start in range(0, len(names), _BATCH):
-        batch = names[start : start + _BATCH]
-        where = (manifest.c.dataset == dataset) & manifest.c.file.in_(batch)
-        connection.execute(delete(manifest).where(where))
+    where = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
+    connection.execute(delete(manifest).where(where))
 
 
 def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[str, str]]:
@@ -79,32 +77,48 @@ def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """What a dataset holds now."""
+class FileCounts:
+    """``listed`` files in the folder; ``indexed`` ones have passages; ``reasons`` for the others.
 
-    documents: int
-    chunks: int
-    windows: int
-    vectors: int
+    ``partly`` are reasons of files that have passages all the same: of what could be read, or of
+    a content from before they became unreadable. ``coverage`` is the share of the files that
+    could be read and have passages, 0 to 1; ``None`` if none could be read.
+    """
+
+    listed: int
+    indexed: int
+    coverage: float | None
+    reasons: dict[str, int]
+    partly: dict[str, int]
 
 
-def totals(connection: Connection, dataset: str) -> Totals:
-    """Count documents, chunks, windows, and windows that have their vector."""
-    count = func.count()
-    of_dataset = chunks.c.dataset == dataset
-    windows = (
-        select(count).select_from(chunk_windows).join(chunks, chunks.c.seq == chunk_windows.c.seq)
+def count_files(connection: Connection, dataset: str) -> FileCounts:
+    """Count the dataset's files, as the last run listed them."""
+    with_passages = (
+        select(documents.c.file)
+        .join(chunks, chunks.c.document_id == documents.c.id)
+        .where(documents.c.dataset == dataset)
+        .distinct()
     )
-    with_vector = windows.join(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
-    return Totals(
-        documents=connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0,
-        chunks=connection.scalar(select(count).where(of_dataset)) or 0,
-        windows=connection.scalar(windows.where(of_dataset)) or 0,
-        vectors=connection.scalar(with_vector.where(of_dataset)) or 0,
+    indexed = set(connection.scalars(with_passages))
+    reasons_query = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
+    reasons_by_file: dict[str, str | None] = {
+        row[0]: row[1] for row in connection.execute(reasons_query)
+    }
+    without = [reason for file, reason in reasons_by_file.items() if file not in indexed]
+    readable = len(indexed) + without.count(None)
+    return FileCounts(
+        listed=len(indexed) + len(without),
+        indexed=len(indexed),
+        coverage=len(indexed) / readable if readable else None,
+        reasons=_count_reasons(reason or "no reason told" for reason in without),
+        partly=_count_reasons(
+            reason for file in indexed if (reason := reasons_by_file.get(file)) is not None
+        ),
     )
 
 
-def pending_points(connection: Connection, dataset: str) -> int:
-    """Count the changes that the vector index has still to apply."""
-    query = select(func.count()).select_from(outbox).where(outbox.c.dataset == dataset)
-    return connection.scalar(query) or 0
+def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
+    """Count how often each is there, the commonest first."""
+    counts = Counter(reasons)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select, text
@@ -14,7 +13,8 @@ from catalog.store.schema import (
     chunks,
     document_fields,
     documents,
-    manifest,
+    embeddings,
+    outbox,
     revisions,
 )
 
@@ -51,6 +51,38 @@ def count_orphans(connection: Connection) -> dict[str, int]:
     return counts
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a dataset holds now."""
+
+    documents: int
+    chunks: int
+    windows: int
+    vectors: int
+
+
+def count_totals(connection: Connection, dataset: str) -> Totals:
+    """Count documents, chunks, windows, and windows that have their vector."""
+    count = func.count()
+    of_dataset = chunks.c.dataset == dataset
+    windows = (
+        select(count).select_from(chunk_windows).join(chunks, chunks.c.seq == chunk_windows.c.seq)
+    )
+    with_vector = windows.join(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
+    return Totals(
+        documents=connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0,
+        chunks=connection.scalar(select(count).where(of_dataset)) or 0,
+        windows=connection.scalar(windows.where(of_dataset)) or 0,
+        vectors=connection.scalar(with_vector.where(of_dataset)) or 0,
+    )
+
+
+def count_pending_points(connection: Connection, dataset: str) -> int:
+    """Count the changes that the vector index has still to apply."""
+    query = select(func.count()).select_from(outbox).where(outbox.c.dataset == dataset)
+    return connection.scalar(query) or 0
+
+
 _PROSE = ("text", "ocr", "image_caption")
 _STEPS = (50, 100, 200, 300, 400, 500, 600, 700, 800, 1000, 1500, 2000)
 
@@ -79,22 +111,6 @@ class ChunkSizes:
     short: int
     uncounted: int
     histogram: tuple[SizeBin, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FileCounts:
-    """``listed`` files in the folder; ``indexed`` ones have passages; ``reasons`` for the others.
-
-    ``partly`` are reasons of files that have passages all the same: of what could be read, or of
-    a content from before they became unreadable. ``coverage`` is the share of the files that
-    could be read and have passages, 0 to 1; ``None`` if none could be read.
-    """
-
-    listed: int
-    indexed: int
-    coverage: float | None
-    reasons: dict[str, int]
-    partly: dict[str, int]
 
 
 def count_modalities(connection: Connection, dataset: str) -> dict[str, int]:
@@ -133,38 +149,6 @@ def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: in
         uncounted=by_tokens.get(None, 0),
         histogram=tuple(_bins(counts, _STEPS)),
     )
-
-
-def count_files(connection: Connection, dataset: str) -> FileCounts:
-    """Count the dataset's files, as the last run listed them."""
-    with_passages = (
-        select(documents.c.file)
-        .join(chunks, chunks.c.document_id == documents.c.id)
-        .where(documents.c.dataset == dataset)
-        .distinct()
-    )
-    indexed = set(connection.scalars(with_passages))
-    reasons_query = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
-    reasons_by_file: dict[str, str | None] = {
-        row[0]: row[1] for row in connection.execute(reasons_query)
-    }
-    without = [reason for file, reason in reasons_by_file.items() if file not in indexed]
-    readable = len(indexed) + without.count(None)
-    return FileCounts(
-        listed=len(indexed) + len(without),
-        indexed=len(indexed),
-        coverage=len(indexed) / readable if readable else None,
-        reasons=_count_reasons(reason or "no reason told" for reason in without),
-        partly=_count_reasons(
-            reason for file in indexed if (reason := reasons_by_file.get(file)) is not None
-        ),
-    )
-
-
-def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
-    """Count how often each is there, the commonest first."""
-    counts = Counter(reasons)
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def database_bytes(connection: Connection) -> int:

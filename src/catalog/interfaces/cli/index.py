@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from catalog.ingest.sync_report import SyncReport
     from catalog.library.health import DatasetStats
     from catalog.library.indexing import Indexer
-    from catalog.store.statistics import ChunkSizes, FileCounts
+    from catalog.store.manifest import FileCounts
+    from catalog.store.statistics import ChunkSizes
 
 
 SHOWN_FAILURES = 20
