@@ -22,10 +22,8 @@ from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import matching_values
 from catalog.store.schema import chunks
 from catalog.store.vectors.edge import EdgeEngine
-from catalog.store.vectors.edge_index import EdgeDialect
 from catalog.store.vectors.point_filters import FilterCompiler
 from catalog.store.vectors.server import ServerEngine
-from catalog.store.vectors.server_index import ServerDialect
 from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -153,13 +151,12 @@ def by_points(desk: Bench) -> Answer:
     engine.refresh()
     assert isinstance(engine, EdgeEngine | ServerEngine)
     index = engine._current()
-    dialect = EdgeDialect() if isinstance(engine, EdgeEngine) else ServerDialect()
     everything = index.nearest(np.ones(DIM, dtype=np.float32), 1000, None)
 
     def answer(tree: Filter, scope: Scope) -> set[int]:
         with desk.database.read() as connection:
             compiler = FilterCompiler(
-                dialect, DATASET, lambda asked: matching_values(connection, DATASET, asked)
+                DATASET, lambda comparison: matching_values(connection, DATASET, comparison)
             )
             condition = compiler.restriction(scope, tree)
         if isinstance(condition, bool):

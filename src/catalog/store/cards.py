@@ -60,8 +60,8 @@ def read_uncarded_documents(
         .where(among(documents.c.id, ids))
         .order_by(documents.c.id)
     )
-    for document, title, text_ in connection.execute(query):
-        yield document, [title, *headings.get(document, ())], text_
+    for row in connection.execute(query):
+        yield row.id, [row.title, *headings.get(row.id, ())], row.text
 
 
 def count_without_card(connection: Connection, dataset: str) -> int:

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, select
 from catalog.core import ids
 from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page
 from catalog.core.errors import UnknownDatasetError
+from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 
-_BATCH = 500
 _CHUNK_COLUMNS = (
     chunks,
     documents.c.path,
@@ -59,25 +59,16 @@ class StoredDataset:
 
 def read_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
     """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
-    rows = list(seqs)
-    chunk_ids: dict[int, str] = {}
-    for start in range(0, len(rows), _BATCH):
-        batch = chunks.c.seq.in_(rows[start : start + _BATCH])
-        query = select(chunks.c.seq, chunks.c.chunk_id).where(batch, chunks.c.dataset == dataset)
-        chunk_ids.update((seq, chunk_id) for seq, chunk_id in connection.execute(query))
-    return chunk_ids
+    query = select(chunks.c.seq, chunks.c.chunk_id)
+    rows = connection.execute(query.where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset))
+    return {row.seq: row.chunk_id for row in rows}
 
 
 def load_chunks(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, Chunk]:
     """Return those of the rows that are live chunks of the dataset, by row number."""
-    rows = list(dict.fromkeys(seqs))
-    chunks_by_seq: dict[int, Chunk] = {}
-    joined = select(*_CHUNK_COLUMNS).join(documents, documents.c.id == chunks.c.document_id)
-    for start in range(0, len(rows), _BATCH):
-        batch = rows[start : start + _BATCH]
-        query = joined.where(chunks.c.seq.in_(batch), chunks.c.dataset == dataset)
-        chunks_by_seq.update((row.seq, _chunk(row)) for row in connection.execute(query))
-    return chunks_by_seq
+    query = select(*_CHUNK_COLUMNS).join(documents, documents.c.id == chunks.c.document_id)
+    rows = connection.execute(query.where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset))
+    return {row.seq: _chunk(row) for row in rows}
 
 
 def list_datasets(connection: Connection) -> list[StoredDataset]:
@@ -129,13 +120,8 @@ def has_field(connection: Connection, dataset: str, field: str) -> bool:
 
 def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
     """Return those of the ids that are live documents."""
-    ids_ = list(source_doc_ids)
-    live: set[str] = set()
-    for start in range(0, len(ids_), _BATCH):
-        batch = ids_[start : start + _BATCH]
-        query = select(documents.c.source_doc_id).where(documents.c.source_doc_id.in_(batch))
-        live.update(connection.scalars(query))
-    return live
+    is_named = among(documents.c.source_doc_id, source_doc_ids)
+    return set(connection.scalars(select(documents.c.source_doc_id).where(is_named)))
 
 
 def list_paths(connection: Connection, dataset: str) -> list[str]:
@@ -173,25 +159,16 @@ def find_by_docid(
 
 
 def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredDocument]:
+    names = [name for name in StoredDocument.__dataclass_fields__ if name != "text"]
     query = (
-        select(documents, revisions.c.text)
-        .join(revisions, revisions.c.document_id == documents.c.id)
+        select(*(documents.c[name] for name in names), revisions.c.text)
+        .join(revisions)
         .where(*where)
         .order_by(documents.c.source_doc_id)
     )
     for row in connection.execute(query):
-        yield StoredDocument(
-            source_doc_id=row.source_doc_id,
-            dataset=row.dataset,
-            path=row.path,
-            title=row.title,
-            file_type=row.file_type,
-            docid=row.docid,
-            content_hash=row.content_hash,
-            revision_id=row.revision_id,
-            metadata=json.loads(row.metadata),
-            text=row.text,
-        )
+        values = dict(row._mapping)
+        yield StoredDocument(**values | {"metadata": json.loads(values["metadata"])})
 
 
 def _chunk(row: Row[Any]) -> Chunk:

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, column, delete, func, insert, select, table, update
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store.field_rows import document_date, field_rows
+from catalog.store.filter_sql import among
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -26,8 +27,6 @@ from catalog.store.schema import (
     outbox,
     revisions,
 )
-
-_BATCH = 500  # bound parameters in one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +101,13 @@ def publish(connection: Connection, revision: NewRevision, now: float) -> None:
 
 def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
     """Remove documents by path, with all that hangs on them; return the number removed."""
-    removed = 0
-    for start in range(0, len(paths), _BATCH):
-        batch = paths[start : start + _BATCH]
-        where = (documents.c.dataset == dataset) & documents.c.path.in_(batch)
-        document_ids = list(connection.scalars(select(documents.c.id).where(where)))
-        if document_ids:
-            _note_deletions(connection, dataset, document_ids)
-            connection.execute(delete(documents).where(documents.c.id.in_(document_ids)))
-            removed += len(document_ids)
-    if removed:
+    where = (documents.c.dataset == dataset) & among(documents.c.path, paths)
+    document_ids = list(connection.scalars(select(documents.c.id).where(where)))
+    if document_ids:
+        _note_deletions(connection, dataset, document_ids)
+        connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
         _touch(connection, dataset, now)
-    return removed
+    return len(document_ids)
 
 
 def _note_deletions(connection: Connection, dataset: str, document_ids: list[int]) -> None:
@@ -121,7 +115,7 @@ def _note_deletions(connection: Connection, dataset: str, document_ids: list[int
     query = (
         select(chunks.c.seq, chunks.c.chunk_id, windows)
         .outerjoin(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
-        .where(chunks.c.document_id.in_(document_ids))
+        .where(among(chunks.c.document_id, document_ids))
         .group_by(chunks.c.seq, chunks.c.chunk_id)
         .order_by(chunks.c.seq)
     )
@@ -210,8 +204,8 @@ def _insert_chunks(connection: Connection, document_id: int, revision: NewRevisi
         for seq, chunk in numbered
         if len(chunk.embed_keys) > 0
     ]
-    for table, rows in ((chunk_sections, sections), (chunk_windows, windows), (outbox, upserts)):
-        _insert_all(connection, table, rows)
+    for target, rows in ((chunk_sections, sections), (chunk_windows, windows), (outbox, upserts)):
+        _insert_all(connection, target, rows)
 
 
 def _chunk_row(
@@ -249,8 +243,6 @@ def _json_or_null(items: Sequence[object]) -> str | None:
 
 def _last_seq() -> Any:
     """Select the highest row number ever given: SQLite remembers it after the rows are gone."""
-    from sqlalchemy import column, table
-
     sequence = table("sqlite_sequence", column("name"), column("seq"))
     return select(sequence.c.seq).where(sequence.c.name == "chunks")
 
@@ -260,7 +252,6 @@ def _touch(connection: Connection, dataset: str, now: float) -> None:
     connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
 
 
-def _insert_all(connection: Connection, table: Any, rows: Iterable[dict[str, Any]]) -> None:
-    all_rows = list(rows)
-    if all_rows:
-        connection.execute(insert(table), all_rows)
+def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(target), rows)

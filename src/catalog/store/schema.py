@@ -176,6 +176,11 @@ embeddings = Table(
     Index("embeddings_side", "side", "created_at"),
 )
 
+# The chunks with those of their windows that have a vector.
+embedded_windows = chunks.join(chunk_windows).join(
+    embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
+)
+
 manifest = Table(
     "manifest",
     metadata,

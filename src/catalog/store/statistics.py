@@ -13,7 +13,7 @@ from catalog.store.schema import (
     chunks,
     document_fields,
     documents,
-    embeddings,
+    embedded_windows,
     outbox,
     revisions,
 )
@@ -65,16 +65,19 @@ def count_totals(connection: Connection, dataset: str) -> Totals:
     """Count documents, chunks, windows, and windows that have their vector."""
     count = func.count()
     of_dataset = chunks.c.dataset == dataset
-    windows = (
-        select(count).select_from(chunk_windows).join(chunks, chunks.c.seq == chunk_windows.c.seq)
-    )
-    with_vector = windows.join(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
+    windows = select(count).select_from(chunk_windows.join(chunks)).where(of_dataset)
     return Totals(
         documents=connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0,
         chunks=connection.scalar(select(count).where(of_dataset)) or 0,
-        windows=connection.scalar(windows.where(of_dataset)) or 0,
-        vectors=connection.scalar(with_vector.where(of_dataset)) or 0,
+        windows=connection.scalar(windows) or 0,
+        vectors=count_vectors(connection, dataset),
     )
+
+
+def count_vectors(connection: Connection, dataset: str) -> int:
+    """Count the windows that have their vector: as many as a vector index has points."""
+    query = select(func.count()).select_from(embedded_windows).where(chunks.c.dataset == dataset)
+    return connection.scalar(query) or 0
 
 
 def count_pending_points(connection: Connection, dataset: str) -> int:

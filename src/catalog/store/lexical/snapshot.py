@@ -142,7 +142,7 @@ class LexicalSnapshot:
         allowed = load()
         if allowed is None:
             return self.live_masks()
-        masks = tuple(part.live & _among(part.segment.seqs, allowed) for part in self.parts)
+        masks = tuple(part.live & np.isin(part.segment.seqs, allowed) for part in self.parts)
         if stamp == self.stamp:  # what an older reader may see is not for newer ones
             self._masks.put(key, masks)
         return masks
@@ -176,15 +176,7 @@ def find_missing_rows(parts: Sequence[Part], seqs: Int64) -> Int64:
     """Return those of the truth's row numbers that no part holds, ascending."""
     live_seqs = [part.segment.seqs[part.live] for part in parts]
     indexed = np.concatenate([np.empty(0, dtype=np.int64), *live_seqs])
-    return seqs[~_among(seqs, np.sort(indexed))]
-
-
-def _among(values: Int64, ascending: Int64) -> Mask:
-    if len(ascending) == 0:
-        return np.zeros(len(values), dtype=np.bool_)
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    is_among: Mask = ascending[at] == values
-    return is_among
+    return seqs[~np.isin(seqs, indexed)]
 
 
 def _count_live(part: Part, rows: Int32) -> int:

@@ -17,10 +17,11 @@ from filelock import FileLock, Timeout
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
-from catalog.store.vectors.edge_index import EdgeDialect, EdgeIndex
+from catalog.store.statistics import count_vectors
+from catalog.store.vectors.edge_index import EdgeIndex
 from catalog.store.vectors.outbox import Outbox, is_pending
 from catalog.store.vectors.point_search import check_dataset, nearest_chunks
-from catalog.store.vectors.points import count_points, query_vector
+from catalog.store.vectors.points import query_vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,7 +84,7 @@ class EdgeEngine:
             index = self._current()
             fetch = partial(index.nearest, query)
             try:
-                return nearest_chunks(self._database, restriction, k, EdgeDialect(), fetch)
+                return nearest_chunks(self._database, restriction, k, fetch)
             except EngineError:
                 if index is self._index:  # one that was closed meanwhile is no failure
                     raise
@@ -189,12 +190,12 @@ class EdgeEngine:
         with self._database.read() as connection:
             if is_pending(connection, self._dataset):
                 return True
-            return index.count == count_points(connection, self._dataset)
+            return index.count == count_vectors(connection, self._dataset)
 
     def _build(self) -> EdgeIndex:
         """Build a shard with every point; its state is written last, so half a shard has none."""
         with self._database.read() as connection:
-            self._check_room(count_points(connection, self._dataset))
+            self._check_room(count_vectors(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)
         index = EdgeIndex.create(self._shard_folder, self._dim, self._hnsw_from)
         try:

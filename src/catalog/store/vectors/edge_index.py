@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import qdrant_edge as edge
 
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.core.os_errors import errno_of
+from catalog.store.vectors.point_filters import PointCondition
 from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
@@ -32,29 +33,6 @@ _INDEXES = (
     (DOC, edge.PayloadSchemaType.Keyword),
     (PAGE, edge.PayloadSchemaType.Float),
 )
-
-
-class EdgeDialect:
-    """Conditions as the embedded engine's classes."""
-
-    def has_any(self, key: str, values: Sequence[str]) -> EdgeCondition:
-        """Match a keyword."""
-        return edge.FieldCondition(key=key, match=edge.MatchAny(any=list(values)))
-
-    def within(self, key: str, bounds: Mapping[str, float]) -> EdgeCondition:
-        """Bound a number."""
-        return edge.FieldCondition(key=key, range=edge.RangeFloat(**bounds))
-
-    def has_id(self, point_ids: Sequence[str]) -> EdgeCondition:
-        """Name the points."""
-        return edge.HasIdCondition(set(point_ids))
-
-    def combine(
-        self, kind: Literal["must", "should", "must_not"], parts: Sequence[EdgeCondition]
-    ) -> EdgeCondition:
-        """Combine conditions."""
-        clauses: dict[str, Any] = {kind: list(parts)}
-        return edge.Filter(**clauses)
 
 
 class EdgeIndex:
@@ -136,7 +114,7 @@ class EdgeIndex:
             return self._shard.optimize()
 
     def nearest(
-        self, vector: npt.NDArray[np.float32], limit: int, condition: EdgeCondition | None
+        self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
     ) -> list[PointHit]:
         """Return the nearest points that meet the condition, best first, at most ``limit``."""
         with _translate_errors("search"):
@@ -144,7 +122,7 @@ class EdgeIndex:
                 edge.QueryRequest(
                     limit=limit,
                     query=edge.Query.Nearest(vector.tolist()),
-                    filter=None if condition is None else edge.Filter(must=[condition]),
+                    filter=None if condition is None else edge.Filter(must=[_condition(condition)]),
                     with_payload=[CHUNK],
                 )
             )
@@ -154,6 +132,21 @@ class EdgeIndex:
         """Flush and release the shard; again is fine."""
         with _translate_errors("close"):
             self._shard.close()
+
+
+def _condition(condition: PointCondition) -> EdgeCondition:
+    """Return the condition as the engine's own classes."""
+    match condition:
+        case {"has_id": point_ids}:
+            return edge.HasIdCondition(set(point_ids))
+        case {"key": key, "match": {"any": values}}:
+            return edge.FieldCondition(key=key, match=edge.MatchAny(any=values))
+        case {"key": key, "range": bounds}:
+            return edge.FieldCondition(key=key, range=edge.RangeFloat(**bounds))
+    clauses: dict[str, Any] = {
+        kind: [_condition(part) for part in parts] for kind, parts in condition.items()
+    }
+    return edge.Filter(**clauses)
 
 
 def _config(dim: int, hnsw_from: int) -> edge.EdgeConfig:

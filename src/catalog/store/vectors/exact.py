@@ -24,7 +24,7 @@ from catalog.store.engine_types import (
     read_stamp,
 )
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, embeddings
+from catalog.store.schema import chunk_windows, chunks, embedded_windows, embeddings
 from catalog.store.vectors.point_search import check_dataset, round_score
 from catalog.store.vectors.points import query_vector
 
@@ -179,14 +179,11 @@ def _live(connection: Connection, dataset: str) -> Seqs:
 
 def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> tuple[Floats, Seqs]:
     """Return the windows of the wanted chunks that have a vector, by chunk and window."""
-    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
-        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
-    )
     counted = select(func.count(), func.max(func.length(embeddings.c.vector)))
-    count, size = connection.execute(counted.select_from(joined).where(is_wanted)).one()
+    count, size = connection.execute(counted.select_from(embedded_windows).where(is_wanted)).one()
     matrix = np.empty((count, (size or 0) // 4), dtype=np.float32)
     seqs = np.empty(count, dtype=np.int64)
-    query = select(chunks.c.seq, embeddings.c.vector).select_from(joined).where(is_wanted)
+    query = select(chunks.c.seq, embeddings.c.vector).select_from(embedded_windows).where(is_wanted)
     ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
     filled = 0
     for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
@@ -203,12 +200,11 @@ def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> tuple[Fl
 
 def _unfinished(connection: Connection, is_wanted: ColumnElement[bool]) -> frozenset[int]:
     """Return the wanted chunks with a window that has no vector."""
-    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).outerjoin(
+    joined = chunks.join(chunk_windows).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
-    query = select(chunks.c.seq).select_from(joined)
-    incomplete = query.where(is_wanted, embeddings.c.embed_key.is_(None)).distinct()
-    return frozenset(connection.scalars(incomplete))
+    query = select(chunks.c.seq.distinct()).select_from(joined)
+    return frozenset(connection.scalars(query.where(is_wanted, embeddings.c.embed_key.is_(None))))
 
 
 def _normalise(rows: Floats) -> None:

@@ -16,8 +16,8 @@ from catalog.core.errors import StoreBusyError
 from catalog.core.ids import point_id
 from catalog.store.database import Database
 from catalog.store.filter_sql import among
-from catalog.store.schema import outbox
-from catalog.store.vectors.points import PointIndex, load_points, next_seqs
+from catalog.store.schema import chunks, outbox
+from catalog.store.vectors.points import PointIndex, load_points
 
 BATCH = 1000  # chunks, or outbox rows, handled at a time
 _REMEMBERED = 100_000  # applied rows
@@ -79,10 +79,13 @@ class Outbox:
         What the outbox held before is part of that truth; what it gets meanwhile stays in it.
         """
         covered = self._rows()
+        of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
+        of_dataset = of_dataset.order_by(chunks.c.seq)
         count = after = 0
         while True:
             with self._database.read() as connection:
-                seqs = next_seqs(connection, self._dataset, after, BATCH)
+                following = of_dataset.where(chunks.c.seq > after).limit(BATCH)
+                seqs = list(connection.scalars(following))
                 points = load_points(connection, seqs, self._dim)
             if not seqs:
                 break

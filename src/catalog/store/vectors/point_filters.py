@@ -1,15 +1,16 @@
 """Filters in Qdrant's language: one condition on points from a scope and a filter.
 
-A :class:`Dialect` writes the four things that conditions are made of. ``True`` and ``False``
-stand for a condition that always or never holds; they are worked out here, because to Qdrant an
-empty list of alternatives means everything.
+A condition is written as JSON, as Qdrant's REST interface takes it
+(https://qdrant.tech/documentation/concepts/filtering/); each engine reads it as its own classes.
+``True`` and ``False`` stand for a condition that always or never holds; they are worked out here,
+because to Qdrant an empty list of alternatives means everything.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
@@ -32,7 +33,8 @@ from catalog.store.filter_sql import among, matching_values
 from catalog.store.schema import chunk_windows, chunks
 from catalog.store.vectors.points import DOC, PAGE, TOKENS, presence_token, value_token
 
-C = TypeVar("C")
+PointCondition = dict[str, Any]
+"""A condition in JSON: a filter with ``must``, ``should`` or ``must_not``, or one of its parts."""
 
 FieldValues = Callable[[Condition], Iterable[MetadataScalar]]
 """Gives the field's values in the dataset on which a comparison or text match holds."""
@@ -43,40 +45,19 @@ _LARGEST = sys.float_info.max  # JSON knows no infinity
 _BOUNDS = {Op.EQ: ("gte", "lte"), Op.GT: ("gt",), Op.GTE: ("gte",), Op.LT: ("lt",)}
 
 
-class Dialect(Protocol[C]):
-    """Write conditions on points as an engine takes them."""
-
-    def has_any(self, key: str, values: Sequence[str]) -> C:
-        """Require that some value under ``key`` is one of these."""
-        ...
-
-    def within(self, key: str, bounds: Mapping[str, float]) -> C:
-        """Require a number under ``key`` within bounds named gt, gte, lt and lte."""
-        ...
-
-    def has_id(self, point_ids: Sequence[str]) -> C:
-        """Require that the point is one of these."""
-        ...
-
-    def combine(self, kind: Literal["must", "should", "must_not"], parts: Sequence[C]) -> C:
-        """Require all, at least one, or none of the parts; there is at least one."""
-        ...
-
-
-class FilterCompiler(Generic[C]):
+class FilterCompiler:
     """Turn a scope and a filter into one condition on the points of ``dataset``."""
 
-    def __init__(self, dialect: Dialect[C], dataset: str, values: FieldValues) -> None:
-        self._dialect = dialect
+    def __init__(self, dataset: str, values: FieldValues) -> None:
         self._dataset = dataset
         self._values = values
 
-    def restriction(self, scope: Scope, tree: Filter | None) -> C | bool:
+    def restriction(self, scope: Scope, tree: Filter | None) -> PointCondition | bool:
         """Return the condition that a point's document is in scope and satisfies the filter."""
         in_scope = True if scope.ids is None else self._any_of(DOC, sorted(scope.ids))
         return self._every([in_scope, True if tree is None else self.compile(tree)])
 
-    def compile(self, tree: Filter) -> C | bool:
+    def compile(self, tree: Filter) -> PointCondition | bool:
         """Return the filter as a condition on points; it means what ``core.filters`` says."""
         match tree:
             case And():
@@ -88,7 +69,7 @@ class FilterCompiler(Generic[C]):
             case Condition():
                 return self._condition(tree)
 
-    def _condition(self, condition: Condition) -> C | bool:
+    def _condition(self, condition: Condition) -> PointCondition | bool:
         field, value = condition.field, condition.value
         items = value if isinstance(value, tuple) else (value,)
         values = [item for item in items if item is not None]
@@ -104,7 +85,7 @@ class FilterCompiler(Generic[C]):
             case _:
                 return self._compares(condition, values[0])
 
-    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> C | bool:
+    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
         """Require that some value of the field is one of these."""
         texts = [value for value in values if isinstance(value, str)]
         if field == "dataset":
@@ -118,51 +99,53 @@ class FilterCompiler(Generic[C]):
             return self._some([self._page(Op.EQ, value) for value in numbers])
         return self._any_of(TOKENS, [value_token(field, value) for value in values])
 
-    def _present(self, field: str) -> C | bool:
+    def _present(self, field: str) -> PointCondition | bool:
         if field in _ALWAYS_THERE:
             return True
         if field == "page":
             return self._page(Op.GTE, -_LARGEST)
         return self._any_of(TOKENS, [presence_token(field)])
 
-    def _compares(self, condition: Condition, bound: MetadataScalar) -> C | bool:
+    def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
         if condition.field == "dataset":
             return matches(condition, lambda _field: (self._dataset,))
         if condition.field == "page":
             return self._page(condition.op, bound) if value_kind(bound) == "n" else False
         return self._equals(condition.field, list(self._values(condition)))
 
-    def _page(self, op: Op, bound: MetadataScalar) -> C:
+    def _page(self, op: Op, bound: MetadataScalar) -> PointCondition:
         finite = max(-_LARGEST, min(_LARGEST, comparable_number(float(bound))))
-        return self._dialect.within(PAGE, dict.fromkeys(_BOUNDS.get(op, ("lte",)), finite))
+        return {"key": PAGE, "range": dict.fromkeys(_BOUNDS.get(op, ("lte",)), finite)}
 
-    def _any_of(self, key: str, values: Sequence[str]) -> C | bool:
-        return self._dialect.has_any(key, values) if len(values) > 0 else False
+    def _any_of(self, key: str, values: Sequence[str]) -> PointCondition | bool:
+        return {"key": key, "match": {"any": list(values)}} if len(values) > 0 else False
 
-    def _every(self, parts: Sequence[C | bool]) -> C | bool:
+    def _every(self, parts: Sequence[PointCondition | bool]) -> PointCondition | bool:
         return self._combine("must", parts, neutral=True)
 
-    def _some(self, parts: Sequence[C | bool]) -> C | bool:
+    def _some(self, parts: Sequence[PointCondition | bool]) -> PointCondition | bool:
         return self._combine("should", parts, neutral=False)
 
     def _combine(
-        self, kind: Literal["must", "should"], parts: Sequence[C | bool], *, neutral: bool
-    ) -> C | bool:
+        self,
+        kind: Literal["must", "should"],
+        parts: Sequence[PointCondition | bool],
+        *,
+        neutral: bool,
+    ) -> PointCondition | bool:
         """Combine parts; ``neutral`` ones say nothing, and one of the other kind says it all."""
         if any(part is (not neutral) for part in parts):
             return not neutral
         conditions = [part for part in parts if not isinstance(part, bool)]
         if len(conditions) < 2:
             return conditions[0] if conditions else neutral
-        return self._dialect.combine(kind, conditions)
+        return {kind: conditions}
 
-    def _not(self, part: C | bool) -> C | bool:
-        return not part if isinstance(part, bool) else self._dialect.combine("must_not", [part])
+    def _not(self, part: PointCondition | bool) -> PointCondition | bool:
+        return not part if isinstance(part, bool) else {"must_not": [part]}
 
 
-def point_condition(
-    connection: Connection, dialect: Dialect[C], restriction: Restriction
-) -> C | bool:
+def point_condition(connection: Connection, restriction: Restriction) -> PointCondition | bool:
     """Return the condition every allowed point meets; ``True`` when all may, ``False`` when none.
 
     Phrases to contain or leave out are known to SQL alone: where few chunks remain, those are
@@ -173,9 +156,8 @@ def point_condition(
         seqs = list(connection.scalars(query))
         if len(seqs) <= FEW:
             points = _point_ids(connection, seqs)
-            return dialect.has_id(points) if points else False
+            return {"has_id": points} if points else False
     compiler = FilterCompiler(
-        dialect,
         restriction.dataset,
         lambda condition: matching_values(connection, restriction.dataset, condition),
     )

@@ -8,7 +8,7 @@ counts, and the fetch grows until there are enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from sqlalchemy import select
 
@@ -17,9 +17,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, best_first
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks
-from catalog.store.vectors.point_filters import Dialect, point_condition
-
-C = TypeVar("C")
+from catalog.store.vectors.point_filters import PointCondition, point_condition
 
 _MOST_TIES = 4_096  # points fetched to order equal scores by row number
 _SCORE_DIGITS = 6  # what float32 arithmetic in any order agrees on
@@ -47,8 +45,7 @@ def nearest_chunks(
     database: Database,
     restriction: Restriction,
     k: int,
-    dialect: Dialect[C],
-    fetch: Callable[[int, C | None], Sequence[PointHit]],
+    fetch: Callable[[int, PointCondition | None], Sequence[PointHit]],
 ) -> list[Hit]:
     """Return the ``k`` best live chunks that the restriction allows, each by its best window.
 
@@ -56,7 +53,7 @@ def nearest_chunks(
     fewer than ``limit`` only when there are no more.
     """
     with database.read() as connection:
-        condition = point_condition(connection, dialect, restriction)
+        condition = point_condition(connection, restriction)
     if condition is False:
         return []
     limit = 2 * k + 8

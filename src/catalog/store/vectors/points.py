@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from catalog.core.documents import MetadataScalar, last_page
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
@@ -31,6 +31,7 @@ from catalog.store.schema import (
     chunks,
     document_fields,
     documents,
+    embedded_windows,
     embeddings,
 )
 
@@ -126,30 +127,11 @@ def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[I
         chunk_windows.c.window,
         embeddings.c.vector,
     )
-    joined = (
-        chunks.join(documents, documents.c.id == chunks.c.document_id)
-        .join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
-        .join(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
-    )
+    joined = embedded_windows.join(documents, documents.c.id == chunks.c.document_id)
     query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
     rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
     tokens_of = _read_tokens(connection, rows, seqs)
     return [_point(row, tokens_of[row.seq], dim) for row in rows]
-
-
-def next_seqs(connection: Connection, dataset: str, after: int, most: int) -> list[int]:
-    """Return the row numbers of the next live chunks, ascending, at most ``most``."""
-    query = select(chunks.c.seq).where(chunks.c.dataset == dataset, chunks.c.seq > after)
-    return list(connection.scalars(query.order_by(chunks.c.seq).limit(most)))
-
-
-def count_points(connection: Connection, dataset: str) -> int:
-    """Count the points the truth makes for a dataset."""
-    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
-        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
-    )
-    query = select(func.count()).select_from(joined).where(chunks.c.dataset == dataset)
-    return int(connection.scalar(query) or 0)
 
 
 def unit(vector: Vector) -> Vector:

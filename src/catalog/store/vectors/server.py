@@ -20,7 +20,7 @@ from catalog.store.engine_types import Hit, Restriction
 from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
-from catalog.store.vectors.server_index import QdrantServer, ServerDialect, ServerIndex
+from catalog.store.vectors.server_index import QdrantServer, ServerIndex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ class ServerEngine:
             index = self._current()
             fetch = partial(index.nearest, query)
             try:
-                hits = nearest_chunks(self._database, restriction, k, ServerDialect(), fetch)
+                hits = nearest_chunks(self._database, restriction, k, fetch)
             except EngineError:
                 if index is self._index:
                     raise

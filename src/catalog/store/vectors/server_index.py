@@ -7,8 +7,8 @@ comes back is joined with the truth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
@@ -25,6 +25,7 @@ from catalog.core.errors import EngineError
 from catalog.store.database import Database
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, documents
+from catalog.store.vectors.point_filters import PointCondition
 from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-ServerCondition: TypeAlias = models.FieldCondition | models.HasIdCondition | models.Filter
 
 ATTEMPTS = 4
 _OWNER = "catalog"  # the key of the collection's metadata under which ours stands
@@ -130,28 +130,6 @@ def _live_nodes(database: Database, chunk_ids: Sequence[str]) -> dict[str, TextN
     }
 
 
-class ServerDialect:
-    """Conditions as the client's models."""
-
-    def has_any(self, key: str, values: Sequence[str]) -> ServerCondition:
-        """Match a keyword."""
-        return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
-
-    def within(self, key: str, bounds: Mapping[str, float]) -> ServerCondition:
-        """Bound a number."""
-        return models.FieldCondition(key=key, range=models.Range(**bounds))
-
-    def has_id(self, point_ids: Sequence[str]) -> ServerCondition:
-        """Name the points."""
-        return models.HasIdCondition(has_id=list(point_ids))
-
-    def combine(
-        self, kind: Literal["must", "should", "must_not"], parts: Sequence[ServerCondition]
-    ) -> ServerCondition:
-        """Combine conditions."""
-        return models.Filter(**{kind: list(parts)})
-
-
 class QdrantServer:
     """A client whose calls are tried again while the server is away.
 
@@ -237,11 +215,11 @@ class ServerIndex:
         """Do nothing: every write waits for the server to keep it."""
 
     def nearest(
-        self, vector: npt.NDArray[np.float32], limit: int, condition: ServerCondition | None
+        self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
     ) -> list[PointHit]:
         """Return the nearest points that meet the condition, best first, at most ``limit``."""
         query = VectorStoreQuery(query_embedding=vector.tolist(), similarity_top_k=limit)
-        filters = None if condition is None else models.Filter(must=[condition])
+        filters = None if condition is None else models.Filter.model_validate({"must": [condition]})
         result = self._server.call(self._store.query, query, qdrant_filters=filters)
         nodes, scores = result.nodes or [], result.similarities or []
         return [
