@@ -203,8 +203,9 @@ def _unfinished(connection: Connection, is_wanted: ColumnElement[bool]) -> froze
     joined = chunks.join(chunk_windows).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
-    query = select(chunks.c.seq.distinct()).select_from(joined)
-    return frozenset(connection.scalars(query.where(is_wanted, embeddings.c.embed_key.is_(None))))
+    query = select(chunks.c.seq).select_from(joined)
+    incomplete = query.where(is_wanted, embeddings.c.embed_key.is_(None)).distinct()
+    return frozenset(connection.scalars(incomplete))
 
 
 def _normalise(rows: Floats) -> None:
