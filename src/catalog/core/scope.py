@@ -60,11 +60,6 @@ class Scope:
             return other
         return self if other.ids is None else Scope(self.ids & other.ids)
 
-    def __or__(self, other: Scope) -> Scope:
-        if self.ids is None or other.ids is None:
-            return Scope.all()
-        return Scope(self.ids | other.ids)
-
     def __bool__(self) -> NoReturn:
         raise TypeError("a Scope has no truth value: ask is_all, is_nothing or allows()")
 

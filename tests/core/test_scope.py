@@ -1,0 +1,39 @@
+"""Which documents may answer: all, some, none."""
+
+import pytest
+
+from catalog.core.scope import Scope
+
+
+def test_no_ids_given_is_everything_and_an_empty_list_is_nothing():
+    assert Scope.from_doc_ids(None) == Scope.all()
+    assert Scope.from_doc_ids([]) == Scope.nothing() == Scope.of([])
+    assert Scope.from_doc_ids(["a", "b", "a"]) == Scope.of(["b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_all", "is_nothing", "allowed"),
+    [
+        (Scope.all(), True, False, "abc"),
+        (Scope.of(["a", "b"]), False, False, "ab"),
+        (Scope.nothing(), False, True, ""),
+    ],
+)
+def test_a_scope_is_all_some_or_nothing(scope, is_all, is_nothing, allowed):
+    assert (scope.is_all, scope.is_nothing) == (is_all, is_nothing)
+    assert "".join(name for name in "abc" if scope.allows(name)) == allowed
+
+
+def test_both_scopes_hold_when_they_are_joined():
+    some, other = Scope.of(["a", "b"]), Scope.of(["b", "c"])
+    assert some & other == Scope.of(["b"])
+    assert some & Scope.all() == Scope.all() & some == some
+    assert some & Scope.nothing() == Scope.nothing() & some == Scope.nothing()
+    assert some & Scope.of(["c"]) == Scope.nothing()
+    assert Scope.all() & Scope.all() == Scope.all()
+
+
+def test_whether_a_scope_is_true_is_an_error():
+    for scope in (Scope.all(), Scope.of(["a"]), Scope.nothing()):
+        with pytest.raises(TypeError, match="no truth value"):
+            bool(scope)
