@@ -52,7 +52,15 @@ def test_a_kind_of_file_goes_by_the_names_people_have_for_it(said, file_type):
 
 @pytest.mark.parametrize(
     ("said", "file_type"),
-    [("pdf", "epub"), ("word", "pptx"), ("d", "pdf"), ("%", "md"), ("css", "cs")],
+    [
+        ("pdf", "epub"),
+        ("word", "pptx"),
+        ("d", "pdf"),
+        ("%", "md"),
+        ("css", "cs"),
+        ("cs", "c"),
+        ("kts", "kt"),
+    ],
 )
 def test_no_other_kind_is_let_through(said, file_type):
     assert not holds(file_type_filter(said), file_type=file_type)

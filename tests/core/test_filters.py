@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from catalog.core.filters import (
     Op,
     Or,
     check_fields,
+    comparable_number,
     condition,
     equal_values,
     filter_fields,
@@ -47,6 +49,8 @@ def holds(op: Op, value: object, *values: object) -> bool:
         (Op.EQ, True, ("true",), False),
         (Op.EQ, 2**53 + 1, (2**53,), True),  # 64-bit floats, everywhere
         (Op.EQ, 10**400, (10**500,), True),  # both infinite
+        (Op.EQ, 10**400, (-(10**400),), False),
+        (Op.LT, -1e308, (-(10**400),), True),
         (Op.CONTAINS, "ops", ("dev", "ops"), True),
         (Op.NE, "ops", (), True),
         (Op.NE, "ops", ("dev",), True),
@@ -63,10 +67,19 @@ def holds(op: Op, value: object, *values: object) -> bool:
         (Op.IS_EMPTY, None, (), True),
         (Op.IS_EMPTY, None, ("",), False),
         (Op.GT, 3, (2, 4), True),
+        (Op.GT, 3, (2,), False),
         (Op.GT, 3, (3,), False),
+        (Op.GTE, 3, (2,), False),
         (Op.GTE, 3, (3.0,), True),
+        (Op.GTE, 3, (4,), True),
+        (Op.LT, 3, (2, 4), True),
+        (Op.LT, 3, (3.0,), False),
+        (Op.LT, 3, (4,), False),
         (Op.LT, 3, ("2",), False),
         (Op.LT, 3, (), False),
+        (Op.LTE, 3, (2,), True),
+        (Op.LTE, 3, (3.0,), True),
+        (Op.LTE, 3, (4,), False),
         (Op.LTE, "2024-05", ("2024-04-30",), True),
         (Op.GT, "Z", ("a",), True),  # by code point
         (Op.GT, 0, (True,), False),
@@ -100,6 +113,10 @@ def test_equality_never_crosses_types():
     for left in values:
         for right in values:
             assert equal_values(left, right) is (left is right)
+
+
+def test_there_is_one_zero():
+    assert [str(comparable_number(zero)) for zero in (0, 0.0, -0.0)] == ["0.0"] * 3
 
 
 def test_none_is_no_restriction_and_an_empty_filter_holds_always():
@@ -144,6 +161,13 @@ def test_llama_index_filters_without_a_condition_are_not_dropped():
     assert parse_filters(MetadataFilters(filters=[one], condition=None)) == Condition("a", Op.EQ, 1)
 
 
+@pytest.mark.parametrize("name", ["all", "nand", "xor"])
+def test_an_unknown_connective_is_refused(name: str):
+    one = MetadataFilter(key="a", value=1)
+    with pytest.raises(UnknownOperatorError, match=f"condition '{name}'"):
+        parse_filters(SimpleNamespace(filters=[one], condition=name))
+
+
 @pytest.mark.parametrize("operator", list(FilterOperator))
 def test_every_llama_index_operator_is_known(operator: FilterOperator):
     value: object = ["a"] if operator in ("in", "nin", "any", "all") else "a"
@@ -163,6 +187,7 @@ def test_every_llama_index_operator_is_known(operator: FilterOperator):
         ("page<3.5", "page", Op.LT, 3.5),
         ("year>-1e3", "year", Op.GT, -1000.0),
         ("draft=true", "draft", Op.EQ, True),
+        ("draft=false", "draft", Op.EQ, False),
         ('draft="true"', "draft", Op.EQ, "true"),
         ("title~two words", "title", Op.TEXT_MATCH_INSENSITIVE, "two words"),
         ('title~"two  "', "title", Op.TEXT_MATCH_INSENSITIVE, "two  "),
@@ -172,6 +197,11 @@ def test_every_llama_index_operator_is_known(operator: FilterOperator):
         ('year="1|2"|3', "year", Op.IN, ("1|2", 3)),
         ("url=https://x/?a=b&c>d", "url", Op.EQ, "https://x/?a=b&c>d"),
         ("note=", "note", Op.EQ, ""),
+        ('note=""', "note", Op.EQ, ""),
+        ('note="open', "note", Op.EQ, '"open'),
+        ('note=shut"', "note", Op.EQ, 'shut"'),
+        ("note=!now!", "note", Op.EQ, "!now!"),
+        ('note="', "note", Op.EQ, '"'),
         # fields whose values are text keep it, whatever it looks like
         ("docid=12345678", "docid", Op.EQ, "12345678"),
         ("path=2024", "path", Op.EQ, "2024"),
@@ -209,6 +239,7 @@ def test_any_expression_is_read_or_refused_by_name(text: str):
         ("no operator", "is not field=value"),
         ("=x", "is not field=value"),
         (" =x", "non-empty name"),
+        ("tag!x", "unknown operator"),
         (7, "int"),
         (b"tag=x", "bytes"),
         ([None], "NoneType"),
@@ -229,6 +260,14 @@ def test_any_expression_is_read_or_refused_by_name(text: str):
 def test_a_filter_without_meaning_is_refused(filters: object, says: str):
     with pytest.raises(FilterError, match=says):
         parse_filters(filters)
+
+
+def test_half_a_character_is_refused_and_its_neighbours_are_text():
+    for half in ("\ud800", "\udfff"):
+        with pytest.raises(FilterError, match="not valid Unicode"):
+            parse_filters({"tag": half})
+    for neighbour in ("\ud7ff", "\ue000", "\U0001f600"):
+        assert parse_filters({"tag": neighbour}) == Condition("tags", Op.EQ, neighbour)
 
 
 @pytest.mark.parametrize("operator", ["=>", "like", "", None, 3])
@@ -256,10 +295,24 @@ def test_a_filter_too_large_or_too_deep_is_refused():
             parse_filters(deep)
 
 
+def test_a_filter_of_exactly_the_largest_size_and_depth_is_read_and_a_list_of_any_length():
+    wide = parse_filters([f"a={index}" for index in range(500)])
+    assert isinstance(wide, And)
+    assert len(wide.parts) == 500
+    assert parse_filters({"a": ["x"] * 501}) == Condition("a", Op.IN, ("x",) * 501)
+    deep = Condition("a", Op.EQ, 1)
+    for _ in range(49):
+        deep = Not(deep)
+    assert parse_filters(deep) == deep
+    with pytest.raises(FilterError, match="deeper than 50"):
+        parse_filters(Not(deep))
+
+
 def test_unknown_fields_are_refused_by_name_and_known_ones_listed():
     tree = parse_filters({"tag": "x", "colour": "red"})
     assert tree is not None
     assert filter_fields(tree) == {"tags", "colour"}
     check_fields(tree, ["colour"])
+    check_fields(tree, ["colour", "tags"])
     with pytest.raises(UnknownFieldError, match=r"'colour'.*modality"):
         check_fields(tree, [])
