@@ -1,12 +1,10 @@
 """Adaptive fusion against numbers worked by hand."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.adaptive import DEPTH, Balance, Scale, adaptive, confidence
+from catalog.search_v2.adaptive import DEPTH, Balance, Confidence, Scale, adaptive, confidence
 from catalog.search_v2.fusion import RankedList
 
 
@@ -84,6 +82,40 @@ def test_a_leg_that_is_alone_or_found_nothing_leaves_the_order_to_the_other():
     assert adaptive([]) == adaptive([ranked("lexical", {}), ranked("vector", {})]) == []
 
 
+def test_a_leg_that_is_alone_has_all_of_the_score():
+    # the parts worked out above, undivided
+    vector = ranked("vector", {"a": 0.9, "b": 0.8, "c": 0.7})
+    assert [one.score for one in adaptive([vector])] == pytest.approx([2.4494897, 1.2247449, 0.0])
+    lexical = ranked("lexical", {"a": 10.0})
+    assert [one.score for one in adaptive([lexical])] == pytest.approx([9.9498744])
+
+
+def test_a_lexical_leg_that_found_nothing_is_neither_flat_nor_sure():
+    vector = ranked("vector", {"a": 0.9, "b": 0.8, "c": 0.7})
+    lexical = ranked("lexical", {})
+    seen = confidence(lexical, vector)
+    assert (seen.flat, seen.lexical) == (0.0, 0.0)
+    # -.39 + .44 * 1.2247449 = .1488877; 1 / (1 + e^-.1488877) = .5371533, of 2.4494897: 1.3157516
+    assert adaptive([lexical, vector])[0].score == pytest.approx(1.3157516)
+
+
+def test_how_flat_a_list_is_is_its_mean_beside_its_best():
+    # 12 among 100: mean .12, of 8 .015; a last score of zero makes no difference
+    assert Scale.of(ranked("lexical", {"a": 8.0, "b": 4.0})).flat == pytest.approx(0.015)
+    assert Scale.of(ranked("lexical", {"a": 8.0, "b": 4.0, "c": 0.0})).flat == pytest.approx(0.015)
+
+
+def test_a_list_whose_best_score_is_not_above_zero_is_not_flat():
+    for best in (0.0, -0.1):
+        assert Scale.of(ranked("lexical", {"a": best, "b": -0.3})).flat == 0.0
+
+
+def test_the_surest_query_overflows_nothing():
+    sure = Confidence(flat=0.0, lexical=1e6, vector=0.0)
+    assert Balance(lexical=-1.0).vector_share(sure) == pytest.approx(0.0, abs=1e-12)
+    assert Balance(lexical=1.0).vector_share(sure) == pytest.approx(1.0, abs=1e-12)
+
+
 def test_equal_scores_are_no_reason_to_prefer_anything():
     # no spread: every z is 0, every part 0; then best rank, then id
     fused = adaptive([ranked("vector", {"b": 0.5, "a": 0.5}), ranked("lexical", {"c": 3.0})])
@@ -92,12 +124,14 @@ def test_equal_scores_are_no_reason_to_prefer_anything():
 
 def test_an_expansion_list_counts_by_its_weight_and_does_not_move_the_balance():
     lexical, vector = ranked("lexical", {"a": 9.0}), ranked("vector", spread("abcd", 0.9, 0.6))
-    more = ranked("lexical", {"x": 9.0}, weight=0.5, origin="expansion")
+    # 10 among 100: mean .1, deviation sqrt((81 + 1) / 100 - .01) = .9; z 8.9 / .9 and 1
+    more = ranked("lexical", {"x": 9.0, "y": 1.0}, weight=0.5, origin="expansion")
     before = {one.chunk_id: one.score for one in adaptive([lexical, vector])}
     after = {one.chunk_id: one.score for one in adaptive([lexical, vector, more])}
     assert {name: after[name] for name in before} == before
     share = 1 - Balance().vector_share(confidence(lexical, vector))
-    assert after["x"] == pytest.approx(0.5 * share * math.sqrt(99))  # z of one among 100
+    assert after["x"] == pytest.approx(0.5 * share * 8.9 / 0.9)
+    assert after["y"] == pytest.approx(0.5 * share)
 
 
 scores = st.dictionaries(
