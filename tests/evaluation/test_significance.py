@@ -109,6 +109,12 @@ def test_patterns_are_drawn_only_when_there_are_more_than_resamples():
     assert p_of([1.0] * 14) * 10_001 == pytest.approx(round(p_of([1.0] * 14) * 10_001))
 
 
+def test_as_many_patterns_are_drawn_as_asked_when_they_do_not_fit_in_memory_at_once():
+    # gains and losses cancel out, so every pattern is as extreme: (1 + 3) / (1 + 3). 400,000
+    # differences are drawn two patterns at a time
+    assert p_of([1.0, -1.0] * 200_000, resamples=3) == 1.0
+
+
 def test_a_drawn_p_lies_near_the_counted_one():
     # standard error √(.0527 · .9473 / 10000) = .0022; the bound is four of them
     drawn = [p_of(DARWIN, seed=seed) for seed in range(10)]
@@ -459,6 +465,8 @@ COMPARISONS = [paired_randomisation, mcnemar_exact, win_tie_loss, paired_test]
 def test_columns_of_different_lengths_are_refused_with_both(compare):
     with pytest.raises(InputError, match="baseline has 3 values and candidate 2"):
         compare([1, 0, 1], [1, 0])
+    with pytest.raises(InputError, match="baseline has 1 values and candidate 3"):
+        compare([1], [1, 0, 1])
 
 
 @pytest.mark.parametrize("compare", COMPARISONS)
