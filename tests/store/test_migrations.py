@@ -14,7 +14,7 @@ from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
-from catalog.store.schema import document_fields, documents
+from catalog.store.schema import datasets, document_fields, documents
 
 MANY = 450  # documents: more than two batches
 LISTED = (
@@ -139,3 +139,21 @@ def test_chunks_of_an_older_store_are_kept_and_know_nothing_of_their_inside(tmp_
         (chunk,) = load_chunks(connection, "notes", [1]).values()
     upgraded.close()
     assert (chunk.text, chunk.cues, chunk.page_breaks) == ("Rotate the keys.", (), ())
+
+
+def test_rows_of_an_older_store_have_no_checksum(tmp_path):
+    document = ParsedDocument(path="a.md", text="Rotate the keys.", title="A", file_type="md")
+    database = Database.at(tmp_path)
+    with database.write() as connection:
+        ensure_dataset(connection, "notes", 0.0)
+        publish(connection, NewRevision("notes", "a.md", document, "f" * 64, ()), 0.0)
+    database.close()
+    with stamped(tmp_path, "0006") as connection:
+        connection.exec_driver_sql("ALTER TABLE datasets DROP COLUMN state")
+        for table in ("documents", "revisions", "chunks", "embeddings"):
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN checksum")
+    upgraded = Database.at(tmp_path)
+    with upgraded.read() as connection:
+        assert connection.scalars(select(documents.c.checksum)).all() == [None]
+        assert connection.scalars(select(datasets.c.state)).all() == [None]
+    upgraded.close()

@@ -47,6 +47,7 @@ datasets = Table(
     Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
+    Column("state", String, default=""),  # another one with every change, a restored copy included
 )
 
 documents = Table(
@@ -68,6 +69,7 @@ documents = Table(
     Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
     Column("dated", Float),  # seconds from 1970: see store.field_rows.document_date; NULL: no date
+    Column("checksum", String),  # of all rows of the document: see store.checksums; NULL: unsealed
     UniqueConstraint("dataset", "path"),
     Index("documents_docid", "docid"),
     Index("documents_file", "dataset", "file"),
@@ -91,6 +93,7 @@ revisions = Table(
     ),
     Column("revision_id", String, nullable=False),
     Column("text", Text, nullable=False),
+    Column("checksum", Integer),  # of the document as it is shown: see store.checksums
 )
 
 document_fields = Table(
@@ -141,6 +144,7 @@ chunks = Table(
     Column("tokens", Integer),  # as the chunker counted them; NULL: cut by an older release
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
+    Column("checksum", Integer),  # of the passage as it is shown: see store.checksums
     Index("chunks_document", "document_id", "position"),
     Index("chunks_dataset", "dataset", "seq"),
     sqlite_autoincrement=True,
@@ -171,6 +175,7 @@ embeddings = Table(
     Column("fingerprint", String, nullable=False),
     Column("side", String, nullable=False),  # query or document
     Column("vector", LargeBinary, nullable=False),  # little-endian float32
+    Column("checksum", Integer),  # CRC-32 of the vector's bytes; NULL: written by an older release
     Column("created_at", Float, nullable=False),
     Column("hits", Integer, nullable=False, default=0),
     Index("embeddings_side", "side", "created_at"),
