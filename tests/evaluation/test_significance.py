@@ -485,9 +485,11 @@ def test_numbers_that_cannot_be_averaged_are_refused_by_column(compare, value):
 
 
 @pytest.mark.parametrize("compare", COMPARISONS)
-def test_a_table_is_no_column(compare):
+def test_a_table_or_a_single_number_is_no_column(compare):
     with pytest.raises(InputError, match="flat"):
         compare([[0, 1]], [[1, 0]])
+    with pytest.raises(InputError, match="flat"):
+        compare(0, 1)
 
 
 @pytest.mark.parametrize("differences", [[], [1.0, math.nan], [math.inf, 1.0], [[1.0, 2.0]]])
