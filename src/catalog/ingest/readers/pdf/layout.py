@@ -34,12 +34,22 @@ class Piece:
         self.first, self.last = min(self.first, other.first), max(self.last, other.last)
         self.letters += other.letters
 
+    @property
+    def top(self) -> float:
+        """Estimate the upper edge of its letters."""
+        return self.base - 0.75 * self.size
+
+    @property
+    def bottom(self) -> float:
+        """Estimate the lower edge of its letters."""
+        return self.base + 0.2 * self.size
+
 
 def share_line(piece: Piece, other: Piece) -> bool:
     """Return whether the letters of two share at least half of the smaller ones' height."""
     if piece.base == other.base:
         return True
-    # Letters reach from about 0.75 of their size above the base line to 0.2 below it.
+    # Edges as above, written out: a page asks this for each pair of neighbours.
     bottom = min(piece.base + 0.2 * piece.size, other.base + 0.2 * other.size)
     shared = bottom - max(piece.base - 0.75 * piece.size, other.base - 0.75 * other.size)
     return shared >= 0.475 * min(piece.size, other.size)
