@@ -5,6 +5,7 @@ import pytest
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.metrics import score_run
 from catalog.evaluation.recorded_backend import RecordedBackend
 from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
@@ -245,3 +246,17 @@ def test_numbers_out_of_range_are_refused(numbers):
 def test_a_set_without_a_query_is_refused():
     with pytest.raises(InputError, match="nothing-test holds no query"):
         run_backends([TableBackend("old", {})], GoldenSet("nothing-test", ()), dataset="d")
+
+
+def test_a_search_that_shows_what_the_filters_forbid_is_cut_to_them_and_that_is_counted():
+    shown = ["wrong.md", "right.md", *["wrong.md"] * 9]
+    backend = Listening("old", [], [shown] * 5)
+    queries = golden(question(1, kind="filtered", filters={"tag": "ops"}), question(2))
+
+    def allowed(query):
+        return frozenset({"right.md"})
+
+    (run,) = run_backends([backend], queries, dataset="d", repeats=0, allowed=allowed)
+    assert run.documents("q1") == ("right.md",)
+    assert run.documents("q2") == ("wrong.md", "right.md")  # it has no filter
+    assert score_run(run, queries, allowed).scope_violations == 9  # among the first ten

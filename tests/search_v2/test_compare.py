@@ -76,7 +76,10 @@ def test_what_of_the_question_the_baseline_cannot_be_told_is_said(service, plugg
     asked = {"doc_ids": iter(["keys.md"]), "filters": "tag=ops"}
     answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **asked)
     assert {hit.path for hit in answer} == {"keys.md"}
-    assert answer.comparison.note == "asked without filters and doc_ids, which it does not take"
+    assert answer.comparison.note == (
+        "asked without filters and doc_ids, which it does not take; "
+        "1 of its passages outside the scope are left out"
+    )
     told = []
     service = SearchServiceV2(service.library)
     plugged.find = lambda query, doc_ids, filters: told.append((doc_ids, filters)) or []
@@ -85,6 +88,31 @@ def test_what_of_the_question_the_baseline_cannot_be_told_is_said(service, plugg
     )
     assert told[-1] == (["keys.md"], "tag=ops")
     assert answer.comparison.note == ""
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [
+        {"doc_ids": ["keys.md"]},
+        {"docs": ["keys.*"]},
+        {"filters": "tag=ops"},
+        {"file_type": "md", "name": "keys"},
+    ],
+    ids=lambda narrowed: next(iter(narrowed)),
+)
+def test_a_baseline_shows_nothing_from_outside_scope_and_filters(service, plugged, narrowed):
+    plugged.find = lambda query: ["bread.txt", "keys.md", "guides/backup.md", "gone.md"]
+    answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **narrowed)
+    assert answer.comparison.only_v1 == ()
+    assert answer.comparison.overlap == 1.0
+    assert "3 of its passages outside the scope are left out" in answer.comparison.note
+    assert not [name for name in ("bread", "backup", "gone") if name in str(answer.to_dict())]
+
+
+def test_an_empty_scope_leaves_nothing_of_a_baseline(service, plugged):
+    plugged.find = lambda query: ["keys.md"]
+    answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, doc_ids=[])
+    assert (answer.comparison.only_v1, answer.comparison.overlap) == ((), 1.0)
 
 
 def test_a_baseline_that_exits_has_failed_and_ends_nothing(service, plugged):

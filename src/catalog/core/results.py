@@ -186,8 +186,9 @@ class Comparison(_Frozen):
 
     ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to
     1; two empty answers overlap by 1). ``only_v1`` and ``only_v2`` are paths in rank order.
-    ``note`` says what of the question the baseline could not be told, ``error`` why there is
-    nothing of it, if it failed.
+    ``note`` says what of the question the baseline could not be told, and how many of its passages
+    were left out because they stand outside scope and filters; ``error`` why there is nothing of
+    it, if it failed.
     """
 
     baseline: str

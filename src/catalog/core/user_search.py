@@ -59,6 +59,10 @@ class Ranking:
             best.setdefault(hit.path, hit)
         return best
 
+    def within(self, paths: Collection[str]) -> Ranking:
+        """Return its hits in these documents alone."""
+        return replace(self, hits=tuple(hit for hit in self.hits if hit.path in paths))
+
 
 class UserSearch:
     """Any callable whose first argument is the query text; raises :class:`BackendError` on loading.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import BlindComparisonError, CatalogError
 from catalog.core.settings import Settings
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.metrics import PRIMARY, Allowed, Timing, score_run
-from catalog.evaluation.runs import BackendRun
+from catalog.evaluation.metrics import PRIMARY, Timing, score_run
+from catalog.evaluation.runs import Allowed, BackendRun
 from catalog.evaluation.significance import PairedTest, paired_test
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenQuery, GoldenSet
-from catalog.evaluation.metrics import PRIMARY, QUALITY, Allowed, RunScores, score_run
-from catalog.evaluation.runs import BackendRun
+from catalog.evaluation.metrics import PRIMARY, QUALITY, RunScores, score_run
+from catalog.evaluation.runs import Allowed, BackendRun
 from catalog.evaluation.significance import McNemar, PairedTest, holm, mcnemar_exact, paired_test
 
 ALPHA = 0.05

@@ -8,7 +8,7 @@ someone judged. Metrics are of documents; a query that failed or found nothing s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
-from catalog.evaluation.runs import BackendRun
+from catalog.evaluation.runs import Allowed, BackendRun
 
 PRIMARY = "nDCG@10"
 MEASURES = (
@@ -37,7 +37,6 @@ MEASURES = (
 QUALITY = tuple(name for name in MEASURES if name != "Judged@10")  # more judged is not better
 SHOWN = 10  # passages of an answer that a person looks at
 TIMED_SHOWN = 5
-Allowed = Callable[[GoldenQuery], frozenset[str] | None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class RunScores:
     ``exact_recall`` is recall@10 of documents over the queries of kind exact;
     ``temporal_recall`` is, over queries whose labels have times, the share of labelled moments
     that a passage of the same document among the first 5 overlaps. ``scope_violations`` counts
-    passages that a query's filters forbid.
+    passages that a query's filters forbid, those that were cut for it as well.
     """
 
     name: str
@@ -173,6 +172,7 @@ def _violations(run: BackendRun, golden: GoldenSet, allowed: Allowed) -> int:
         paths = allowed(query) if query.filters is not None else None
         answer = run.outcomes[query.id].answer
         if paths is not None and answer is not None:
+            count += run.outcomes[query.id].forbidden
             count += sum(hit.path not in paths for hit in answer.hits[:SHOWN])
     return count
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from catalog.core.errors import InputError
 from catalog.core.user_search import Ranking
@@ -16,6 +16,7 @@ from catalog.ingest.sync_report import Progress, Silent
 DEFAULT_TOP_K = 100
 TIMED_TOP_K = 10
 Clock = Callable[[], float]
+Allowed = Callable[[GoldenQuery], frozenset[str] | None]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class QueryOutcome:
 
     ``answer`` is the deep one that metrics are of. ``ms`` and ``stages_ms`` are of the timed
     repetitions, which ask for :data:`TIMED_TOP_K` passages as a person would; ``stable`` says
-    whether those ranked alike, ``None`` after fewer than two.
+    whether those ranked alike, ``None`` after fewer than two. ``forbidden`` counts, among the
+    first :data:`TIMED_TOP_K` passages it gave, those that were left out of the answer because the
+    query's filters forbid them.
     """
 
     answer: Ranking | None
@@ -32,6 +35,7 @@ class QueryOutcome:
     stages_ms: tuple[Mapping[str, float], ...] = ()
     error: str = ""
     stable: bool | None = None
+    forbidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class _Attempt:
     answer: Ranking | None
     ms: float
     error: str
+    forbidden: int = 0
 
 
 def run_backends(
@@ -75,13 +80,15 @@ def run_backends(
     repeats: int = 2,
     progress: Progress | None = None,
     clock: Clock = time.perf_counter,
+    allowed: Allowed | None = None,
 ) -> list[BackendRun]:
     """Ask every backend every query, each query put to all of them before the next.
 
     First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. The
     backend that is asked first alternates. An exception is that query's error, never the run's
-    end. Raises :class:`InputError` for numbers out of range, no queries, or a recorded run of
-    other queries.
+    end. ``allowed`` gives the documents that a filtered query may show; a search that shows others
+    is cut to them. Raises :class:`InputError` for numbers out of range, no queries, or a recorded
+    run of other queries.
     """
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
@@ -95,6 +102,7 @@ def run_backends(
     for backend in backends:
         backend.prepare(dataset, progress)
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
+    paths = {query.id: allowed(query) for query in golden if allowed and query.filters is not None}
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
     live = [n for n, backend in enumerate(backends) if not isinstance(backend, RecordedBackend)]
@@ -104,6 +112,7 @@ def run_backends(
         for number, query in enumerate(golden):
             for index in order if number % 2 == 0 else reversed(order):
                 attempt = _attempt(backends[index], query, dataset, depth, clock)
+                attempt = _cut(attempt, paths.get(query.id))
                 attempts[index].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
     return [
@@ -131,6 +140,14 @@ def _attempt(
     return _Attempt(answer, (clock() - started) * 1000, error)
 
 
+def _cut(attempt: _Attempt, paths: Collection[str] | None) -> _Attempt:
+    """Return the attempt with an answer of these documents alone; ``None``: of all."""
+    if attempt.answer is None or paths is None:
+        return attempt
+    forbidden = sum(hit.path not in paths for hit in attempt.answer.hits[:TIMED_TOP_K])
+    return replace(attempt, answer=attempt.answer.within(paths), forbidden=forbidden)
+
+
 def _to_outcome(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
     error = next((attempt.error for attempt in (deep, *timed) if attempt.error), "")
     answers = [attempt.answer for attempt in timed if attempt.answer is not None]
@@ -141,4 +158,5 @@ def _to_outcome(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
         stages_ms=tuple(answer.stages_ms for answer in answers),
         error=error,
         stable=len(lists) == 1 if len(timed) > 1 and not error else None,
+        forbidden=deep.forbidden,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 
 from catalog.core.results import Comparison, Latency, RankChange
@@ -36,11 +36,13 @@ class Baseline:
         mode: str,
         filters: object,
         doc_ids: list[str] | None,
+        allowed: Collection[str] | None,
         v2_ms: float,
     ) -> Comparison:
         """Ask it the same, and compare with the paths that v2 found in ``v2_ms``.
 
-        Its failure is a failed stage, not a failed query.
+        Whatever it was told, what it found outside the ``allowed`` paths (``None``: all are) is
+        left out and counted. Its failure is a failed stage, not a failed query.
         """
         name, started = self._settings.rag_v2.baseline, time.perf_counter()
         narrowed = {"filters": filters, "doc_ids": doc_ids}
@@ -57,10 +59,16 @@ class Baseline:
                 latency_ms=Latency(v1=0.0, v2=round(v2_ms, 3)),
                 error=f"{type(error).__name__}: {error}",
             )
-        note = self._unsupported([each for each, value in narrowed.items() if value is not None])
-        count = f"{name}: {len(answer.hits)} passages"
+        inside = answer if allowed is None else answer.within(allowed)
+        cut = len(answer.hits) - len(inside.hits)
+        notes = [
+            self._unsupported([each for each, value in narrowed.items() if value is not None]),
+            f"{cut} of its passages outside the scope are left out" if cut else "",
+        ]
+        note = "; ".join(filter(None, notes))
+        count = f"{name}: {len(inside.hits)} passages"
         stages.ran("compare", v1_ms, "; ".join(filter(None, (count, note))))
-        v1 = [hit.path for hit in answer.hits]
+        v1 = [hit.path for hit in inside.hits]
         return compare_paths(name, v1, paths, v1_ms=v1_ms, v2_ms=v2_ms, note=note)
 
     def _ask(

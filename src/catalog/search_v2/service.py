@@ -25,6 +25,7 @@ from catalog.search_v2.request import SearchRequest, check_search, read_request
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.shape import to_result
 from catalog.search_v2.stages import StageLog
+from catalog.store.engine_types import allowed_paths
 
 
 class SearchServiceV2:
@@ -195,5 +196,13 @@ class SearchServiceV2:
             mode=request.mode,
             filters=filters,
             doc_ids=None if doc_ids is None else list(doc_ids),
+            allowed=self._allowed(request),
             v2_ms=elapsed_ms,
         )
+
+    def _allowed(self, request: SearchRequest) -> frozenset[str] | None:
+        """Return the paths of the documents that may answer; ``None``: all may."""
+        if request.restriction.is_whole_dataset:
+            return None
+        with self.library.database.read() as connection:
+            return allowed_paths(connection, request.restriction)

@@ -15,8 +15,8 @@ from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
-    from catalog.evaluation.metrics import Allowed, RunScores
-    from catalog.evaluation.runs import BackendRun
+    from catalog.evaluation.metrics import RunScores
+    from catalog.evaluation.runs import Allowed, BackendRun
     from catalog.library.library import Library
     from catalog.store.eval_runs import EvalRun
 
@@ -88,6 +88,7 @@ def run_specs(
             top_k=top_k,
             repeats=repeats,
             progress=progress,
+            allowed=allowed_documents(library, dataset),
         )
     if corpus_digest(library.database, dataset) != corpus:
         raise StoreBusyError(f"{dataset!r} changed while it was asked: measure again after updates")
