@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 _PACKAGE = __name__.partition(".")[0]
@@ -52,9 +51,7 @@ class _ModuleFinder:
     def __init__(self, name: str, folder: str) -> None:
         self._name, self._folder = name, folder
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return where the module is; a folder without ``__init__.py`` is left to the others."""
         if name != self._name:
             return None
