@@ -10,6 +10,7 @@ transaction begins, so it never fails half-way for want of it.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ class ConnectionPool:
     def __init__(self, url: URL, file: Path) -> None:
         self._file = file
         self._frozen_state: _State | None = None
+        self._identity: _State | None = None
         timeout = {"timeout": BUSY_TIMEOUT_MS / 1000}
         self.engine: Engine = create_engine(url, connect_args=timeout)
         event.listen(self.engine, "do_connect", self._connect)
@@ -73,6 +75,25 @@ class ConnectionPool:
         if self._frozen_state is not None and (to_write or self._state() != self._frozen_state):
             self._frozen_state = None
             self.engine.dispose()
+
+    def find_replacement(self) -> bool:
+        """Tell whether the path leads to another file than :meth:`note_identity` saw.
+
+        Where no file is, what is held open stays the store.
+        """
+        identity = self._read_identity()
+        return None not in (identity, self._identity) and identity != self._identity
+
+    def note_identity(self) -> None:
+        """Note which file the connections are to."""
+        self._identity = self._read_identity()
+
+    def _read_identity(self) -> _State | None:
+        try:
+            stat = os.stat(self._file)  # noqa: PTH116 - at each read, and faster than Path's
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
 
     def _connect(
         self, dialect: object, record: object, arguments: list[Any], options: dict[str, Any]
@@ -157,9 +178,10 @@ class Database:
         self.file = _path(self.url)
         self._pool = ConnectionPool(self.url, self.file)
         self.engine = self._pool.engine
+        self.replacements = 0  # times that another file was found in the store's place
+        self._following = threading.Lock()
         self._thread = threading.local()
-        with translate_errors(self.file):
-            migrate(self.engine, lock=Path(f"{self.file}.init-lock"))
+        self._migrate()
 
     @classmethod
     def at(cls, home: Path) -> Database:
@@ -172,13 +194,17 @@ class Database:
         return cls(URL.create("sqlite", database=str(store_file(home))))
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Give a connection that sees one consistent state of the store until it is left."""
+    def read(self, *, latest: bool = False) -> Iterator[Connection]:
+        """Give a connection that sees one consistent state of the store until it is left.
+
+        Within a :meth:`snapshot` that is its state, unless the ``latest`` one is asked for.
+        """
         snapshot: Connection | None = getattr(self._thread, "connection", None)
-        if snapshot is not None:
+        if snapshot is not None and not latest:
             with translate_errors(self.file):
                 yield snapshot
             return
+        self._follow_replacement()
         self._pool.follow()
         with translate_errors(self.file), self.engine.connect() as connection, connection.begin():
             yield connection
@@ -203,11 +229,27 @@ class Database:
 
         Raises :class:`StoreBusyError` when the lock is not to be had, at once if not to ``wait``.
         """
+        self._follow_replacement()
         self._pool.follow(to_write=True)
         with translate_errors(self.file), self.engine.connect() as connection:
             writing = connection.execution_options(**{WRITE: "wait" if wait else "try"})
             with writing.begin():
                 yield writing
+
+    def _follow_replacement(self) -> None:
+        """Open the store anew when another file was put in its place, by a restored copy say."""
+        if not self._pool.find_replacement():
+            return
+        with self._following:
+            if self._pool.find_replacement():
+                self.engine.dispose()
+                self._migrate()
+                self.replacements += 1
+
+    def _migrate(self) -> None:
+        with translate_errors(self.file):
+            migrate(self.engine, lock=Path(f"{self.file}.init-lock"))
+        self._pool.note_identity()
 
     def close(self) -> None:
         """Close every pooled connection; the object may be used again."""

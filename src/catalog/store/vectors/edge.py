@@ -10,7 +10,7 @@ import threading
 import weakref
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -19,7 +19,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.statistics import count_vectors
 from catalog.store.vectors.edge_index import EdgeIndex
-from catalog.store.vectors.outbox import Outbox, is_pending
+from catalog.store.vectors.outbox import Outbox, StaleIndexError, is_pending
 from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
 
@@ -68,7 +68,7 @@ class EdgeEngine:
         self._fingerprint = fingerprint
         self._hnsw_from = hnsw_from
         self._guard = threading.RLock()
-        self._outbox = Outbox(database, dataset, dim)
+        self._outbox = Outbox(database, dataset, dim, self._write_state)
         self._index: EdgeIndex | None = None
         self._release: weakref.finalize[..., EdgeEngine] | None = None
 
@@ -96,8 +96,7 @@ class EdgeEngine:
         while searches go on.
         """
         with self._guard:
-            index = self._open()
-            changed = self._apply(index, wait=True)
+            index, changed = self._bring_up(wait=True)
         if changed > 0:
             try:
                 index.optimize()
@@ -110,9 +109,7 @@ class EdgeEngine:
         """Fill a new shard from the truth and return its number of points."""
         with self._guard:
             self.close()
-            index = self._open(rebuild=True)
-            self._apply(index, wait=True)
-            return index.count
+            return self._bring_up(wait=True, rebuild=True)[0].count
 
     def close(self) -> None:
         """Flush, and release the shard and its lock; closing twice is fine."""
@@ -128,9 +125,16 @@ class EdgeEngine:
         if index is not None and self._outbox.is_empty():
             return index
         with self._guard:
-            index = self._open()
-            self._apply(index, wait=False)
-            return index
+            return self._bring_up(wait=False)[0]
+
+    def _bring_up(self, *, wait: bool, rebuild: bool = False) -> tuple[EdgeIndex, int]:
+        """Return the open index with the outbox applied, and the number of points changed."""
+        while True:
+            try:
+                index = self._open(rebuild=rebuild)
+                return index, self._apply(index, wait=wait)
+            except StaleIndexError:  # the truth was replaced meanwhile
+                self.close()
 
     def _apply(self, index: EdgeIndex, *, wait: bool) -> int:
         """Apply the outbox if there is anything in it, and room."""
@@ -142,7 +146,9 @@ class EdgeEngine:
     def _open(self, *, rebuild: bool = False) -> EdgeIndex:
         """Return the open index; load or build it under the folder's lock if there is none."""
         if self._index is not None:
-            return self._index
+            if self._outbox.is_of_truth():
+                return self._index
+            self.close()
         lock = self._lock_folder()
         try:
             self._check_room()
@@ -170,7 +176,11 @@ class EdgeEngine:
 
     def _load(self) -> EdgeIndex | None:
         """Load the shard from disk; ``None`` when it is not this engine's or cannot be used."""
-        if self._read_state() != self._state():
+        state = self._read_state()
+        if not (isinstance(state, dict) and self._state().items() <= state.items()):
+            return None
+        if not self._outbox.adopt(state.get("applied")):
+            _log.warning("rebuilding the vector index of %r: of another state", self._dataset)
             return None
         try:
             index = EdgeIndex.load(self._shard_folder, self._dim, self._hnsw_from)
@@ -193,7 +203,7 @@ class EdgeEngine:
             return index.count == count_vectors(connection, self._dataset)
 
     def _build(self) -> EdgeIndex:
-        """Build a shard with every point; its state is written last, so half a shard has none."""
+        """Build a shard with every point; the outbox has its state written last, when it is whole."""
         with self._database.read() as connection:
             self._check_room(count_vectors(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)
@@ -203,7 +213,6 @@ class EdgeEngine:
         except BaseException:
             index.close()
             raise
-        self._write_state()
         return index
 
     def _check_room(self, points: int = 0) -> None:
@@ -239,10 +248,10 @@ class EdgeEngine:
         except (OSError, ValueError):
             return None
 
-    def _write_state(self) -> None:
+    def _write_state(self, applied: dict[str, Any]) -> None:
         draft = self._state_file.with_suffix(".new")
         with draft.open("w", encoding="utf-8") as handle:
-            json.dump(self._state(), handle)
+            json.dump({**self._state(), "applied": applied}, handle)
             handle.flush()
             os.fsync(handle.fileno())
         draft.replace(self._state_file)

@@ -3,18 +3,25 @@
 Every step may be repeated: points are applied and flushed before their outbox rows go, so a
 process killed in between leaves work that is simply done again. Removing the rows is the only
 step that needs the write lock of the store, and a search does not wait for that.
+
+Rows that are gone can no longer tell an index what it lacks. So the truth gets a new token with
+every removal, and the index keeps, before that, the tokens between which it lies: one that does
+not know the truth's token is of another history (an older copy of the store was put back), or
+another index took the rows; it is filled anew. See docs/decisions/0017.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
-from catalog.core.errors import StoreBusyError
-from catalog.core.ids import point_id
-from catalog.store.database import Database
+from catalog.core.errors import StoreBusyError, StoreError
+from catalog.core.ids import point_id, sha1_hex
+from catalog.store.database import Database, read_meta, set_meta
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, outbox
 from catalog.store.vectors.points import PointIndex, load_points
@@ -31,34 +38,68 @@ def is_pending(connection: Connection, dataset: str) -> bool:
     return connection.scalar(query) is not None
 
 
+class StaleIndexError(Exception):
+    """The truth is no longer the one that the index was filled from: fill it anew."""
+
+
 class Outbox:
     """What one open index has still to apply; its owner sees to it that one thread is at it.
 
     Rows are remembered once applied, since they stay where they are while another process is
-    writing, and for as long in the snapshots of other threads. Their ids are never reused.
+    writing, and for as long in the snapshots of other threads. ``keep`` stores with the index
+    what was applied to it, as JSON, to be handed to :meth:`adopt` when it is opened again.
     """
 
-    def __init__(self, database: Database, dataset: str, dim: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        dataset: str,
+        dim: int,
+        keep: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
         self._database = database
         self._dataset = dataset
         self._dim = dim
+        self._keep = keep
         self._applied: set[int] = set()
         self._to_remove: set[int] = set()
+        self._tokens: tuple[str, ...] = (self._token(),)
+        self._replacements = database.replacements
+
+    def adopt(self, kept: object) -> bool:
+        """Tell whether the index that was kept with this is of the truth there is, and go on so."""
+        self._start()
+        with self._database.read(latest=True) as connection:
+            token = _read_token(connection, self._dataset)
+            if token == "" or not isinstance(kept, dict) or token not in kept.get("tokens", ()):
+                return False
+            if token != kept["tokens"][-1]:  # its rows were not removed: they must be here still
+                if _digest(connection, self._dataset, kept["last"]) != kept["rows"]:
+                    return False
+        self._tokens = (token,)
+        return True
 
     def is_empty(self) -> bool:
         """Tell whether there is nothing to apply, and nothing applied to remove."""
         with self._database.read() as connection:
-            return not is_pending(connection, self._dataset)
+            return self._knows(connection) and not is_pending(connection, self._dataset)
+
+    def is_of_truth(self) -> bool:
+        """Tell whether the index can be brought up to date by applying rows."""
+        with self._database.read(latest=True) as connection:
+            return self._knows(connection)
 
     def apply(self, index: PointIndex, *, wait: bool) -> int:
         """Do what the outbox says, in order, and empty it; return the number of points changed.
 
         Unless told to ``wait``, rows stay for the next time while another process is writing.
+        Raises :class:`StaleIndexError` when the truth was replaced, or emptied by another index.
         """
         changed = 0
         new = [row for row in self._rows() if row not in self._applied]
         for start in range(0, len(new), BATCH):
             rows = new[start : start + BATCH]
+            self._announce(rows[-1])
             with self._database.read() as connection:
                 deleted, upserted = read_changes(connection, rows)
                 points = load_points(connection, upserted, self._dim)
@@ -78,6 +119,8 @@ class Outbox:
 
         What the outbox held before is part of that truth; what it gets meanwhile stays in it.
         """
+        self._start()
+        self._tokens = (self._token(),)
         covered = self._rows()
         of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
         of_dataset = of_dataset.order_by(chunks.c.seq)
@@ -94,6 +137,7 @@ class Outbox:
             count += len(points)
             after = seqs[-1]
         index.flush()
+        self._announce(max(covered, default=0))
         self._mark_applied(covered)
         return count
 
@@ -111,16 +155,66 @@ class Outbox:
 
     def _remove(self, *, wait: bool) -> None:
         """Remove what was applied: now or, while another process is writing, another time."""
-        if not self._to_remove:
+        needs_first_token = self._tokens[0] == "" and len(self._tokens) > 1
+        if not (self._to_remove or needs_first_token):
             return
         try:
             with self._database.write(wait=wait) as connection:
+                if _read_token(connection, self._dataset) != self._tokens[0]:
+                    raise StaleIndexError
                 connection.execute(delete(outbox).where(among(outbox.c.id, self._to_remove)))
+                set_meta(connection, _key(self._dataset), self._tokens[-1])
         except StoreBusyError:
             if wait:
                 _log.warning("%d applied outbox rows stay for now", len(self._to_remove))
             return
+        except StoreError:
+            if self._to_remove:
+                raise
+            return  # a store that cannot be written to gets no token, and needs none
         self._to_remove.clear()
+        self._tokens = self._tokens[-1:]
+
+    def _start(self) -> None:
+        self._replacements = self._database.replacements
+        self._applied.clear()
+        self._to_remove.clear()
+
+    def _announce(self, last: int) -> None:
+        """Keep with the index that rows up to ``last`` are applied, before they are removed."""
+        with self._database.read(latest=True) as connection:
+            if not self._knows(connection):
+                raise StaleIndexError
+            rows = _digest(connection, self._dataset, last)
+            token = _read_token(connection, self._dataset)
+        self._tokens = (token, uuid.uuid4().hex)
+        self._keep({"tokens": list(self._tokens), "last": last, "rows": rows})
+
+    def _knows(self, connection: Connection) -> bool:
+        return (
+            self._database.replacements == self._replacements
+            and _read_token(connection, self._dataset) in self._tokens
+        )
+
+    def _token(self) -> str:
+        with self._database.read(latest=True) as connection:
+            return _read_token(connection, self._dataset)
+
+
+def _key(dataset: str) -> str:
+    return f"vectors:{dataset}"
+
+
+def _read_token(connection: Connection, dataset: str) -> str:
+    """Return the token of the last removal of outbox rows; empty before the first."""
+    return read_meta(connection, _key(dataset)) or ""
+
+
+def _digest(connection: Connection, dataset: str, last: int) -> str:
+    """Hash the dataset's outbox rows up to that id: ids alone come again in another history."""
+    query = select(outbox).where(outbox.c.dataset == dataset, outbox.c.id <= last)
+    rows = connection.execute(query.order_by(outbox.c.id))
+    return sha1_hex("\n".join(repr(tuple(row)) for row in rows))
 
 
 def read_changes(connection: Connection, rows: Sequence[int]) -> tuple[list[str], list[int]]:

@@ -17,7 +17,7 @@ from catalog.core.errors import EngineError, EngineLockedError
 from catalog.core.ids import sha1_hex
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
-from catalog.store.vectors.outbox import Outbox
+from catalog.store.vectors.outbox import Outbox, StaleIndexError
 from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
 from catalog.store.vectors.server_index import QdrantServer, ServerIndex
@@ -63,7 +63,7 @@ class ServerEngine:
         self._dim = dim
         self._fingerprint = fingerprint
         self._server = QdrantServer(client, address_of(client), sleep)
-        self._outbox = Outbox(database, dataset, dim)
+        self._outbox = Outbox(database, dataset, dim, self._keep_applied)
         self._guard = threading.RLock()
         self._index: ServerIndex | None = None
         lock_file = f"{database.url.database}.{sha1_hex(self.collection)[:12]}.lock"
@@ -92,7 +92,7 @@ class ServerEngine:
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed."""
         with self._guard, self._writing(BUILD_WAIT_SECONDS):
-            return self._outbox.apply(self._open(), wait=True)
+            return self._bring_up(wait=True)[1]
 
     def rebuild(self) -> int:
         """Fill a new collection from the truth and return its number of points."""
@@ -100,7 +100,7 @@ class ServerEngine:
             self._index = None
             self._server.owner(self.collection)
             self._index, count = self._build()
-            self._outbox.apply(self._index, wait=True)
+            self._bring_up(wait=True)
         return count
 
     def close(self) -> None:
@@ -119,22 +119,31 @@ class ServerEngine:
         with self._guard:
             try:
                 with self._writing(wait):
-                    index = self._open()
-                    self._outbox.apply(index, wait=False)
+                    index, _ = self._bring_up(wait=False)
             except EngineLockedError:
                 if index is None:
                     raise
         return index
 
+    def _bring_up(self, *, wait: bool) -> tuple[ServerIndex, int]:
+        """Return the collection with the outbox applied, and the number of points changed."""
+        while True:
+            try:
+                index = self._open()
+                return index, self._outbox.apply(index, wait=wait)
+            except StaleIndexError:  # the truth was replaced meanwhile
+                self._index = None
+
     def _open(self) -> ServerIndex:
-        if self._index is None:
+        if self._index is None or not self._outbox.is_of_truth():
             note, complete = self._server.owner(self.collection), self._note(complete=True)
             if note is not None and note.get("store") != complete["store"]:
                 raise EngineError(
                     f"the collection {self.collection!r} at {self._server.address} belongs to "
                     "another catalog store: choose another collection prefix, or rebuild"
                 )
-            if note == complete:
+            is_ours = note is not None and complete.items() <= note.items()
+            if is_ours and self._outbox.adopt(note and note.get("applied")):
                 self._index = ServerIndex(self._server, self.collection)
             else:
                 self._index, _ = self._build()
@@ -144,9 +153,11 @@ class ServerEngine:
         """Make a collection with every point, noted as complete when it is; return their number."""
         note = self._note(complete=False)
         index = ServerIndex.create(self._server, self.collection, self._dim, note)
-        count = self._outbox.fill(index)
-        self._server.set_note(self.collection, self._note(complete=True))
-        return index, count
+        return index, self._outbox.fill(index)
+
+    def _keep_applied(self, applied: dict[str, Any]) -> None:
+        note = self._note(complete=True) | {"applied": applied}
+        self._server.set_note(self.collection, note)
 
     def _note(self, *, complete: bool) -> dict[str, Any]:
         return {
