@@ -412,7 +412,7 @@ def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None
     builder = SegmentBuilder()
     for seq in (1, 2):
         builder.add(seq, seq, ["flour"])
-    stamp = Stamp(0.0, 2, 0.0)
+    stamp = Stamp(0.0, 2, 0.0, "")
     part = Part(builder.build(), np.ones(2, dtype=np.bool_))
     snapshot = LexicalSnapshot(stamp, (part,), 1.2, 0.75)
     asked = Restriction("notes", filter=condition("tags", Op.EQ, "x"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select, update
 from sqlalchemy.engine import URL, make_url
 
 from catalog.core.errors import ConfigError, StoreError
@@ -28,6 +28,8 @@ from catalog.store import schema
 from catalog.store.migrate import migrate
 from catalog.store.schema import meta
 from catalog.store.sql_errors import is_unwritable, translate_errors
+
+INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are held against
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
@@ -43,6 +45,11 @@ def set_meta(connection: Connection, key: str, value: str, *, replace: bool = Tr
         connection.execute(update(meta).where(meta.c.key == key).values(value=value))
     elif not present:
         connection.execute(insert(meta).values(key=key, value=value))
+
+
+def forget_indexes(connection: Connection) -> None:
+    """Have every vector index filled anew before it is used again."""
+    connection.execute(delete(meta).where(meta.c.key.startswith(INDEX_TOKENS)))
 
 
 BUSY_TIMEOUT_MS = 30_000

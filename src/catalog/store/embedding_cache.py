@@ -8,6 +8,7 @@ reads a stale vector.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +17,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.core.ids import sha1_hex
-from catalog.store.database import Database, read_meta, set_meta
+from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
 
@@ -162,5 +163,7 @@ def adopt_model(database: Database, model: StoredModel) -> None:
             return
         for table in (chunk_windows, embeddings, outbox):
             connection.execute(delete(table))
-        connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
+        forget_indexes(connection)
+        changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
+        connection.execute(update(datasets).values(changed))
         set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)

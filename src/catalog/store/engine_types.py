@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import Connection, and_, select, true
+from sqlalchemy import Connection, and_, func, select, true
 
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.scope import ALL, Scope
@@ -105,15 +105,23 @@ def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset
 
 
 class Stamp(NamedTuple):
-    """One state of a dataset; equal stamps, equal chunks."""
+    """One state of a dataset; equal stamps, equal chunks.
+
+    ``state`` is drawn at random with every change: numbers come again where an older copy of the
+    store is put back and changed in another way.
+    """
 
     created_at: float
     generation: int
     updated_at: float
+    state: str
 
 
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
     """Return the dataset's present state, ``None`` when there is no such dataset."""
-    columns = select(datasets.c.created_at, datasets.c.generation, datasets.c.updated_at)
+    state = func.coalesce(datasets.c.state, "")  # unchanged since an older release
+    columns = select(
+        datasets.c.created_at, datasets.c.generation, datasets.c.updated_at, state.label("state")
+    )
     row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
     return None if row is None else Stamp(*row)

@@ -7,6 +7,7 @@ until then. What the vector index must do follows in the outbox, in the same tra
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -248,7 +249,11 @@ def _last_seq() -> Any:
 
 
 def _touch(connection: Connection, dataset: str, now: float) -> None:
-    changed = {"generation": datasets.c.generation + 1, "updated_at": now}
+    changed = {
+        "generation": datasets.c.generation + 1,
+        "updated_at": now,
+        "state": secrets.token_hex(8),
+    }
     connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
 
 

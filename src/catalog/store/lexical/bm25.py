@@ -119,13 +119,20 @@ class Bm25Engine:
     def _snapshot_at(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
         """Return a snapshot at least as new as ``stamp``, which ``connection`` sees."""
         snapshot = self._snapshot
-        if snapshot is not None and _covers(snapshot, stamp):
+        if snapshot is not None and self._covers(snapshot, stamp):
             return snapshot
         with self._lock:
             snapshot = self._snapshot
-            if snapshot is None or not _covers(snapshot, stamp):
+            if snapshot is None or not self._covers(snapshot, stamp):
                 snapshot = self._sync(connection, stamp)
             return snapshot
+
+    def _covers(self, snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
+        """Tell whether the snapshot is of that state, or of the last one where that is newer."""
+        if snapshot.stamp == stamp:
+            return True
+        with self.database.read(latest=True) as connection:
+            return snapshot.stamp == read_stamp(connection, self.dataset)
 
     def _sync(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
         """Take in what changed up to ``stamp``."""
@@ -188,10 +195,3 @@ class Bm25Engine:
             and snapshot.stamp == loaded.stamp
             and self._files.token() == loaded.token
         )
-
-
-def _covers(snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
-    seen = snapshot.stamp
-    if seen is None or seen.created_at != stamp.created_at:
-        return False
-    return seen == stamp or seen.generation > stamp.generation

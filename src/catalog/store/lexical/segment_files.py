@@ -22,7 +22,7 @@ from catalog.store.engine_types import Stamp
 from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import Part
 
-FORMAT = 1
+FORMAT = 2
 _POINTER = "current.json"
 _ARRAYS = {
     "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "terms": "u1", "term_starts": "<i8",
@@ -97,8 +97,8 @@ class SegmentFiles:
             content = json.loads((self.folder / _POINTER).read_text("utf-8"))
             if not self._origin().items() <= content.items():
                 return None
-            created_at, generation, updated_at = content["stamp"]
-            stamp = Stamp(float(created_at), int(generation), float(updated_at))
+            created_at, generation, updated_at, state = content["stamp"]
+            stamp = Stamp(float(created_at), int(generation), float(updated_at), str(state))
             parts = tuple(
                 (str(part["folder"]), tuple(int(row) for row in part["dead"]))
                 for part in content["parts"]

@@ -35,23 +35,24 @@ _MASKS = 16  # restrictions whose rows are remembered
 
 def read_rows(connection: Connection, dataset: str) -> tuple[Int64, Int64]:
     """Return the row numbers of the dataset's chunks, ascending, and the keys of their contents."""
-    columns = select(chunks.c.seq, chunks.c.chunk_id).where(chunks.c.dataset == dataset)
+    columns = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.text_hash)
+    columns = columns.where(chunks.c.dataset == dataset)
     rows = connection.execute(columns.order_by(chunks.c.seq)).all()
-    seqs = np.fromiter((seq for seq, _ in rows), dtype=np.int64, count=len(rows))
-    keys = np.fromiter((_key(name) for _, name in rows), dtype=np.int64, count=len(rows))
+    seqs = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+    keys = np.fromiter((_key(*row[1:]) for row in rows), dtype=np.int64, count=len(rows))
     return seqs, keys
 
 
 def read_texts(connection: Connection, dataset: str, seqs: Int64) -> Iterator[tuple[int, int, str]]:
     """Yield row number, key and indexed text of the chunks of these row numbers (ascending)."""
-    columns = select(
-        chunks.c.seq, chunks.c.chunk_id, chunks.c.title, chunks.c.headings, chunks.c.text
-    ).order_by(chunks.c.seq)
+    identity = (chunks.c.chunk_id, chunks.c.text_hash)
+    content = (chunks.c.title, chunks.c.headings, chunks.c.text)
+    columns = select(chunks.c.seq, *identity, *content).order_by(chunks.c.seq)
     for start in range(0, len(seqs), _BATCH):
         batch = seqs[start : start + _BATCH].tolist()
         query = columns.where(chunks.c.dataset == dataset, chunks.c.seq.in_(batch))
-        for seq, name, title, headings, text in connection.execute(query):
-            yield seq, _key(name), indexed_text(title, json.loads(headings), text)
+        for seq, name, digest, title, headings, text in connection.execute(query):
+            yield seq, _key(name, digest), indexed_text(title, json.loads(headings), text)
 
 
 def indexed_text(title: str, headings: list[str], text: str) -> str:
@@ -71,12 +72,12 @@ def _holds(text: str, line: str) -> bool:
     return False
 
 
-def _key(chunk_id: str) -> int:
-    """Return a chunk id, which depends on the content, as a number.
+def _key(chunk_id: str, text_hash: str) -> int:
+    """Return a number that depends on the document's content and on how it was cut.
 
     A row number alone may be reused once an older copy of the database is restored.
     """
-    return int(chunk_id[:15], 16)
+    return int(chunk_id[:15], 16) ^ int(text_hash[:15], 16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

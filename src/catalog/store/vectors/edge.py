@@ -203,7 +203,7 @@ class EdgeEngine:
             return index.count == count_vectors(connection, self._dataset)
 
     def _build(self) -> EdgeIndex:
-        """Build a shard with every point; the outbox has its state written last, when it is whole."""
+        """Build a shard with every point; its state is written last, so half a shard has none."""
         with self._database.read() as connection:
             self._check_room(count_vectors(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)

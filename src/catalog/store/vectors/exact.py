@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, func, select
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.database import Database
@@ -39,7 +39,7 @@ _ROWS = 2_000  # read from SQL at a time
 _GATHER_BELOW = 0.25  # share of the rows up to which copying them beats scoring all
 
 
-_NO_DATASET = Stamp(0.0, 0, 0.0)
+_NO_DATASET = Stamp(0.0, 0, 0.0, "")
 _MIXED = "the store holds vectors of different dimensions: rebuild it with one embedding model"
 
 
@@ -48,15 +48,13 @@ class VectorSnapshot:
     """All windows of a dataset at one moment, never changed once made.
 
     ``matrix`` has shape ``(windows, dim)`` with rows of length 1; ``seqs`` names each row's
-    chunk, ascending. ``unfinished`` are live chunks with a window that has no vector yet, and
-    ``last`` is the highest chunk seen.
+    chunk, ascending, and ``keys`` its chunk and vector.
     """
 
     stamp: Stamp
     matrix: Floats
     seqs: Seqs
-    unfinished: frozenset[int]
-    last: int
+    keys: Seqs
 
 
 class ExactEngine:
@@ -107,12 +105,8 @@ class ExactEngine:
             previous = self._snapshot
             if previous is not None and previous.stamp == stamp:
                 return previous
-            # a connection that began before the snapshot was made cannot build on it
-            base = previous if previous is not None and previous.stamp < stamp else None
-            snapshot = _load(connection, self._dataset, stamp, base)
-            if previous is None or previous.stamp < stamp:
-                self._snapshot = snapshot
-        return snapshot
+            self._snapshot = _load(connection, self._dataset, stamp, previous)
+            return self._snapshot
 
 
 def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
@@ -139,51 +133,45 @@ def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None)
 def _load(
     connection: Connection, dataset: str, stamp: Stamp, previous: VectorSnapshot | None
 ) -> VectorSnapshot:
-    """Make a snapshot; reuse the held rows of chunks that still live and are complete."""
-    live = _live(connection, dataset)
-    unfinished_before = frozenset[int]() if previous is None else previous.unfinished
-    after = -1 if previous is None else previous.last
-    is_wanted = and_(
-        chunks.c.dataset == dataset,
-        or_(chunks.c.seq > after, among(chunks.c.seq, sorted(unfinished_before))),
-    )
-    new_matrix, new_seqs = _vectors(connection, is_wanted)
-    unfinished = _unfinished(connection, is_wanted)
-    last = max(after, int(live[-1]) if live.size else -1)
-    if previous is None or previous.seqs.size == 0:
-        return VectorSnapshot(stamp, new_matrix, new_seqs, unfinished, last)
-    is_kept = np.isin(previous.seqs, live) & ~np.isin(previous.seqs, sorted(unfinished_before))
-    matrix, seqs = _join(previous, is_kept, new_matrix, new_seqs)
-    return VectorSnapshot(stamp, matrix, seqs, unfinished, last)
+    """Make a snapshot; rows that are held are not read again."""
+    seqs, keys = _live(connection, dataset)
+    is_live = chunks.c.dataset == dataset
+    if previous is None or not (is_held := np.isin(keys, previous.keys)).any():
+        return VectorSnapshot(stamp, _vectors(connection, is_live), seqs, keys)
+    is_missing = np.isin(seqs, seqs[~is_held])  # whole chunks
+    matrix = np.empty((len(seqs), previous.matrix.shape[1]), dtype=np.float32)
+    order = np.argsort(previous.keys, kind="stable")
+    places = np.searchsorted(previous.keys, keys[~is_missing], sorter=order)
+    matrix[~is_missing] = previous.matrix[order[places]]
+    if is_missing.any():
+        new = among(chunks.c.seq, np.unique(seqs[is_missing]).tolist())
+        vectors = _vectors(connection, and_(is_live, new))
+        if vectors.shape[1] != matrix.shape[1]:
+            raise EmbeddingMismatchError(_MIXED)
+        matrix[is_missing] = vectors
+    return VectorSnapshot(stamp, matrix, seqs, keys)
 
 
-def _join(
-    previous: VectorSnapshot, is_kept: npt.NDArray[np.bool_], matrix: Floats, seqs: Seqs
-) -> tuple[Floats, Seqs]:
-    if matrix.shape[0] == 0:
-        matrix = matrix.reshape(0, previous.matrix.shape[1])
-    if matrix.shape[1] != previous.matrix.shape[1]:
-        raise EmbeddingMismatchError(_MIXED)
-    all_rows = np.concatenate([previous.matrix[is_kept], matrix])
-    owners = np.concatenate([previous.seqs[is_kept], seqs])
-    if owners.size == 0 or (np.diff(owners) >= 0).all():
-        return all_rows, owners
-    order = np.argsort(owners, kind="stable")
-    return all_rows[order], owners[order]
+def _live(connection: Connection, dataset: str) -> tuple[Seqs, Seqs]:
+    """Return of each window with a vector its chunk, ascending, and a key of chunk and vector.
+
+    The key is of this process only. Row numbers alone would not do: they come again once an
+    older copy of the store is put back.
+    """
+    query = select(chunks.c.seq, chunk_windows.c.embed_key).select_from(embedded_windows)
+    query = query.where(chunks.c.dataset == dataset)
+    rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
+    seqs = np.fromiter((row.seq for row in rows), dtype=np.int64, count=len(rows))
+    keys = np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
+    return seqs, keys
 
 
-def _live(connection: Connection, dataset: str) -> Seqs:
-    query = select(chunks.c.seq).where(chunks.c.dataset == dataset).order_by(chunks.c.seq)
-    return np.fromiter(connection.scalars(query), dtype=np.int64)
-
-
-def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> tuple[Floats, Seqs]:
+def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> Floats:
     """Return the windows of the wanted chunks that have a vector, by chunk and window."""
     counted = select(func.count(), func.max(func.length(embeddings.c.vector)))
     count, size = connection.execute(counted.select_from(embedded_windows).where(is_wanted)).one()
     matrix = np.empty((count, (size or 0) // 4), dtype=np.float32)
-    seqs = np.empty(count, dtype=np.int64)
-    query = select(chunks.c.seq, embeddings.c.vector).select_from(embedded_windows).where(is_wanted)
+    query = select(embeddings.c.vector).select_from(embedded_windows).where(is_wanted)
     ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
     filled = 0
     for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
@@ -193,19 +181,8 @@ def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> tuple[Fl
         part = matrix[filled : filled + len(rows)]
         part[:] = np.frombuffer(blob, dtype="<f4").reshape(part.shape)
         _normalise(part)
-        seqs[filled : filled + len(rows)] = [row.seq for row in rows]
         filled += len(rows)
-    return matrix, seqs
-
-
-def _unfinished(connection: Connection, is_wanted: ColumnElement[bool]) -> frozenset[int]:
-    """Return the wanted chunks with a window that has no vector."""
-    joined = chunks.join(chunk_windows).outerjoin(
-        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
-    )
-    query = select(chunks.c.seq).select_from(joined)
-    incomplete = query.where(is_wanted, embeddings.c.embed_key.is_(None)).distinct()
-    return frozenset(connection.scalars(incomplete))
+    return matrix
 
 
 def _normalise(rows: Floats) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, delete, select
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.ids import point_id, sha1_hex
-from catalog.store.database import Database, read_meta, set_meta
+from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, outbox
 from catalog.store.vectors.points import PointIndex, load_points
@@ -73,9 +73,9 @@ class Outbox:
             token = _read_token(connection, self._dataset)
             if token == "" or not isinstance(kept, dict) or token not in kept.get("tokens", ()):
                 return False
-            if token != kept["tokens"][-1]:  # its rows were not removed: they must be here still
-                if _digest(connection, self._dataset, kept["last"]) != kept["rows"]:
-                    return False
+            is_removed = token == kept["tokens"][-1]
+            if not is_removed and _digest(connection, self._dataset, kept["last"]) != kept["rows"]:
+                return False  # what was applied must be here still
         self._tokens = (token,)
         return True
 
@@ -202,7 +202,7 @@ class Outbox:
 
 
 def _key(dataset: str) -> str:
-    return f"vectors:{dataset}"
+    return f"{INDEX_TOKENS}{dataset}"
 
 
 def _read_token(connection: Connection, dataset: str) -> str:

@@ -1,0 +1,179 @@
+"""Indexes are derived: lost, of an older copy's future, or emptied by another, they come back."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.vectors.edge import EdgeEngine
+from fakes import WordEncoder, open_library, write
+from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
+
+QUERIES = ("alpha report", "beta notes", "gamma", "who keeps the keys of the tower")
+MODES = ("hybrid", "lexical", "vector")
+ENGINES = ("qdrant", "exact")
+
+
+def texts(step: int) -> dict[str, str]:
+    """The folder after that many updates: files are edited, added and deleted."""
+    names = ("alpha", "beta", "gamma", "delta", "tower")
+    return {
+        f"{name}_dot_md": f"# {name}\n\n{name} report of version {min(step, number)}. "
+        f"Who keeps the keys of the {name}?\n\n" + f"More notes on {name}. " * number
+        for number, name in enumerate(names)
+        if (number + step) % 5 != 4
+    }
+
+
+def update(home: Path, folder: Path, step: int, **rag) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    write(folder, **texts(step))
+    with open_library(home, **rag) as library:
+        Indexer(library).build(folder, "notes", allow_deletions=True)
+
+
+def copy_store(home: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        closing(sqlite3.connect(home / "catalog.db")) as source,
+        closing(sqlite3.connect(to)) as target,
+    ):
+        source.backup(target)
+
+
+def put_back(copy: Path, home: Path) -> None:
+    for name in ("catalog.db-wal", "catalog.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    shutil.copy(copy, home / "new.db")
+    (home / "new.db").replace(home / "catalog.db")
+
+
+def answers(service: SearchServiceV2) -> dict[tuple[str, str], list[tuple[str, str, float]]]:
+    return {
+        (query, mode): [
+            (hit.path, hit.text, round(hit.score, 6))
+            for hit in service.search(query, dataset="notes", mode=mode, top_k=30)
+        ]
+        for query in QUERIES
+        for mode in MODES
+    }
+
+
+def answers_of(home: Path, **rag) -> dict[tuple[str, str], list[tuple[str, str, float]]]:
+    with open_library(home, **rag) as library:
+        return answers(SearchServiceV2(library))
+
+
+def fresh_answers(copy: Path, home: Path, **rag):
+    """What this copy of the store answers where no index was ever made."""
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    shutil.copy(copy, home / "catalog.db")
+    return answers_of(home, **rag)
+
+
+def test_deleted_indexes_come_back_the_same_and_nothing_is_embedded(tmp_path):
+    home = tmp_path / "home"
+    update(home, tmp_path / "notes", 1)
+    before = answers_of(home)
+    shutil.rmtree(home / "indexes")
+    encoder = WordEncoder()
+    with open_library(home, encoder) as library:
+        assert answers(SearchServiceV2(library)) == before
+    assert set(encoder.texts) <= set(QUERIES)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_older_copy_answers_as_if_its_future_had_not_been(tmp_path, engine):
+    home, folder = tmp_path / "home", tmp_path / "notes"
+    for step in range(3):
+        update(home, folder, step, vector_engine=engine)
+        copy_store(home, tmp_path / f"{step}.db")
+    answers_of(home, vector_engine=engine)
+    for step in (1, 0):
+        copy = tmp_path / f"{step}.db"
+        expected = fresh_answers(copy, tmp_path / "fresh", vector_engine=engine)
+        put_back(copy, home)
+        assert answers_of(home, vector_engine=engine) == expected, f"step {step}"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_older_copy_may_have_another_future_with_as_many_changes(tmp_path, engine):
+    home, folder = tmp_path / "home", tmp_path / "notes"
+    update(home, folder, 0, vector_engine=engine)
+    copy_store(home, tmp_path / "copy.db")
+    update(home, folder, 1, vector_engine=engine)
+    answers_of(home, vector_engine=engine)
+    put_back(tmp_path / "copy.db", home)
+    update(home, folder, 4, vector_engine="exact")
+    copy_store(home, tmp_path / "now.db")
+    expected = fresh_answers(tmp_path / "now.db", tmp_path / "fresh", vector_engine=engine)
+    assert answers_of(home, vector_engine=engine) == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_open_library_follows_a_copy_that_is_put_back_under_it(tmp_path, engine):
+    home, folder = tmp_path / "home", tmp_path / "notes"
+    for step in range(3):
+        update(home, folder, step, vector_engine=engine)
+        copy_store(home, tmp_path / f"{step}.db")
+    with open_library(home, vector_engine=engine) as library:
+        service = SearchServiceV2(library)
+        for step in (0, 2):
+            copy = tmp_path / f"{step}.db"
+            expected = fresh_answers(copy, tmp_path / "fresh", vector_engine=engine)
+            put_back(copy, home)
+            assert answers(service) == expected, f"step {step}"
+
+
+def test_a_copy_with_changes_still_to_apply_keeps_an_index_that_applied_no_others(tmp_path):
+    with bench(tmp_path, "qdrant-edge") as desk:
+        desk.put("a.md", vector(1))
+        first = desk.engine()
+        first.refresh()
+        desk.put("b.md", vector(0, 1))
+        copy_store(desk.folder, tmp_path / "copy.db")
+        desk.put("c.md", vector(0, 0, 1))
+        first.refresh()
+        first.close()
+        desk.database.close()
+        put_back(tmp_path / "copy.db", desk.folder)
+        desk.put("d.md", vector(0, 0, 0, 1))  # takes the numbers that c.md had
+        assert paths(desk, desk.engine()) == ["a.md", "b.md", "d.md"]
+
+
+def paths(desk: Bench, engine) -> list[str]:
+    hits = engine.search(vector(1, 1, 1, 1), 20, everything())
+    return sorted(paths_of(desk.database, [hit.seq for hit in hits]))
+
+
+@pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
+def test_two_engines_on_one_store_both_find_all(tmp_path):
+    with bench(tmp_path, "qdrant-memory") as desk:
+        server = desk.engine()
+        edge = EdgeEngine(desk.database, DATASET, tmp_path / "index", DIM, FINGERPRINT)
+        desk.opened.append(edge)
+        for number in range(6):
+            desk.put(f"{number}.md", vector(1, number))
+            expected = [f"{one}.md" for one in range(number + 1)]
+            first, second = (server, edge) if number % 2 else (edge, server)
+            assert paths(desk, first) == expected
+            assert paths(desk, second) == expected
+
+
+def test_an_index_killed_between_its_note_and_the_stores_is_kept(tmp_path):
+    with bench(tmp_path, "qdrant-edge") as desk:
+        desk.put("a.md", vector(1))
+        engine = desk.engine()
+        engine.refresh()
+        desk.put("b.md", vector(0, 1))
+        with desk.database.write():  # applied, but the rows cannot be removed
+            assert paths(desk, engine) == ["a.md", "b.md"]
+        engine = desk.reopen(engine)
+        shard = (tmp_path / "index" / "shard").stat().st_ino
+        assert paths(desk, engine) == ["a.md", "b.md"]
+        assert (tmp_path / "index" / "shard").stat().st_ino == shard  # not built anew
