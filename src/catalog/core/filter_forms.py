@@ -24,9 +24,9 @@ from catalog.core.filters import (
 
 MAX_CONDITIONS = 500
 MAX_DEPTH = 50
-_ALTERNATIVES = re.compile(r'\|(?=(?:[^"]*"[^"]*")*[^"]*$)')  # a | outside quotes
+_QUOTE_OR_BAR = re.compile(r'["|]')
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
 
 _NAMES_BY_EXTENSIONS = {
     "md": "markdown mdown mkd",
@@ -55,7 +55,7 @@ _TYPES = {
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
 _SUBTITLES = frozenset(["srt", "vtt", "sbv"])
 _SUBTITLED = ("video", "audio")  # the types of subtitles that could be read: what they are of
-_FILES = re.compile(r"\s+(?:files?|documents?)\Z")
+_FILES = frozenset(["file", "files", "document", "documents"])
 
 
 def parse_filters(filters: object) -> Filter | None:
@@ -100,7 +100,7 @@ def parse_expression(expression: str) -> Condition:
     text = rest[len(symbol) :].strip()
     if symbol == "~":
         return condition(name, Op.TEXT_MATCH_INSENSITIVE, _unquote(text))
-    parts = _ALTERNATIVES.split(text)
+    parts = _split_alternatives(text)
     if symbol in ("=", "==", "!=") and len(parts) > 1:
         op = Op.NIN if symbol == "!=" else Op.IN
         return condition(name, op, [_parse_literal(name, part.strip()) for part in parts])
@@ -116,7 +116,8 @@ def file_type_filter(name: str) -> Filter:
     their path as well. Raises :class:`FilterError` for blank text.
     """
     text = _require_text("file type", name).casefold().removeprefix("*").removeprefix(".")
-    text = _FILES.sub("", text).strip() or text
+    words = text.rsplit(maxsplit=1)
+    text = words[0] if len(words) > 1 and words[1] in _FILES else text.strip() or text
     joined = "".join(char for char in text if char.isalnum())
     known = _TYPES.get(joined) or _TYPES.get(joined.removesuffix("s"), [])
     types = list(dict.fromkeys((*known, text, _singular(text))))
@@ -201,6 +202,18 @@ def _size(tree: Filter) -> tuple[int, int]:
         return max(1, len(values)), 1
     sizes = [_size(part) for part in ((tree.part,) if isinstance(tree, Not) else tree.parts)]
     return sum(count for count, _ in sizes), 1 + max((depth for _, depth in sizes), default=0)
+
+
+def _split_alternatives(text: str) -> list[str]:
+    """Split at each ``|`` that an even number of quotes follows."""
+    parts, begin, quotes = [], 0, text.count('"')
+    for sign in _QUOTE_OR_BAR.finditer(text):
+        if sign.group() == '"':
+            quotes -= 1
+        elif quotes % 2 == 0:
+            parts.append(text[begin : sign.start()])
+            begin = sign.end()
+    return [*parts, text[begin:]]
 
 
 def _unquote(text: str) -> str:

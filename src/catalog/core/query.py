@@ -10,7 +10,7 @@ from typing import Literal
 
 from catalog.core.errors import QueryError
 from catalog.core.params import Mode
-from catalog.core.text import storable
+from catalog.core.text import compose, storable
 
 _PART = re.compile(
     r"""
@@ -228,5 +228,5 @@ def _clean(query: str) -> str:
     printable = "".join(
         " " if unicodedata.category(char) == "Cc" and char != "\n" else char for char in lines
     )
-    text = unicodedata.normalize("NFC", storable(printable)).strip()
+    text = compose(storable(printable)).strip()
     return _INVISIBLE.sub("", text, count=1)

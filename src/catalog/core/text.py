@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
+_MAX_MARKS = 30  # in a row, as in the Stream-Safe Text Format of Unicode
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
 
 
 def storable(text: str) -> str:
     """Replace NUL and lone surrogates by U+FFFD, so that the text can be stored; same length."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def compose(text: str) -> str:
+    """Return the text in NFC, without what follows the thirtieth mark in a row.
+
+    Marks are sorted in time quadratic in their number, during which no other thread runs:
+    http://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format.
+    """
+    kept, count = [], 0
+    for char in text:
+        count = count + 1 if unicodedata.combining(char) else 0
+        if count <= _MAX_MARKS:
+            kept.append(char)
+    return unicodedata.normalize("NFC", "".join(kept))
 
 
 def all_storable(value: Any) -> Any:
@@ -34,4 +50,5 @@ def strip_userinfo(address: str) -> str:
     Where a password that is not percent-encoded makes this ambiguous, too much is left out
     rather than too little.
     """
-    return _USERINFO.sub("", address, count=1)
+    head, at, tail = address.rpartition("@")  # without the end, in which no user's part is
+    return _USERINFO.sub("", head + at, count=1) + tail

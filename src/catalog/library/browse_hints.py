@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from catalog.library.browse_request import BrowseRequest
+from catalog.library.references import find_alike
 from catalog.store.card_search import find_documents
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
 
-_NEAR, _MOST_NAMES, _MOST_TAGS = 5, 5000, 12
-_LONGEST = 200  # characters of a name that others are compared to
+_MOST_NAMES, _MOST_TAGS = 5000, 12
+_LONGEST = 200  # characters of a tag that is named
 
 
 def find_hints(connection: Connection, dataset: str, request: BrowseRequest) -> tuple[str, ...]:
@@ -113,5 +113,4 @@ def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
     folded: dict[str, list[str]] = {}
     for name, items in named.items():
         folded.setdefault(name.casefold(), []).extend(items)
-    close = get_close_matches(text.casefold()[:_LONGEST], folded, n=_NEAR)
-    return list(dict.fromkeys(item for form in close for item in folded[form]))[:_NEAR]
+    return find_alike(text.casefold(), folded)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import DocumentNotFoundError, InputError
 from catalog.core.globs import Glob
+from catalog.core.params import MAX_DOCUMENTS
 from catalog.store import Database
 from catalog.store.chunks import (
     StoredDocument,
@@ -28,7 +29,9 @@ _LINES = re.compile(r":(\d+)(?:-(\d+))?$")
 _DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _BREAK = re.compile(r"\r\n|\n|\r")
 _SUGGESTIONS = 5
+_MAX_DIGITS = 18  # of a line's number
 _ALIKE = 0.6  # share of the letters, as difflib counts
+_MAX_COMPARED, _MAX_CANDIDATES = 256, 25  # characters of a name sought; names difflib compares
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +96,46 @@ def find_document(
         whole = _find(connection, reference, dataset)
         if whole is not None:
             return _lines_of(whole, line_start, line_end)
-        ranged = _LINES.search(reference)
-        if ranged is not None:
-            part = _find(connection, reference[: ranged.start()], dataset)
-            if part is not None and has_lines:
-                return _lines_of(part, line_start, line_end)
-            if part is not None:
-                first = int(ranged[1])
-                return _lines_of(part, first, int(ranged[2] or first))
-        name = reference[: ranged.start()] if ranged else reference
+        name, lines = split_reference(reference)
+        part = None if lines is None else _find(connection, name, dataset)
+        if part is not None:
+            first, last = (line_start, line_end) if has_lines else lines or (None, None)
+            return _lines_of(part, first, last)
         raise DocumentNotFoundError(f"no document {name!r}", _near(connection, name, dataset))
+
+
+def split_reference(reference: str) -> tuple[str, tuple[int, int] | None]:
+    """Return what is named before the lines at the end, and the first and last of these, if any.
+
+    Raises :class:`InputError` for a number that no line has.
+    """
+    ranged = _LINES.search(reference)
+    if ranged is None:
+        return reference, None
+    first, last = ranged[1], ranged[2] or ranged[1]
+    if max(len(first), len(last)) > _MAX_DIGITS:
+        raise InputError(f"{ranged[0][:_MAX_DIGITS]}… names lines by numbers no document has")
+    return reference[: ranged.start()], (int(first), int(last))
 
 
 def resolve_documents(database: Database, dataset: str, patterns: Iterable[str]) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
     Raises :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError`
-    for one that cannot name any, such as ``!``.
+    for one that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
     """
     source_doc_ids: dict[str, None] = {}
+    others = 0
     with database.read() as connection:
-        paths = list_paths(connection, dataset)
-        for pattern in patterns:
+        paths = dict.fromkeys(list_paths(connection, dataset))
+        for pattern in dict.fromkeys(patterns):
+            path = pattern.removeprefix(f"{dataset}:")
+            if path in paths:
+                source_doc_ids[f"{dataset}:{path}"] = None
+                continue
+            others += 1
+            if others > MAX_DOCUMENTS:
+                raise InputError(f"at most {MAX_DOCUMENTS:,} patterns and #docids; give paths")
             matches = _match(connection, dataset, pattern, paths)
             if not matches:
                 near = _near(connection, pattern, dataset)
@@ -123,14 +144,11 @@ def resolve_documents(database: Database, dataset: str, patterns: Iterable[str])
     return list(source_doc_ids)
 
 
-def _match(connection: Connection, dataset: str, pattern: str, paths: list[str]) -> list[str]:
-    name = pattern.removeprefix(f"{dataset}:")
-    if name in paths:
-        return [f"{dataset}:{name}"]
+def _match(connection: Connection, dataset: str, pattern: str, paths: Iterable[str]) -> list[str]:
     docid = _DOCID.fullmatch(pattern)
     if docid is not None:
         return [document.source_doc_id for document in find_by_docid(connection, docid[1], dataset)]
-    glob = Glob.compile(name)
+    glob = Glob.compile(pattern.removeprefix(f"{dataset}:"))
     return [f"{dataset}:{path}" for path in paths if glob.matches(path)]
 
 
@@ -165,7 +183,8 @@ def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
         if name_ != dataset and (document := find_by_path(connection, name_, name)) is not None
     ]
     text = name.removeprefix("#").casefold()
-    inside, by_name = [], defaultdict(list)
+    inside: list[str] = []
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name_ in [dataset] if dataset else datasets:
         for path in list_paths(connection, name_):
             reference = f"{name_}:{path}"
@@ -173,9 +192,24 @@ def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
                 inside.append(reference)
             for form in {reference, path, path.rpartition("/")[2]}:
                 by_name[form.casefold()].append(reference)
-    close = difflib.get_close_matches(text, by_name, n=_SUGGESTIONS, cutoff=_ALIKE)
-    alike = [reference for form in close for reference in by_name[form]]
+    alike = find_alike(text, by_name)
     return list(dict.fromkeys((*elsewhere, *inside, *alike)))[:_SUGGESTIONS]
+
+
+def find_alike(text: str, by_name: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return up to five of the items whose names are most like the text, in the same case.
+
+    difflib compares few: its ratio is never above that of rapidfuzz, which is far quicker.
+    """
+    from rapidfuzz import fuzz, process
+
+    text = text[:_MAX_COMPARED]
+    candidates = process.extract(
+        text, by_name.keys(), scorer=fuzz.ratio, score_cutoff=100 * _ALIKE, limit=_MAX_CANDIDATES
+    )
+    names = [name for name, _, _ in candidates]
+    close = get_close_matches(text, names, n=_SUGGESTIONS, cutoff=_ALIKE)
+    return list(dict.fromkeys(item for name in close for item in by_name[name]))[:_SUGGESTIONS]
 
 
 def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> DocumentLines:
@@ -184,7 +218,8 @@ def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> 
     if len(lines) > 1 and lines[-1] == "":  # a line end ends a line, and begins none
         lines.pop()
         ending = "\n"
-    start, end = first or 1, last or len(lines)
+    start = 1 if first is None else first
+    end = len(lines) if last is None else last
     if not 1 <= start <= end or start > len(lines):
         raise InputError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
     chosen = tuple(lines[start - 1 : end])

@@ -48,7 +48,7 @@ def parse_document_uri(uri: str) -> tuple[str, str]:
         raise _unknown_resource(uri)
     try:
         return _unquote(dataset), _unquote(path)
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise _unknown_resource(uri) from error
 
 
