@@ -198,6 +198,60 @@ def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):
         assert (report.removed, report.documents, report.unchanged) == (1, 1, 1)
 
 
+def test_records_stay_when_their_file_is_renamed(tmp_path):
+    (tmp_path / "notes").mkdir()
+    corpus = tmp_path / "notes" / "corpus.jsonl"
+    corpus.write_text('{"_id": "1", "text": "apples"}\n{"_id": "2", "text": "pears"}\n')
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        corpus.rename(corpus.with_name("renamed.jsonl"))
+        report = Indexer(library).update("notes")
+        assert (report.documents, report.updated, report.removed) == (2, 2, 0)
+        assert paths(library, "pears", mode="lexical") == ["2"]
+        (tmp_path / "notes" / "kept.md").write_text("plums")
+        (tmp_path / "notes" / "renamed.jsonl").unlink()
+        report = Indexer(library).update("notes")
+        assert (report.documents, report.added, report.removed) == (1, 1, 2)
+
+
+def test_of_two_records_of_one_id_the_first_is_indexed_and_the_other_named(tmp_path):
+    folder = tmp_path / "notes"
+    write(folder, a_dot_jsonl='{"_id": "1", "text": "apples"}')
+    write(folder, b_dot_jsonl='{"_id": "1", "text": "pears"}\n{"_id": "2", "text": "plums"}')
+    age(folder)
+    with open_library(tmp_path / "home") as library:
+        first = Indexer(library).build(folder, "notes")
+        again = Indexer(library).update("notes")
+        assert (first.documents, first.added) == (2, 2)
+        assert (again.documents, again.added, again.updated, again.removed) == (2, 0, 0, 0)
+        for report in (first, again):
+            assert [(failure.path, failure.reason) for failure in report.failed] == [
+                ("1", "the path is taken by a document of a.jsonl")
+            ]
+        assert paths(library, "apples", mode="lexical") == ["1"]
+        assert paths(library, "pears", mode="lexical") == []
+
+        (folder / "a.jsonl").unlink()
+        report = Indexer(library).update("notes")
+        assert (report.documents, report.failed) == (2, ())
+        assert paths(library, "pears", mode="lexical") == ["1"]
+
+
+def test_a_record_that_moved_to_another_file_is_found_after_the_next_update_at_the_latest(tmp_path):
+    folder = tmp_path / "notes"
+    one, two = '{"_id": "1", "text": "apples"}\n', '{"_id": "2", "text": "pears"}\n'
+    write(folder, a_dot_jsonl=one, b_dot_jsonl=two)
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(folder, "notes")
+        for of_a, of_b in ((one + two, ""), ("", one + two)):
+            write(folder, a_dot_jsonl=of_a or '{"_id": "3", "text": "plums"}', b_dot_jsonl=of_b)
+            Indexer(library).update("notes")
+            age(folder)
+            Indexer(library).update("notes")
+            assert paths(library, "apples", mode="lexical") == ["1"]
+            assert paths(library, "pears", mode="lexical") == ["2"]
+
+
 def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_path, notes):
     def ids(home):
         with open_library(tmp_path / home) as library:
@@ -381,6 +435,28 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
         encoder.down = False
         assert Indexer(library).update("notes").added == 1
         assert Indexer(library).update("notes").added == 0
+
+
+@pytest.mark.parametrize(
+    "error", [ReadError("cut off"), TransientReadError("no answer"), IndexError("odd document")]
+)
+def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkeypatch, error):
+    records = '{"_id": "1", "text": "A walrus."}\n{"_id": "2", "text": "An otter."}\n'
+    write(tmp_path / "notes", a_dot_jsonl=records)
+    real = catalog.ingest.sync.read_file
+
+    def ending_early(absolute, path, **more):
+        yield next(real(absolute, path, **more))
+        raise error
+
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(tmp_path / "notes", "notes").documents == 2
+        with monkeypatch.context() as broken:
+            broken.setattr(catalog.ingest.sync, "read_file", ending_early)
+            report = Indexer(library).update("notes")
+        assert (report.documents, report.removed) == (2, 0)
+        assert [failure.path for failure in report.failed] == ["a.jsonl"]
+        assert paths(library, "otter", mode="lexical") == ["2"]
 
 
 def test_a_file_dated_after_the_year_2262_is_indexed_without_a_date(tmp_path):

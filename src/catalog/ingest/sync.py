@@ -197,6 +197,7 @@ class SyncRun:
         self._collected_chars = 0
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(stored.entries)
+        self._owners: dict[str, str] = {}  # the file whose document this run has at a path
         self.failed: list[Failure] = []
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
 
@@ -212,8 +213,9 @@ class SyncRun:
         outcome = FileOutcome(file)
         for parsed in outcome.read(top, limits):
             owner = self._changes.other_owner(parsed.path, file.path)
-            if owner is not None:
-                outcome.fail(parsed.path, f"the path is taken by a document of {owner}")
+            owner = owner or self._owners.setdefault(parsed.path, file.path)
+            if owner != file.path:
+                outcome.fail(parsed.path, f"the path is taken by a document of {owner}", retry=True)
                 continue
             outcome.paths.add(parsed.path)
             change = self._changes.change_of(parsed, file)
@@ -245,15 +247,14 @@ class SyncRun:
         self._note_read()
 
     def remove_vanished(self) -> None:
-        """Remove files that are gone with their documents, and what only those needed.
+        """Remove files that are gone with the documents they have left, and what only those needed.
 
         The caches lose what no document has any more if one was removed or updated.
         """
-        vanished = self._changes.vanished
-        paths = sorted(path for file in vanished for path in self._stored.paths_of(file))
         with self._database.write() as connection:
+            paths = manifest.paths_of_files(connection, self._dataset, self._changes.vanished)
             self._removed += remove_documents(connection, self._dataset, paths, self._clock())
-            manifest.forget(connection, self._dataset, vanished)
+            manifest.forget(connection, self._dataset, self._changes.vanished)
             if self._removed or self._updated:
                 embedding_cache.purge_unused(connection)
                 llm_cache.purge(connection, before=0.0)  # of any age: only searches know a lifetime

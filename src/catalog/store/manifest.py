@@ -59,6 +59,12 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
     }
 
 
+def paths_of_files(connection: Connection, dataset: str, files: Iterable[str]) -> list[str]:
+    """Return the paths of the live documents of these files, sorted."""
+    of_files = (documents.c.dataset == dataset) & among(documents.c.file, files)
+    return sorted(connection.scalars(select(documents.c.path).where(of_files)))
+
+
 def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[str]]:
     """Return the chunk ids of chunks with a window that has no vector yet, by path."""
     query = (
