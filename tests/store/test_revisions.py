@@ -1,0 +1,134 @@
+"""Publishing and removing documents: what changes, what stays, and what a content's hash covers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from builders import drop, make_database, put
+from catalog.core.documents import Heading, ParsedDocument, Segment
+from catalog.store.revisions import content_hash
+from catalog.store.schema import datasets, document_fields, documents, outbox
+
+DOCUMENT = ParsedDocument(
+    path="a.md",
+    text="A walrus.",
+    title="Walrus",
+    file_type="md",
+    metadata={"tags": "sea", "author": "Anna"},
+    headings=(Heading(0, 9, 1, "Walrus"),),
+    pages=(0, 4),
+    segments=(Segment(0, 9, "video_transcript", 1.0, 2.0),),
+)
+
+
+def generations(database):
+    with database.read() as connection:
+        query = select(datasets.c.name, datasets.c.generation)
+        return {row.name: row.generation for row in connection.execute(query)}
+
+
+def stored_paths(database):
+    with database.read() as connection:
+        query = select(documents.c.dataset, documents.c.path).order_by(documents.c.id)
+        return [tuple(row) for row in connection.execute(query)]
+
+
+def test_a_document_of_the_same_path_in_another_dataset_stays(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "one", "a.md", "first")
+    put(database, "two", "a.md", "first")
+    put(database, "one", "a.md", "second")
+    assert stored_paths(database) == [("two", "a.md"), ("one", "a.md")]
+    assert drop(database, "one", "a.md") == 1
+    assert stored_paths(database) == [("two", "a.md")]
+
+
+def test_what_changes_a_dataset_gives_it_another_generation_and_nothing_else_does(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "other", "a.md", "first")
+    other = generations(database)["other"]
+    seen = []
+    for change in (
+        lambda: put(database, "d", "a.md", "first"),
+        lambda: put(database, "d", "b.md", "first"),
+        lambda: put(database, "d", "b.md", "second"),
+        lambda: drop(database, "d", "b.md"),
+    ):
+        change()
+        seen.append(generations(database)["d"])
+    assert seen == sorted(set(seen)), "each is greater than the one before"
+    assert drop(database, "d", "b.md", "gone.md") == 0
+    assert generations(database) == {"d": seen[-1], "other": other}
+
+
+def test_many_documents_are_removed_at_once_and_those_that_were_there_counted(tmp_path):
+    database = make_database(tmp_path)
+    for path in ("a.md", "b.md", "kept.md"):
+        put(database, "d", path, "text")
+    assert drop(database, "d", "a.md", *(f"{number}.md" for number in range(40_000)), "b.md") == 2
+    assert stored_paths(database) == [("d", "kept.md")]
+
+
+def test_the_row_number_of_a_removed_chunk_is_not_given_again(tmp_path):
+    database = make_database(tmp_path)
+    assert put(database, "d", "a.md", ["one", "two"]) == [1, 2]
+    drop(database, "d", "a.md")
+    assert put(database, "d", "b.md", ["three", "four"]) == [3, 4]
+    assert put(database, "d", "b.md", ["five"]) == [5]
+
+
+def test_the_outbox_deletes_every_window_of_what_is_replaced_before_it_upserts(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", ["one", "two"], embed_keys=["k1", ["k2", "k3"]])
+    put(database, "d", "a.md", ["three"], embed_keys=["k4"])
+    with database.read() as connection:
+        query = select(outbox.c.action, outbox.c.seq, outbox.c.windows).order_by(outbox.c.id)
+        rows = [tuple(row) for row in connection.execute(query)]
+    assert rows == [
+        ("upsert", 1, 1),
+        ("upsert", 2, 2),
+        ("delete", 1, 1),
+        ("delete", 2, 2),
+        ("upsert", 3, 1),
+    ]
+
+
+def test_metadata_cannot_tell_another_place_or_title(tmp_path):
+    database = make_database(tmp_path)
+    told = {"path": "b.md", "dataset": "other", "title": "Otter", "file_type": "pdf"}
+    put(database, "d", "a.md", "text", title="Walrus", metadata=told)
+    with database.read() as connection:
+        query = select(document_fields.c.field, document_fields.c.text_value)
+        fields = {(field, value) for field, value in connection.execute(query) if field in told}
+    assert fields == {
+        ("path", "a.md"),
+        ("dataset", "d"),
+        ("title", "Walrus"),
+        ("file_type", "md"),
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"text": "A Walrus."},
+        {"title": "Otter"},
+        {"file_type": "txt"},
+        {"metadata": {"tags": "lake", "author": "Anna"}},
+        {"headings": (Heading(0, 9, 2, "Walrus"),)},
+        {"headings": ()},
+        {"pages": (0, 5)},
+        {"segments": (Segment(0, 9, "video_transcript", 1.0, 3.0),)},
+        {"segments": (Segment(0, 9, "video_transcript", 1.0, 2.0, "Anna"),)},
+    ],
+)
+def test_another_content_has_another_hash(changed):
+    assert content_hash(replace(DOCUMENT, **changed)) != content_hash(DOCUMENT)
+
+
+def test_the_order_of_metadata_and_the_path_are_no_part_of_the_content():
+    other = replace(DOCUMENT, path="b.md", metadata={"author": "Anna", "tags": "sea"})
+    assert content_hash(other) == content_hash(DOCUMENT)
