@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
-from builders import drop
+from builders import drop, put
 from catalog.core.errors import EngineError
 from catalog.store.schema import outbox
 from catalog.store.vectors.outbox import Outbox
@@ -95,7 +96,7 @@ def test_rows_are_still_there_when_the_index_flushes(desk: Bench, monkeypatch: p
     at_flush: list[int] = []
     flush = index.flush
     monkeypatch.setattr(index, "flush", lambda: (at_flush.append(pending(desk)), flush()))
-    queue.apply(index, wait=True)
+    assert queue.apply(index, wait=True) == 3
     assert at_flush == [2, 1]
     assert pending(desk) == 0
 
@@ -110,3 +111,67 @@ def test_filling_that_was_not_flushed_leaves_the_outbox_as_it_was(desk: Bench):
     assert pending(desk) == before
     assert queue.apply(index, wait=True) == 3
     assert index.documents() == ["notes:a.md", "notes:b.md", "notes:b.md"]
+
+
+def test_what_another_dataset_has_to_apply_is_left_to_its_own_index(desk: Bench):
+    index, queue = FakeIndex(), Outbox(desk.database, DATASET, DIM)
+    queue.apply(index, wait=True)
+    desk.embed({"k": vector(1)})
+    put(desk.database, "other", "theirs.md", "text", embed_keys=["k"])
+    assert queue.is_empty()
+    assert queue.apply(index, wait=True) == 0
+    assert "other:theirs.md" not in index.documents()
+    assert pending(desk) == 1
+
+
+def test_filling_takes_every_point_and_leaves_what_comes_meanwhile_in_the_outbox(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    put(desk.database, DATASET, "failed.md", "text", embed_keys=["never embedded"])
+    desk.put("c.md", vector(1, 1))
+    monkeypatch.setattr("catalog.store.vectors.outbox.BATCH", 1)
+    index, queue = FakeIndex(), Outbox(desk.database, DATASET, DIM)
+    upsert = index.upsert
+
+    def upsert_while_another_writes(points: Sequence[IndexPoint]) -> None:
+        monkeypatch.setattr(index, "upsert", upsert)
+        desk.put("late.md", vector(1))
+        index.upsert(points)
+
+    monkeypatch.setattr(index, "upsert", upsert_while_another_writes)
+    assert queue.fill(index) == 5  # one of a.md, two of b.md, one each of c.md and late.md
+    assert index.documents() == [
+        "notes:a.md", "notes:b.md", "notes:b.md", "notes:c.md", "notes:late.md",
+    ]  # fmt: skip
+    assert queue.apply(index, wait=True) == 1  # late.md again, and of the others nothing
+    assert pending(desk) == 0
+
+
+def test_the_write_lock_is_taken_to_remove_rows_alone_and_waited_for_only_if_told(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    index, queue = FakeIndex(), Outbox(desk.database, DATASET, DIM)
+    write = desk.database.write
+    waits: list[bool] = []
+
+    def noted(*, wait: bool = True) -> AbstractContextManager[Connection]:
+        waits.append(wait)
+        return write(wait=wait)
+
+    monkeypatch.setattr(desk.database, "write", noted)
+    assert queue.apply(index, wait=True) == 3
+    assert queue.apply(index, wait=True) == 0
+    assert waits == [True], "the second time there is nothing to remove"
+
+    desk.put("c.md", vector(1, 1))
+    waits.clear()
+    with write():
+        assert queue.apply(index, wait=False) == 1
+        assert queue.apply(index, wait=False) == 0
+    assert set(waits) == {False}
+    assert pending(desk) == 1, "applied, and to be removed once nobody is writing"
+
+    waits.clear()
+    assert queue.apply(index, wait=True) == 0
+    assert waits == [True]
+    assert pending(desk) == 0
