@@ -276,7 +276,9 @@ def test_two_recordings_with_the_same_times_are_not_mixed(opened):
     put(library.database, "alone.srt", said((66, 80, None, "Walruses.")))
     put(library.database, "single.srt", said((66, 80, None, "Seals.")))
     assert lines(ask(library)[0]) == AROUND
-    assert lines(ask(library, "penguins")[0]) == ['00:01:06–00:01:20 (Audio): "Penguins."']
+    alone = ask(library, "penguins")
+    assert lines(alone[0]) == ['00:01:06–00:01:20 (Audio): "Penguins."']
+    assert stage(alone).note == "1 hit in 1 bundle"
     assert lines(ask(library, "walruses")[0]) == ['00:01:06–00:01:20 (Audio): "Walruses."']
     found = ask(library, "penguins walruses seals", top_k=5)
     assert stage(found).note == "3 hits in 3 bundles"
