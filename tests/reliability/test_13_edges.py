@@ -2,11 +2,30 @@
 
 import os
 import random
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import ExitStack, closing, contextmanager
+from difflib import SequenceMatcher
+from http.client import HTTPConnection
 from itertools import chain
 from pathlib import Path
+
+import pytest
+import uvicorn
+
+from catalog.core.errors import InputError
+from catalog.core.settings import ServeSettings
+from catalog.interfaces import calls
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.connections import MAX_CONNECTIONS, BoundedConnection
+from catalog.interfaces.server.security import Address
+from catalog.library.indexing import Indexer
+from catalog.library.references import find_alike
+from fakes import open_library, write
 
 CHAOS_SECONDS = float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("IDX_TEST_SEED", "0"))
@@ -29,3 +48,124 @@ def test_no_text_of_a_request_takes_longer_than_its_length_lets_it():
         run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         lines = run.stdout.splitlines() or [""]
         assert lines[-1] == "all parsed", f"seed {seed}: {lines[-1]} {run.stderr[-500:]}"
+
+
+HOST = b"Host: 127.0.0.1\r\n"
+HALF_HEAD = b"GET /v1/status HTTP/1.1\r\n" + HOST + b"X-Slow: "
+HALF_BODY = b"POST /v1/search HTTP/1.1\r\n" + HOST + b"Content-Length: 100\r\n\r\n{"
+
+
+class StubEngine:
+    """Has no dataset, and answers nothing."""
+
+    def ask(self, verb, arguments):
+        return {"datasets": []}
+
+
+@contextmanager
+def serving(protocol=BoundedConnection):
+    """Our app on a free port, in a thread; yields the port."""
+    app = build_app(StubEngine(), Address("127.0.0.1", 8180), ServeSettings(), "5" * 64)
+    config = uvicorn.Config(app, http=protocol, log_config=None, limit_concurrency=MAX_CONNECTIONS)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0), backlog=MAX_CONNECTIONS) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def open_half(port, text):
+    half = socket.create_connection(("127.0.0.1", port), timeout=60)
+    half.sendall(text)
+    return half
+
+
+def health_status(port):
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    with closing(connection):
+        connection.request("GET", "/v1/health")
+        return connection.getresponse().status
+
+
+@pytest.mark.parametrize("half", [HALF_HEAD, HALF_BODY, b""], ids=["head", "body", "nothing"])
+def test_a_request_whose_rest_does_not_come_is_ended(half):
+    protocol = type("Hasty", (BoundedConnection,), {"head_seconds": 0.2, "body_seconds": 0.2})
+    with serving(protocol) as port, open_half(port, half) as connection:
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))  # until it is closed
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"RequestTimeout" in answer
+
+
+def test_hundreds_of_half_sent_requests_keep_nobody_waiting():
+    with serving() as port, ExitStack() as stack:
+        for text in (HALF_HEAD, HALF_BODY) * (MAX_CONNECTIONS // 2):
+            stack.enter_context(open_half(port, text))
+        assert health_status(port) == 200
+
+
+def test_the_connection_in_use_is_not_the_one_given_up_for_another():
+    protocol = type("Narrow", (BoundedConnection,), {"max_waiting": 2})
+    with serving(protocol) as port, ExitStack() as stack:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        stack.enter_context(closing(connection))
+        for _ in range(20):  # one connection, between others that are never whole
+            connection.request("GET", "/v1/health")
+            assert connection.getresponse().read()
+            stack.enter_context(open_half(port, HALF_HEAD))
+        assert health_status(port) == 200
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """An engine on twelve documents of a thousand bytes."""
+    folder = tmp_path_factory.mktemp("bounds")
+    write(folder / "notes", **{f"n{i:02}_dot_md": f"{'rose ' * 199}{i:04}\n" for i in range(12)})
+    with LocalEngine(open_library(folder / "home")) as engine:
+        Indexer(engine.library).build(folder / "notes", "notes")
+        yield engine
+
+
+def test_one_answer_holds_only_so_much_text_and_says_how_to_go_on(store, monkeypatch):
+    monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 5_000)
+    answer = store.ask("multi_get", {"patterns": ["**"], "limit": 1000})
+    assert [document["path"] for document in answer["documents"]] == [
+        f"n{i:02}.md" for i in range(5)
+    ]
+    assert [skipped["path"] for skipped in answer["skipped"]] == [
+        f"n{i:02}.md" for i in range(5, 12)
+    ]
+    assert answer["notes"] == [
+        "one answer holds 5,000 bytes of text at most: "
+        "ask for the 7 documents not given by their paths"
+    ]
+    rest = store.ask("multi_get", {"patterns": [s["path"] for s in answer["skipped"]]})
+    assert len(rest["documents"]) == 5
+
+
+def test_a_document_is_cut_at_the_most_an_answer_holds_though_no_size_is_asked(store, monkeypatch):
+    monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 500)
+    answer = store.ask("get", {"reference": "n00.md"})
+    assert len(answer["text"]) == 500
+    assert answer["notes"] == ["only the first 500 bytes of line 1, which is larger"]
+
+
+@pytest.mark.parametrize(
+    "reference", [f"n00.md:{'9' * 5000}", f"n00.md:1-{'9' * 5000}", "n00.md:0"]
+)
+def test_lines_that_no_document_has_are_an_error_of_the_caller(store, reference):
+    with pytest.raises(InputError):
+        store.ask("get", {"reference": reference})
+
+
+def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
+    compared = []
+    real = SequenceMatcher.ratio
+    monkeypatch.setattr(SequenceMatcher, "ratio", lambda self: compared.append(1) or real(self))
+    names = {f"reports/2024/quarter-{i:05}.md": [f"notes:{i}"] for i in range(5000)}
+    assert find_alike("reports/2024/quartr-01234.md", names)[0] == "notes:1234"
+    assert len(compared) <= 50  # of 25 names, each twice

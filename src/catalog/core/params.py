@@ -117,13 +117,14 @@ class GetParams:
     line_start: Annotated[int | None, Param("First line, counted from 1.", least=1)] = None
     line_end: Annotated[int | None, Param("Last line, itself included.", least=1)] = None
     max_bytes: Annotated[
-        int | None, Param("More than this is cut after a whole line.", least=1, most=MAX_TEXT_BYTES)
+        int | None,
+        Param("More than this, or 10 MB, is cut after a whole line.", least=1, most=MAX_TEXT_BYTES),
     ] = None
 
 
 @dataclass(frozen=True)
 class MultiGetParams:
-    """Several documents."""
+    """Several documents, of 10 MB of text together at most."""
 
     patterns: Annotated[list[str], Param("Paths, globs or #docids.", max_items=MAX_DOCUMENTS)]
     _: KW_ONLY

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from catalog.core.params import (
+    MAX_TEXT_BYTES,
     BrowseParams,
     GetParams,
     Mode,
@@ -50,7 +51,7 @@ def run_search(engine: LocalEngine, params: SearchParams) -> SearchResults:
 
 
 def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
-    """Return the document, cut to ``max_bytes``."""
+    """Return the document, cut to ``max_bytes``; without one to the most that may be asked for."""
     library = engine.library
     document = find_document(
         library.database,
@@ -59,27 +60,44 @@ def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
         line_start=params.line_start,
         line_end=params.line_end,
     )
-    return document_dict(document, params.max_bytes)
+    return document_dict(document, params.max_bytes or MAX_TEXT_BYTES)
 
 
 def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
-    """Return the documents that the patterns name, in their order; large ones are only named."""
+    """Return the documents that the patterns name, in their order; large ones are only named.
+
+    So are those from the first on that would make all texts together more than 10 MB.
+    """
     database = engine.library.database
     dataset = engine.library.chosen_dataset(params.dataset)
     ids = resolve_documents(database, dataset, params.patterns)
-    documents, skipped = [], []
-    for source_doc_id in ids[: params.limit]:
+    documents, skipped, notes = [], [], []
+    remaining = MAX_TEXT_BYTES
+    wanted = ids[: params.limit]
+    for at, source_doc_id in enumerate(wanted):
         document = find_document(database, source_doc_id, dataset=dataset)
         size = _size(document)
-        if size <= params.max_bytes:
+        if size > params.max_bytes:
+            reason = f"{size} bytes, more than max_bytes {params.max_bytes}: get its lines instead"
+            skipped.append(_skipped(source_doc_id, dataset, reason))
+        elif size > remaining:
+            rest = wanted[at:]
+            full = f"one answer holds {MAX_TEXT_BYTES:,} bytes of text at most"
+            skipped += [_skipped(other, dataset, f"{full}: ask for it by itself") for other in rest]
+            notes.append(f"{full}: ask for the {len(rest)} documents not given by their paths")
+            break
+        else:
             documents.append(document_dict(document))
-            continue
-        reason = f"{size} bytes, more than max_bytes {params.max_bytes}: get its lines instead"
-        path = document.document.path
-        skipped.append({"source_doc_id": source_doc_id, "path": path, "reason": reason})
+            remaining -= size
     beyond = len(ids) - params.limit
-    notes = [f"{beyond} more documents match, beyond limit {params.limit}"] if beyond > 0 else []
+    if beyond > 0:
+        notes.append(f"{beyond} more documents match, beyond limit {params.limit}")
     return {"documents": documents, "skipped": skipped, "notes": notes}
+
+
+def _skipped(source_doc_id: str, dataset: str, reason: str) -> dict[str, str]:
+    path = source_doc_id.removeprefix(f"{dataset}:")
+    return {"source_doc_id": source_doc_id, "path": path, "reason": reason}
 
 
 def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import uvicorn
 
 from catalog.core.errors import CatalogError, ConfigError
+from catalog.interfaces.server.connections import MAX_CONNECTIONS, BoundedConnection
 from catalog.interfaces.server.crash_log import ScarceResourceHandler
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS = 5
 _IDLE_CONNECTION_SECONDS = 60
-_MAX_CONNECTIONS = 512
 _CLOSING_SECONDS = 2.0
 
 
@@ -43,7 +43,7 @@ def bind_socket(address: Address) -> socket.socket:
         if os.name == "posix":  # elsewhere it lets two servers share a port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address.host, address.port))
-        listening.listen(_MAX_CONNECTIONS)
+        listening.listen(MAX_CONNECTIONS)
     except OSError as error:
         listening.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
@@ -62,14 +62,15 @@ def serve_until_signal(app: ASGIApp, listening: socket.socket, ready: Callable[[
     """
     config = uvicorn.Config(
         app,
+        http=BoundedConnection,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        backlog=_MAX_CONNECTIONS,
-        limit_concurrency=_MAX_CONNECTIONS,
+        backlog=MAX_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
