@@ -3,6 +3,7 @@
 import pytest
 
 from catalog.core.errors import ConfigError, UnknownPresetError
+from catalog.core.home import default_home, home_folder
 from catalog.core.settings import RAGv2Settings, find_presets, get_settings, load_settings
 
 
@@ -99,3 +100,8 @@ def test_an_unknown_preset_is_an_error_that_lists_those_there_are():
 def test_the_default_preset_states_defaults_only(monkeypatch):
     assert load_settings(preset="default").settings.rag_v2 == RAGv2Settings()
     assert "default" in find_presets()
+
+
+def test_an_empty_home_variable_is_none(monkeypatch):
+    monkeypatch.setenv("IDX_HOME", "")
+    assert load_settings().settings.home == home_folder() == default_home()

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from catalog.core.errors import InputError, StoreBusyError, StoreDamagedError
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.backup import back_up, restore
+from catalog.store.locks import hold_lock
 from catalog.store.vectors.edge import EdgeEngine
 from fakes import WordEncoder, open_library, write
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
@@ -177,3 +180,68 @@ def test_an_index_killed_between_its_note_and_the_stores_is_kept(tmp_path):
         shard = (tmp_path / "index" / "shard").stat().st_ino
         assert paths(desk, engine) == ["a.md", "b.md"]
         assert (tmp_path / "index" / "shard").stat().st_ino == shard  # not built anew
+
+
+def test_a_backup_is_one_state_while_others_write_and_a_restore_brings_it_back(tmp_path):
+    home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
+    update(home, folder, 0)
+    with open_library(home) as library:
+        service = SearchServiceV2(library)
+        expected = answers(service)
+        documents = len(service.search("report", dataset="notes", top_k=30))
+        with library.database.write():  # a writer's transaction neither waits nor is copied
+            assert back_up(home / "catalog.db", copy) == copy.stat().st_size
+        update(home, folder, 3)
+        changed = answers(service)
+        assert changed != expected
+        kept = restore(copy, home / "catalog.db", locks=home / "locks")
+        assert answers(service) == expected  # the library was open all the time
+        assert len(service.search("report", dataset="notes", top_k=30)) == documents
+    assert answers_of(home) == expected
+    assert copy.stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="--force"):  # what is kept is not dropped unasked
+        restore(copy, home / "catalog.db", locks=home / "locks")
+    (tmp_path / "kept.db").write_bytes(kept.read_bytes())
+    restore(tmp_path / "kept.db", home / "catalog.db", locks=home / "locks", force=True)
+    assert answers_of(home) == changed
+
+
+def test_a_damaged_store_is_moved_aside_by_a_restore(tmp_path):
+    home, copy = tmp_path / "home", tmp_path / "copy.db"
+    update(home, tmp_path / "notes", 0)
+    expected = answers_of(home)
+    back_up(home / "catalog.db", copy)
+    (home / "catalog.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(StoreDamagedError):
+        back_up(home / "catalog.db", tmp_path / "other.db")
+    kept = restore(copy, home / "catalog.db", locks=home / "locks")
+    assert kept.read_bytes().startswith(b"not a database")
+    assert answers_of(home) == expected
+    assert sorted(path.name for path in home.iterdir() if path.name.startswith(".")) == []
+
+
+def test_nothing_but_a_sound_store_is_put_back_and_only_while_nobody_updates(tmp_path):
+    home, copy = tmp_path / "home", tmp_path / "copy.db"
+    update(home, tmp_path / "notes", 0)
+    back_up(home / "catalog.db", copy)
+    before = (home / "catalog.db").read_bytes()
+    with pytest.raises(InputError, match="--force"):
+        back_up(home / "catalog.db", copy)
+    with pytest.raises(InputError, match="--force"):  # never over the store itself
+        back_up(home / "catalog.db", home / "catalog.db", force=True)
+    whole = copy.read_bytes()
+    for bad in (b"", b"x" * 5000, whole[: len(whole) // 2]):
+        (tmp_path / "bad.db").write_bytes(bad)
+        with pytest.raises((InputError, StoreDamagedError)):
+            restore(tmp_path / "bad.db", home / "catalog.db", locks=home / "locks")
+    with closing(sqlite3.connect(tmp_path / "foreign.db")) as foreign:
+        foreign.execute("CREATE TABLE meta(key, value)")
+    with pytest.raises(InputError, match="not a store"):
+        restore(tmp_path / "foreign.db", home / "catalog.db", locks=home / "locks")
+    with (
+        hold_lock(home / "locks" / "notes.lock", seconds=0, busy="taken"),
+        pytest.raises(StoreBusyError, match="updated"),
+    ):
+        restore(copy, home / "catalog.db", locks=home / "locks")
+    assert (home / "catalog.db").read_bytes() == before
+    assert not (home / "catalog.db.before-restore").exists()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedError
 from catalog.core.os_errors import errno_of, remedy
+from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import query_cache_stats, read_stored_model, require_model
@@ -109,7 +111,7 @@ def diagnose(library: Library) -> list[Check]:
         _check(
             "database",
             lambda: _database(library),
-            "restore a copy of the home folder",
+            "catalog restore FILE, with a copy made by catalog backup",
             library.database.file,
         ),
         _check(
@@ -118,8 +120,24 @@ def diagnose(library: Library) -> list[Check]:
             "pip install 'catalog[offline]'",
             library.settings.home,
         ),
+        *_permission_checks(library),
         *(check for name in library.datasets() for check in _dataset_checks(library, name)),
     ]
+
+
+def _permission_checks(library: Library) -> Iterator[Check]:
+    """Tell whether other users of this machine may read the store, or only see that it is there."""
+    home, store = library.settings.home, library.database.file
+    files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
+    folders = find_open_to_others(home, home / "indexes")
+    commands = [f"chmod 700 {' '.join(map(quote, map(str, folders)))}"] if folders else []
+    if files:
+        commands.append(f"chmod 600 {' '.join(map(quote, map(str, files)))}")
+    detail = "only you may read the store"
+    if files or folders:
+        names = ", ".join(path.name for path in (*files, *folders))
+        detail = f"other users of this machine may read or enter: {names}"
+    yield Check("permissions", not files, detail, "; ".join(commands))
 
 
 def _dataset_checks(library: Library, name: str) -> Iterator[Check]:

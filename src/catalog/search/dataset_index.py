@@ -22,6 +22,7 @@ from catalog.search.stock_pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngest
 from catalog.search.vector import VectorStoreManager
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, list_datasets, read_documents, require_dataset
+from catalog.store.engine_types import read_stamp
 
 FORMAT = 1  # of the folder: what is in it, and how it is cut and embedded
 _STAMP = "stamp.json"
@@ -39,6 +40,7 @@ class BaselineStamp:
     created_at: float
     generation: int
     embedding: str
+    state: str = ""
     format: int = FORMAT
 
 
@@ -75,12 +77,14 @@ class DatasetIndex:
         with self._database.read() as connection:
             require_dataset(connection, self._dataset)
             stored = next(one for one in list_datasets(connection) if one.name == self._dataset)
+            now = read_stamp(connection, self._dataset)
         model = self._embed_model
         return BaselineStamp(
             store=self._database.meta("store_id"),
             dataset=self._dataset,
             created_at=stored.created_at,
             generation=stored.generation,
+            state="" if now is None else now.state,
             embedding=f"{model.encoder.fingerprint} {model.document_prefix}".strip(),
         )
 

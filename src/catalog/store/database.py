@@ -24,6 +24,7 @@ from sqlalchemy.engine import URL, make_url
 
 from catalog.core.errors import ConfigError, StoreError
 from catalog.core.os_errors import describe_os_error
+from catalog.core.private_files import make_folder, make_private
 from catalog.store import schema
 from catalog.store.migrate import migrate
 from catalog.store.schema import meta
@@ -59,7 +60,7 @@ _PRAGMAS = (
     f"busy_timeout = {BUSY_TIMEOUT_MS}",
     "foreign_keys = ON",
     "temp_store = MEMORY",
-    "mmap_size = 67108864",
+    "mmap_size = 0",  # a mapped file that another truncates ends the process (SIGBUS)
 )
 _WRITER_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL")
 _State = tuple[int, ...]
@@ -106,11 +107,16 @@ class ConnectionPool:
         self, dialect: object, record: object, arguments: list[Any], options: dict[str, Any]
     ) -> sqlite3.Connection:
         del dialect, record  # SQLAlchemy gives them
+        is_new = not self._file.exists()
         try:
-            return _connect(arguments, options, _WRITER_PRAGMAS)
+            connection = _connect(arguments, options, _WRITER_PRAGMAS)
         except sqlite3.OperationalError as error:
             if not is_unwritable(error, self._file) or not self._is_whole():
                 raise
+        else:
+            if is_new:  # SQLite gives files that it makes later the same rights
+                make_private(*(Path(f"{self._file}{ending}") for ending in ("", "-wal", "-shm")))
+            return connection
         self._frozen_state = self._state()
         unchanging = f"{self._file.absolute().as_uri()}?mode=ro&immutable=1"
         return _connect([unchanging], options | {"uri": True}, ())
@@ -182,7 +188,7 @@ class Database:
         self.url = make_url(url)
         if self.url.get_backend_name() != "sqlite":
             raise ConfigError(f"database {self.url.drivername!r} is not supported yet; use sqlite")
-        self.file = _path(self.url)
+        self.file = url_file(self.url)
         self._pool = ConnectionPool(self.url, self.file)
         self.engine = self._pool.engine
         self.replacements = 0  # times that another file was found in the store's place
@@ -194,7 +200,7 @@ class Database:
     def at(cls, home: Path) -> Database:
         """Open the embedded store of an ``IDX_HOME`` folder, made if absent."""
         try:
-            home.mkdir(parents=True, exist_ok=True)
+            make_folder(home)
         except OSError as error:
             detail = describe_os_error(home, error)
             raise StoreError(f"cannot create the store folder {detail}") from error
@@ -273,9 +279,9 @@ class Database:
             set_meta(connection, key, value)
 
 
-def _path(url: URL) -> Path:
+def url_file(url: str | URL) -> Path:
     """Return the file a URL names, as a path or as SQLite's own kind of URI (``file:…``)."""
-    name = url.database or ":memory:"
+    name = make_url(url).database or ":memory:"
     return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
 
 

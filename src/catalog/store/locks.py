@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.os_errors import describe_os_error
+from catalog.core.private_files import make_folder
 
 
 @contextmanager
@@ -19,9 +20,9 @@ def hold_lock(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
     Raises :class:`StoreBusyError` with the words of ``busy`` when another holds it for longer
     than ``seconds`` (-1: waits for ever), and :class:`StoreError` when the file cannot be opened.
     """
-    lock = FileLock(file, timeout=seconds)
+    lock = FileLock(file, timeout=seconds, mode=0o600)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         lock.acquire()
     except Timeout as error:
         raise StoreBusyError(busy) from error

@@ -88,7 +88,9 @@ def _is_full(file: Path) -> bool:
 
 
 def _damage_error(text: str, file: Path) -> StoreDamagedError:
-    return StoreDamagedError(f"the store cannot be read: {file}: {text}; restore a copy of it")
+    return StoreDamagedError(
+        f"the store cannot be read: {file}: {text}; put a copy back: catalog restore FILE"
+    )
 
 
 def _is_damage(text: str) -> bool:

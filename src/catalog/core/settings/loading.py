@@ -45,6 +45,7 @@ def load_settings(
         ("environment", environment),
         *_file_layer(home),
         *_preset_layer(preset or os.environ.get("IDX_PRESET")),
+        ("default", {"home": default_home()}),  # else pydantic would read an empty variable
     ]
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -101,6 +102,8 @@ def _from_environment() -> dict[str, Any]:
     refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
     tree: dict[str, Any] = {}
     for variable, text in os.environ.items():
+        if variable == "IDX_HOME" and text == "":  # as in core.home: not the working directory
+            continue
         path = variable.removeprefix(PREFIX).lower().split("__")
         if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
             branch = tree

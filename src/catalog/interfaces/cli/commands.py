@@ -21,6 +21,8 @@ COMMANDS = {
     "serve": "serve:serve",
     "status": "verbs:status",
     "doctor": "maintenance:doctor",
+    "backup": "copies:backup",
+    "restore": "copies:restore",
     "config": "maintenance:config",
     "ablate": "measure:ablate",
     "compare": "measure:compare",

@@ -1,6 +1,6 @@
 """BM25 keyword search, exact and incremental: the default lexical engine.
 
-The index is a large segment mapped from files, a small one of later changes, and masks of
+The index is a large segment read from files, a small one of later changes, and masks of
 removed rows. Every search first compares the dataset's generation with the one last seen and
 takes in what changed, so that nothing needs a rebuild to be found or to be gone.
 """
@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError, EngineError
+from catalog.core.private_files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, Stamp, allowed_seqs, read_stamp
 from catalog.store.lexical.analysis import Analyzer
@@ -170,9 +171,9 @@ class Bm25Engine:
     def _save(self, connection: Connection, stamp: Stamp) -> None:
         if self._is_saved():
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         try:
-            with FileLock(self.folder / ".lock", timeout=0):
+            with FileLock(self.folder / ".lock", timeout=0, mode=0o600):
                 if self._files.token() != (self._loaded and self._loaded.token):
                     self._sync(connection, stamp)
                 if not self._is_saved():

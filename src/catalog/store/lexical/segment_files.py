@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from catalog.core.private_files import make_folder
 from catalog.store.engine_types import Stamp
 from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import Part
@@ -62,7 +63,7 @@ class SegmentFiles:
         return None if pointer is None else pointer.token
 
     def load(self) -> StoredSnapshot | None:
-        """Return the saved state, its arrays mapped from the files."""
+        """Return the saved state, its arrays read from the files."""
         pointer = self._read_pointer()
         while pointer is not None:
             try:
@@ -77,7 +78,7 @@ class SegmentFiles:
 
         Raises ``OSError`` when the folder cannot be written.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         replaced = self._read_pointer()
         folders_and_dead = tuple(
             (
@@ -147,7 +148,8 @@ class SegmentFiles:
 
 
 def _read_segment(folder: Path) -> PostingsSegment:
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
+    # Read, not mapped: a mapped file that another process truncates would end this one (SIGBUS).
+    arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
         raise ValueError(f"{folder.name} is not an index segment")
     segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
+from catalog.core.private_files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.statistics import count_vectors
@@ -163,8 +164,8 @@ class EdgeEngine:
     def _lock_folder(self) -> FileLock:
         """Take the folder's own lock: the shard's is not there yet while it is built."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self._folder / "lock", timeout=0, thread_local=False)
+            make_folder(self._folder)
+            lock = FileLock(self._folder / "lock", timeout=0, mode=0o600, thread_local=False)
             lock.acquire()
         except Timeout as error:
             message = f"another process holds the vector index of {self._dataset!r}"

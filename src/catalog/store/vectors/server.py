@@ -67,7 +67,7 @@ class ServerEngine:
         self._guard = threading.RLock()
         self._index: ServerIndex | None = None
         lock_file = f"{database.url.database}.{sha1_hex(self.collection)[:12]}.lock"
-        self._lock = FileLock(lock_file, thread_local=False)
+        self._lock = FileLock(lock_file, mode=0o600, thread_local=False)
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction

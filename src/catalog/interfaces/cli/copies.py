@@ -1,0 +1,80 @@
+"""``catalog backup`` and ``restore``: a copy of the store, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
+from catalog.interfaces.cli.output import note, print_json, say
+
+if TYPE_CHECKING:
+    from catalog.core.settings import Settings
+
+
+def backup(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write the copy.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Copy the store to a file, as it is at one moment; others may write meanwhile.
+
+    Indexes are not in it: they are made anew from the store, with no model.
+    """
+    from catalog.store.backup import back_up
+
+    store = _store(settings_for(context, home, preset).settings)
+    size = back_up(store, file, force=force, progress=_Percent())
+    if json:
+        print_json({"file": str(file), "bytes": size})
+    else:
+        say(f"{file}: {size:,} bytes")
+
+
+def restore(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A copy that catalog backup made.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
+    ] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Put a copy back in the store's place; the replaced store is kept beside it."""
+    from catalog.core.private_files import make_folder
+    from catalog.store.backup import restore as put_back
+
+    settings = settings_for(context, home, preset).settings
+    make_folder(settings.home)
+    kept = put_back(file, _store(settings), locks=settings.home / "locks", force=force)
+    if json:
+        print_json({"restored": str(file), "kept": None if kept is None else str(kept)})
+        return
+    say(f"The store is that of {file} again.")
+    if kept is not None:
+        say(f"The one before is kept as {kept}: delete it when you need it no more.")
+
+
+def _store(settings: Settings) -> Path:
+    from catalog.store.database import store_file, url_file
+
+    return url_file(settings.database_url) if settings.database_url else store_file(settings.home)
+
+
+class _Percent:
+    """Say on standard error how far a copy is, at each tenth."""
+
+    def __init__(self) -> None:
+        self._told = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        tenth = 10 * done // max(total, 1)
+        if tenth > self._told and done < total:
+            self._told = tenth
+            note(f"{tenth}0 %\n")

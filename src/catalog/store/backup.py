@@ -1,0 +1,153 @@
+"""Copying a store while others write to it, and putting a copy back.
+
+Both use SQLite's own backup (https://sqlite.org/backup.html), so that what other processes do
+meanwhile neither tears the copy nor is torn by it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+from sqlalchemy import update
+from sqlalchemy.engine import URL
+
+from catalog.core.errors import InputError, StoreDamagedError, StoreError
+from catalog.core.os_errors import describe_os_error
+from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes
+from catalog.store.locks import hold_lock
+from catalog.store.schema import datasets
+from catalog.store.sql_errors import translate_errors
+
+Progress = Callable[[int, int], None]  # pages copied, and all
+KEPT = ".before-restore"
+_PAGES = 2_000  # copied between two calls of progress
+_NOT_WRITERS = frozenset({"serve.lock"})
+
+
+def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | None = None) -> int:
+    """Copy the store, as it is at one moment, to a file; return the file's size in bytes.
+
+    The file is the owner's alone (0600) and appears when it is whole. Raises
+    :class:`InputError` when it is there already, unless ``force`` replaces it,
+    :class:`StoreDamagedError` when the store is not sound, and :class:`StoreError` when one of
+    them cannot be read or written.
+    """
+    if to.exists() and (not force or to.samefile(store)):
+        raise InputError(f"{to} is there already: choose another name, or --force to replace it")
+    if not store.is_file():
+        raise InputError(f"there is no store at {store}")
+    with _draft_beside(to) as draft:
+        _copy(store, draft, progress)
+        _require_sound(draft)
+        draft.replace(to)
+    return to.stat().st_size
+
+
+def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Path | None:
+    """Put a copy in the store's place; return the file in which the replaced store is kept.
+
+    That is ``catalog.db.before-restore``; there is none where no store was. Indexes are told that
+    they are of another history. Processes that have the store open go on with the copy. Raises
+    :class:`InputError` when the copy is no store or an earlier replaced one is still kept, unless
+    ``force`` drops that; :class:`StoreDamagedError`, :class:`StoreVersionError`;
+    :class:`StoreBusyError` while a dataset is being updated, whose locks are in ``locks``.
+    """
+    kept = store.with_name(store.name + KEPT)
+    if kept.exists() and not force:
+        raise InputError(
+            f"{kept} is kept from an earlier restore: move it away, or --force to drop it"
+        )
+    if not copy.is_file() or copy.stat().st_size == 0:
+        raise InputError(f"{copy} is not a copy of a store")
+    with ExitStack() as held, _draft_beside(store) as draft:
+        _copy(copy, draft)
+        _require_sound(draft)
+        _prepare(draft)
+        busy = "the store is being updated; try again when that has ended"
+        for lock in sorted(locks.glob("*.lock")):
+            if lock.name not in _NOT_WRITERS:
+                held.enter_context(hold_lock(lock, seconds=0, busy=busy))
+        if not store.exists():
+            draft.replace(store)
+            return None
+        try:
+            back_up(store, kept, force=True)
+            with translate_errors(store):
+                _copy(draft, store)
+        except StoreDamagedError:
+            _move_aside(store, kept)
+            draft.replace(store)
+    return kept
+
+
+def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
+    """Copy one state of a database into another file, or over a database that others may use."""
+    tell = (lambda _, left, of: progress(of - left, of)) if progress else None
+    with translate_errors(source), ExitStack() as opened:
+        read = opened.enter_context(closing(_open_to_read(source)))
+        write = sqlite3.connect(target, timeout=BUSY_TIMEOUT_MS / 1000)
+        opened.enter_context(closing(write))
+        read.isolation_level = None
+        read.execute("BEGIN")  # one state, however many steps it takes
+        read.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        read.backup(write, pages=_PAGES if progress else -1, progress=tell)
+
+
+def _open_to_read(file: Path) -> sqlite3.Connection:
+    uri = f"{file.absolute().as_uri()}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:  # in a folder that cannot be written to
+        connection.close()
+        return sqlite3.connect(f"{uri}&immutable=1", uri=True)
+    return connection
+
+
+def _require_sound(file: Path) -> None:
+    """Raise :class:`StoreDamagedError` for damage, :class:`InputError` for another's database."""
+    with translate_errors(file), closing(sqlite3.connect(file)) as connection:
+        [first] = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if first != "ok":
+            raise StoreDamagedError(f"the store is damaged: {first}")
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not {"alembic_version", "meta", "datasets"} <= tables:
+        raise InputError("the file is an SQLite database, but not a store of catalog")
+
+
+def _prepare(draft: Path) -> None:
+    """Bring a copy to this release's schema, and have nothing derived be taken for its own."""
+    database = Database(URL.create("sqlite", database=str(draft)))
+    try:
+        with database.write() as connection:
+            forget_indexes(connection)
+            connection.execute(update(datasets).values(state=secrets.token_hex(8)))
+    finally:
+        database.close()
+
+
+def _move_aside(store: Path, kept: Path) -> None:
+    """Rename a store that SQLite cannot open, with its log: what is left of it may be wanted."""
+    for ending in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            Path(f"{store}{ending}").replace(f"{kept}{ending}")
+
+
+@contextmanager
+def _draft_beside(file: Path) -> Iterator[Path]:
+    """Give an empty file of this user alone in the same folder; it is gone afterwards."""
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield draft
+    except OSError as error:
+        raise StoreError(f"cannot write {describe_os_error(file, error)}") from error
+    finally:
+        for ending in ("", "-wal", "-shm", ".init-lock"):
+            Path(f"{draft}{ending}").unlink(missing_ok=True)

@@ -1,0 +1,48 @@
+"""Files and folders that are their owner's alone."""
+
+import os
+import stat
+import subprocess
+
+import pytest
+
+from catalog.library.health import diagnose
+from catalog.library.indexing import Indexer
+from fakes import open_library
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems have other rights")
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request):
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_new_home_is_its_owners_alone_whatever_the_umask(tmp_path, notes):
+    home = tmp_path / "above" / "home"
+    with open_library(home) as library:
+        Indexer(library).build(notes, "notes")
+        files = [home / f"catalog.db{ending}" for ending in ("", "-wal", "-shm", ".init-lock")]
+        files.append(home / "locks" / "notes.lock")
+        assert {mode(file) for file in files} == {0o600}
+    assert {mode(folder) for folder in (home, home / "indexes", home / "locks")} == {0o700}
+
+
+def test_the_doctor_tells_of_a_store_that_others_may_read_and_how_to_mend_it(tmp_path, notes):
+    home = tmp_path / "the home"
+    with open_library(home) as library:
+        Indexer(library).build(notes, "notes")
+        (home / "catalog.db").chmod(0o644)
+        home.chmod(0o755)
+        [check] = [check for check in diagnose(library) if check.name == "permissions"]
+        assert not check.ok
+        subprocess.run(["sh", "-c", check.fix], check=True)
+        [check] = [check for check in diagnose(library) if check.name == "permissions"]
+        assert (check.ok, check.fix) == (True, "")
