@@ -10,6 +10,7 @@ CatalogError
 │   ├── UnknownModeError         mode is not one of those listed
 │   ├── UnknownDatasetError      no dataset of that name: build it, or use one listed
 │   ├── DocumentNotFoundError    no document of that path or docid: see the suggestions
+│   ├── DocumentReferenceError   several documents are named so, or the document has no such lines
 │   ├── SourceError              the folder or file to index cannot be used
 │   ├── FilterError              the filter has no meaning
 │   │   ├── UnknownFieldError    no document of the dataset has that field
@@ -45,11 +46,17 @@ CatalogError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
 class CatalogError(Exception):
-    """Base of all errors raised on purpose; catching it never hides a bug."""
+    """Base of all errors raised on purpose; catching it never hides a bug.
+
+    ``quotes_documents``: the message repeats names or fields that come out of documents, so it is
+    data for whoever shows it to a language model.
+    """
+
+    quotes_documents: bool = False
 
 
 class ConfigError(CatalogError):
@@ -92,9 +99,21 @@ class DocumentNotFoundError(InputError):
     """No document has that path or docid; ``suggestions`` holds near misses."""
 
     def __init__(self, message: str, suggestions: Sequence[str] = ()) -> None:
-        self.suggestions = tuple(suggestions)
+        self.problem, self.suggestions = message, tuple(suggestions)
+        self.quotes_documents = bool(suggestions)
         hint = f"; did you mean {', '.join(self.suggestions)}?" if self.suggestions else ""
         super().__init__(message + hint)
+
+    def among(self, source_doc_ids: Collection[str]) -> DocumentNotFoundError:
+        """Return the error that suggests none but these documents."""
+        inside = [name for name in self.suggestions if name in source_doc_ids]
+        return DocumentNotFoundError(self.problem, inside)
+
+
+class DocumentReferenceError(InputError):
+    """The reference names several documents, or lines that its document does not have."""
+
+    quotes_documents = True
 
 
 class SourceError(InputError):
@@ -106,7 +125,9 @@ class FilterError(InputError):
 
 
 class UnknownFieldError(FilterError):
-    """No document of the dataset carries that field: the message lists those that exist."""
+    """No document of the dataset carries that field: the message lists those that may be used."""
+
+    quotes_documents = True
 
 
 class UnknownOperatorError(FilterError):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
-from catalog.core.filters import check_fields
 from catalog.core.param_fields import takes_self
 from catalog.core.params import BrowseParams
 from catalog.core.results import CatalogEntry, CatalogPage
@@ -17,12 +16,12 @@ from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, ma
 from catalog.library.library import Library
 from catalog.store.card_search import find_documents, top_documents
 from catalog.store.cards import count_without_card
-from catalog.store.chunks import list_fields
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
 from catalog.store.listing import (
     ListedDocument,
     allowed_documents,
+    check_filter_fields,
     count_by_type,
     dated_between,
     describe_documents,
@@ -65,8 +64,7 @@ class DocumentCatalog:
         lacking = self._make_some_cards(dataset, request.query)
         notes = request.notes + lacking
         with self._library.database.read() as connection:
-            if request.visible is not None:
-                check_fields(request.visible, list_fields(connection, dataset))
+            check_filter_fields(connection, Restriction(dataset, filter=request.visible))
             page, types, scores = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page)
             if not types:

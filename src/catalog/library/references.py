@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import DocumentNotFoundError, InputError
+from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
 from catalog.store import Database
@@ -170,7 +170,7 @@ def _find(connection: Connection, reference: str, dataset: str | None) -> Stored
 def _only(documents: list[StoredDocument], reference: str) -> StoredDocument | None:
     if len(documents) > 1:
         names = ", ".join(document.source_doc_id for document in documents)
-        raise InputError(f"{reference!r} names several documents: {names}")
+        raise DocumentReferenceError(f"{reference!r} names several documents: {names}")
     return documents[0] if documents else None
 
 
@@ -221,6 +221,6 @@ def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> 
     start = 1 if first is None else first
     end = len(lines) if last is None else last
     if not 1 <= start <= end or start > len(lines):
-        raise InputError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
+        raise DocumentReferenceError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
     chosen = tuple(lines[start - 1 : end])
     return DocumentLines(document, chosen, start, len(lines), ending if end >= len(lines) else "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from catalog.core.errors import InputError, UnknownModeError
+from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import And, Filter, check_fields, filter_fields
+from catalog.core.filters import And, Filter
 from catalog.core.param_fields import check_bounds
 from catalog.core.params import MODES, Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
@@ -17,8 +17,9 @@ from catalog.library.library import Library
 from catalog.library.references import resolve_documents
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
-from catalog.store.chunks import has_field, list_fields, live_documents
+from catalog.store.chunks import live_documents
 from catalog.store.engine_types import Restriction
+from catalog.store.listing import allowed_documents, check_filter_fields, list_source_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         query = parse_query(params.query, max_chars=rag.max_query_chars)
         notes.extend(query.notes)
     with stages.run("scope") as notes:
-        scope = _read_scope(library, dataset, params)
         filters = parse_filters(params.filters)
+        scope = _read_scope(library, dataset, params, filters)
         conditions = [one for one in (filters, *_narrow(params)) if one is not None]
         tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
         restriction = Restriction(dataset, scope, tree if conditions else None)
@@ -74,11 +75,21 @@ def check_search(params: SearchParams) -> None:
     check_bounds(params)
 
 
-def _read_scope(library: Library, dataset: str, params: SearchParams) -> Scope:
+def _read_scope(
+    library: Library, dataset: str, params: SearchParams, filters: Filter | None
+) -> Scope:
     scope = Scope.from_doc_ids(_qualify(dataset, params.doc_ids))
     if params.docs is None:
         return scope
-    return scope & Scope.of(resolve_documents(library.database, dataset, params.docs))
+    try:
+        named = resolve_documents(library.database, dataset, params.docs)
+    except DocumentNotFoundError as error:
+        visible = Restriction(dataset, scope, filters)
+        if visible.is_whole_dataset:
+            raise
+        with library.database.read() as connection:
+            raise error.among(list_source_ids(connection, allowed_documents(visible))) from None
+    return scope & Scope.of(named)
 
 
 def _qualify(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:
@@ -106,7 +117,6 @@ def _check(library: Library, restriction: Restriction, notes: list[str]) -> Rest
             scope = Scope.of(live_documents(connection, scope.ids))
             notes.append(f"{len(scope.ids or ())} documents in scope")
         if tree is not None:
-            if any(not has_field(connection, dataset, field) for field in filter_fields(tree)):
-                check_fields(tree, list_fields(connection, dataset))
+            check_filter_fields(connection, Restriction(dataset, scope, tree))
             notes.append("filtered")
     return Restriction(dataset, scope, tree)

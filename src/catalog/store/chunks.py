@@ -6,15 +6,18 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, select, true
 
 from catalog.core import ids
 from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page
 from catalog.core.errors import UnknownDatasetError
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 _CHUNK_COLUMNS = (
     chunks,
@@ -96,12 +99,17 @@ def require_dataset(connection: Connection, name: str) -> None:
         raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
 
 
-def list_fields(connection: Connection, dataset: str) -> set[str]:
-    """Return the metadata fields that at least one document of the dataset carries."""
+def list_fields(
+    connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+) -> set[str]:
+    """Return the metadata fields that at least one document of the dataset carries.
+
+    ``allowed`` is a condition on ``documents``: those it lets through alone are looked at.
+    """
     query = (
         select(document_fields.c.field)
         .join(documents, documents.c.id == document_fields.c.document_id)
-        .where(documents.c.dataset == dataset)
+        .where(documents.c.dataset == dataset, true() if allowed is None else allowed)
         .distinct()
     )
     return set(connection.scalars(query))

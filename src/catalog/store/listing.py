@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,17 @@ from sqlalchemy import (
 from sqlalchemy.sql.visitors import replacement_traverse
 
 from catalog.core.dates import seconds_since_epoch, timestamp_to_date
-from catalog.core.filters import CHUNK_FIELDS, filter_fields
+from catalog.core.filters import (
+    CHUNK_FIELDS,
+    FIRST_CLASS_FIELDS,
+    And,
+    Filter,
+    check_fields,
+    filter_fields,
+)
 from catalog.core.params import Sort
 from catalog.store.cards import CARD_VERSION
+from catalog.store.chunks import has_field, list_fields
 from catalog.store.engine_types import Restriction
 from catalog.store.field_rows import DATES
 from catalog.store.filter_sql import among, compile_filter
@@ -72,6 +80,38 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     if tree is not None:
         parts.append(_on_documents(compile_filter(tree)))
     return and_(*parts)
+
+
+def check_filter_fields(connection: Connection, restriction: Restriction) -> None:
+    """Raise :class:`UnknownFieldError` if the filter asks for a field that no document carries.
+
+    The error names the fields of those documents alone that the rest of the restriction lets
+    through.
+    """
+    dataset, tree = restriction.dataset, restriction.filter
+    if tree is None:
+        return
+    unknown = {
+        name
+        for name in filter_fields(tree) - FIRST_CLASS_FIELDS
+        if not has_field(connection, dataset, name)
+    }
+    if unknown:
+        rest = replace(restriction, filter=_without_fields(tree, unknown))
+        check_fields(tree, list_fields(connection, dataset, allowed_documents(rest)))
+
+
+def _without_fields(tree: Filter, fields: Set[str]) -> Filter | None:
+    """Return those of the conditions that must all hold which do not ask for any of the fields."""
+    if isinstance(tree, And):
+        parts = [_without_fields(part, fields) for part in tree.parts]
+        return And(tuple(part for part in parts if part is not None))
+    return tree if filter_fields(tree).isdisjoint(fields) else None
+
+
+def list_source_ids(connection: Connection, allowed: ColumnElement[bool]) -> frozenset[str]:
+    """Return the source document ids of the documents the condition lets through."""
+    return frozenset(connection.scalars(select(documents.c.source_doc_id).where(allowed)))
 
 
 def materialize(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:

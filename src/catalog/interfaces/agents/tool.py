@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 1000
 """Characters of an error's message at most."""
 _MAX_NOTE = 300
+_QUOTING_ERROR = "error: the call is wrong; the reason repeats names out of documents."
 _PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
 _MAX_TYPES = 12
 _FREE_KEYS = frozenset(["type", "title", "description"])
@@ -82,13 +83,23 @@ class AgentTool:
             checked, notes = self.arguments.read(arguments)
             return self.run(engine, checked, notes)
         except CatalogError as error:
-            return self.failed(str(error), arguments)
+            return self.failed(str(error), arguments, is_quoted=error.quotes_documents)
 
-    def failed(self, message: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """Return an error's result: one line that repeats no argument at length."""
+    def failed(
+        self,
+        message: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        is_quoted: bool = False,
+    ) -> ToolResult:
+        """Return an error's result: one line that repeats no argument at length.
+
+        A message that ``is_quoted`` repeats names out of documents, and is marked as data.
+        """
         short = without_long_echoes(message[: 4 * MAX_MESSAGE], arguments or {})
         line = one_line(short, MAX_MESSAGE) or "the call failed"
-        return ToolResult(f"error: {line}", {"status": "error", "message": line})
+        text = f"{_QUOTING_ERROR}\n{mark_as_data(line)}" if is_quoted else f"error: {line}"
+        return ToolResult(text, {"status": "error", "message": line})
 
 
 def tool_result(

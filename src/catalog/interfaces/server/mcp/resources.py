@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from catalog.core.errors import DocumentNotFoundError, UnknownDatasetError
 from catalog.core.params import MAX_OFFSET
 from catalog.core.text import storable
+from catalog.interfaces.agents.quoting import clean
 from catalog.interfaces.plain_text import one_line, safe
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ def _resource(entry: Mapping[str, Any]) -> types.Resource:
 
 
 def _clean(text: str | None, limit: int) -> str:
-    """Return text out of a document as one line without control characters."""
-    line = one_line(safe(text or ""))
+    """Return text out of a document as one line without control and hidden characters."""
+    line = clean(one_line(safe(text or "")))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

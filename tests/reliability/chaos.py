@@ -1,0 +1,35 @@
+"""How long the reliability suite runs, and with which seeds."""
+
+import os
+import time
+
+from hypothesis import HealthCheck, seed, settings
+
+DEFAULT_SEED = 13
+
+
+def seeds():
+    """The seeds of a test: ``IDX_TEST_SEED`` alone, else the same one each time; while
+    ``IDX_TEST_CHAOS_SECONDS`` last, fresh ones after it.
+    """
+    chosen = os.environ.get("IDX_TEST_SEED")
+    yield int(chosen or DEFAULT_SEED)
+    ends = time.monotonic() + float(os.environ.get("IDX_TEST_CHAOS_SECONDS") or 0)
+    while chosen is None and time.monotonic() < ends:
+        yield int.from_bytes(os.urandom(4))
+
+
+def check(given_property, examples=25):
+    """Check a Hypothesis property for every seed; a failure names the seed that replays it."""
+    bounded = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    for number in seeds():
+        try:
+            seed(number)(bounded(given_property))()
+        except BaseException as error:
+            error.add_note(f"replay with IDX_TEST_SEED={number}")
+            raise
