@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError
+from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
 from catalog.store import Database
