@@ -1,5 +1,6 @@
 """Nobody who may call can hold up, fill up or misread the server: the edges of D4.13."""
 
+import asyncio
 import os
 import random
 import socket
@@ -7,17 +8,19 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import ExitStack, closing, contextmanager
 from difflib import SequenceMatcher
 from http.client import HTTPConnection
 from itertools import chain
 from pathlib import Path
 
+import httpx
 import pytest
 import uvicorn
 
-from catalog.core.errors import InputError
-from catalog.core.settings import ServeSettings
+from catalog.core.errors import ConfigError, InputError
+from catalog.core.settings import ServeSettings, load_settings
 from catalog.interfaces import calls
 from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.server.asgi import build_app
@@ -25,6 +28,7 @@ from catalog.interfaces.server.connections import MAX_CONNECTIONS, BoundedConnec
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_alike
+from catalog.store import Database
 from fakes import open_library, write
 
 CHAOS_SECONDS = float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
@@ -169,3 +173,86 @@ def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
     names = {f"reports/2024/quarter-{i:05}.md": [f"notes:{i}"] for i in range(5000)}
     assert find_alike("reports/2024/quartr-01234.md", names)[0] == "notes:1234"
     assert len(compared) <= 50  # of 25 names, each twice
+
+
+def ask_http(engine, path):
+    """Status and body of a GET to our app, in this process."""
+    app = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64)
+
+    async def send():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    answer = asyncio.run(send())
+    return answer.status_code, answer.json()
+
+
+def test_a_number_of_thousands_of_digits_is_an_error_of_the_caller_over_http(store):
+    status, body = ask_http(store, f"/v1/documents/n00.md:{'9' * 5000}")
+    assert (status, body["error"]["kind"]) == (400, "InputError")
+
+
+@pytest.mark.parametrize("query", ["dataset=notes&dataset=other", "limit=1&limit=2"])
+def test_a_parameter_given_twice_is_refused_rather_than_half_heard(store, query):
+    status, body = ask_http(store, f"/v1/documents?{query}")
+    assert (status, body["error"]["kind"]) == (400, "InputError")
+    assert "is given 2 times" in body["error"]["message"]
+
+
+def test_the_right_token_is_known_whatever_its_last_byte(store):
+    token = "secretsecretsecretà"
+    serve = ServeSettings(token=token)
+    app = build_app(store, Address("127.0.0.1", 8180), serve, "5" * 64)
+
+    async def send():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            header = {"Authorization": f"Bearer {token}".encode()}
+            return (await client.get("/v1/status", headers=header)).status_code
+
+    assert asyncio.run(send()) == 200
+
+
+SECRETS = {
+    "IDX_RAG_V2__QDRANT_API_KEY": "SECRET-qdrant",
+    "IDX_RAG_V2__RERANK_API_KEY": "SECRET-rerank",
+    "IDX_LLM__API_KEY": "SECRET-llm",
+    "IDX_SERVE__TOKEN": "SECRET-token-of-the-server",
+}
+WRONG = [
+    {"IDX_RAG_V2__CHUNK_SIZE": "20", "IDX_RAG_V2__CHUNK_OVERLAP": "200"},
+    {"IDX_RAG_V2__CHUNK_SIZE": "9" * 5000},
+    {"IDX_SERVE__TOKEN": "SECRET"},
+    {"IDX_SERVE__TOKEN": " " * 20},
+    {"IDX_SERVE": "foo"},
+    {"IDX_HOME__X": "1"},
+    {"IDX_RAG_V2": "x"},
+    {"IDX_RAG_V2__INGEST": "5", "IDX_RAG_V2__INGEST__MAX_PAGES": "4"},
+]
+
+
+@pytest.mark.parametrize("variables", WRONG, ids=lambda variables: next(iter(variables)))
+def test_a_wrong_setting_is_told_without_any_secret(monkeypatch, tmp_path, variables):
+    for name, value in ({"IDX_HOME": str(tmp_path)} | SECRETS | variables).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as raised:
+        load_settings()
+    told = "".join(traceback.format_exception(raised.value))
+    assert "SECRET" not in told
+    assert len(str(raised.value)) < 300
+
+
+def test_a_settings_file_with_a_value_for_a_section_is_told(monkeypatch, tmp_path):
+    (tmp_path / "catalog.toml").write_text("rag_v2 = 3\n")
+    monkeypatch.setenv("IDX_HOME", str(tmp_path))
+    monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZE", "500")
+    with pytest.raises(ConfigError, match=r"rag_v2 .* is a section"):
+        load_settings()
+
+
+def test_an_address_of_a_database_that_is_none_is_told_without_repeating_it():
+    address = f"user:{'5' * 10}@bogus"
+    with pytest.raises(ConfigError) as raised:
+        Database(address)
+    assert "5" * 10 not in "".join(traceback.format_exception(raised.value))

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select, update
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from catalog.core.errors import ConfigError, StoreError
 from catalog.core.os_errors import describe_os_error
@@ -185,7 +186,11 @@ class Database:
     """
 
     def __init__(self, url: str | URL) -> None:
-        self.url = make_url(url)
+        try:
+            self.url = make_url(url)
+        except ArgumentError:  # whose cause may hold a password
+            message = "the address of the database is none: write sqlite:////folder/catalog.db"
+            raise ConfigError(message) from None
         if self.url.get_backend_name() != "sqlite":
             raise ConfigError(f"database {self.url.drivername!r} is not supported yet; use sqlite")
         self.file = url_file(self.url)

@@ -56,13 +56,19 @@ def test_what_is_blank_or_null_counts_as_not_given(asked):
         file_type="",
         name="  ",
         dataset=None,
-        docs=["", " "],
         filters="",
         top_k=None,
         explain=None,
     )
     assert not answer.is_error
     assert given == {"query": "keys", "top_k": 10, "mode": "lexical", "explain": False}
+
+
+@pytest.mark.parametrize("docs", [["", " "], "", " "])
+def test_blank_docs_do_not_come_to_mean_every_document(asked, docs):
+    answer, given = call(asked, "search", query="keys", docs=docs)
+    assert answer.data["message"] == "docs names no document: leave it out to search all"
+    assert given is None
 
 
 def test_an_empty_list_of_docs_is_no_document_at_all(asked):

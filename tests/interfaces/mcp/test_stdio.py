@@ -166,6 +166,9 @@ BAD_LINES = {
     '{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": []}': (-32600, 7),
     '{"jsonrpc": "1.0", "id": 7, "method": "tools/list"}': (-32600, 7),
     '{"id": "a", "method": "tools/list"}': (-32600, "a"),
+    '{"jsonrpc": "2.0", "id": null, "method": "tools/list"}': (-32600, None),
+    '{"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"}': (-32600, None),
+    '{"jsonrpc": "2.0", "id": {"a": 1}, "method": "tools/list"}': (-32600, None),
 }
 
 

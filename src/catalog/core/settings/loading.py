@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import SettingsError
 
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.home import default_home, settings_file
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import EmbeddingSettings, LLMSettings, ServeSettings, Settings
-from catalog.core.settings.variables import PREFIX, V2_PREFIX, refuse_unknown_variables
+from catalog.core.settings.variables import (
+    PREFIX,
+    V2_PREFIX,
+    is_known_variable,
+    refuse_unknown_variables,
+)
+
+_MAX_SHOWN = 60  # characters of a wrong value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ def load_settings(
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
+        _check_sections(layer, Settings, origin)
         _merge(merged, layer)
         origins.update({name: origin for name, _ in flatten(layer)})
     return LoadedSettings(_validate(merged), origins)
@@ -106,11 +115,29 @@ def _from_environment() -> dict[str, Any]:
             continue
         path = variable.removeprefix(PREFIX).lower().split("__")
         if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
+            if not is_known_variable(variable, PREFIX, Settings):
+                raise ConfigError(f"{variable} names no setting; see 'catalog config'")
             branch = tree
             for part in path[:-1]:
                 branch = branch.setdefault(part, {})
+                if not isinstance(branch, dict):
+                    raise ConfigError(f"{variable} is set beside a variable of its whole section")
+            if isinstance(branch.get(path[-1]), dict):
+                raise ConfigError(f"{variable} is set beside variables of single settings in it")
             branch[path[-1]] = text
     return tree
+
+
+def _check_sections(layer: Mapping[str, Any], model: type[BaseModel], origin: str) -> None:
+    """Raise :class:`ConfigError` for a section that is one value, or a setting that is a table."""
+    for name, value in layer.items():
+        field = model.model_fields.get(name)
+        section = None if field is None else field.annotation
+        is_section = isinstance(section, type) and issubclass(section, BaseModel)
+        if is_section and not isinstance(value, Mapping):
+            raise ConfigError(f"setting {name} ({origin}) is a section: set what is in it")
+        if isinstance(value, Mapping) and isinstance(section, type) and is_section:
+            _check_sections(value, section, origin)
 
 
 def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -148,8 +175,26 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
 def _validate(merged: dict[str, Any]) -> Settings:
     try:
         return Settings(**merged)
+    except SettingsError as error:
+        raise ConfigError(f"the settings cannot be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        value = f", not {first['input']!r}" if "input" in first else ""
-        raise ConfigError(f"setting {name}: {first['msg']}{value}") from error
+        value = f", not {_shown(first['input'])}" if _is_shown(name, first) else ""
+        # without the cause, whose text holds the values of other settings
+        raise ConfigError(f"setting {name}: {first['msg']}{value}") from None
+
+
+def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:
+    """Return whether a message may repeat the value: one value, of a setting that is no secret."""
+    if isinstance(problem["input"], Mapping | BaseModel):
+        return False
+    try:
+        return bool(find_field(name).repr)
+    except (KeyError, AttributeError):
+        return problem["type"] != "extra_forbidden"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"

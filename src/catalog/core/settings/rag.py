@@ -16,7 +16,7 @@ NEEDS_REBUILD: dict[str, JsonValue] = {"rebuild": True}
 class IngestSettings(BaseModel):
     """``IDX_RAG_V2__INGEST__*``: how documents are read and stored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     max_file_bytes: int = Field(
         20_000_000, ge=1, le=2_000_000_000, description="Larger text files are skipped and named."
@@ -63,7 +63,11 @@ class RAGv2Settings(BaseSettings):
     """``IDX_RAG_V2__*``: every knob of the v2 pipeline."""
 
     model_config = SettingsConfigDict(
-        env_prefix=V2_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=V2_PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     chunk_size: int = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.core.home import default_home
@@ -16,7 +16,7 @@ from catalog.core.settings.variables import PREFIX
 class EmbeddingSettings(BaseModel):
     """``IDX_EMBEDDING__*``: which model embeds, and how."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     provider: Literal["fastembed", "huggingface"] = Field(
         "fastembed", description="Library that runs the model.", json_schema_extra=NEEDS_REBUILD
@@ -34,7 +34,7 @@ class EmbeddingSettings(BaseModel):
 class LLMSettings(BaseModel):
     """``IDX_LLM__*``: which language model expands queries or reranks, if any."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     provider: str = Field(
         "none",
@@ -61,7 +61,7 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 class ServeSettings(BaseModel):
     """``IDX_SERVE__*``: what ``catalog serve`` and ``catalog mcp --http`` allow."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token: str | None = Field(
         None,
@@ -69,6 +69,19 @@ class ServeSettings(BaseModel):
         description="What requests must bear; needed where others can connect.",
         repr=False,
     )
+
+    @field_validator("token")
+    @classmethod
+    def _can_be_sent(cls, token: str | None) -> str | None:
+        """Refuse what no header can hold: blanks at an end, control characters."""
+        if token is not None and (
+            not token.strip()
+            or token != token.strip(" \t")
+            or any(ord(char) < 32 or ord(char) == 127 for char in token)
+        ):
+            raise ValueError("a token has no blank at its ends and no control character")
+        return token
+
     allowed_hosts: Names = Field(
         (), description="Names under which it is called, besides its address (with commas between)."
     )
@@ -90,7 +103,11 @@ class Settings(BaseSettings):
     """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     home: Path = Field(

@@ -16,8 +16,13 @@ PREFIX = "IDX_"
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     """Raise :class:`ConfigError` for a variable under the prefix that names no setting."""
     for variable in os.environ:
-        if variable.startswith(prefix) and variable not in _known_variables(prefix, model):
+        if variable.startswith(prefix) and not is_known_variable(variable, prefix, model):
             raise ConfigError(f"{variable} names no setting; see 'catalog config'")
+
+
+def is_known_variable(variable: str, prefix: str, model: type[BaseModel]) -> bool:
+    """Return whether a setting, or a section of settings, has this variable."""
+    return variable.upper() in _known_variables(prefix, model)
 
 
 @cache

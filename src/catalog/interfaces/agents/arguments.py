@@ -39,9 +39,10 @@ class ToolArguments(BaseModel):
     def read(cls, arguments: Mapping[str, Any]) -> tuple[Self, tuple[str, ...]]:
         """Return the arguments, and the notes on what was clamped.
 
-        Null, a blank text and a list of blank texts count as not given for an optional argument. A
-        number with nothing after the point is a whole one, and a character that no document can
-        hold becomes U+FFFD. Raises :class:`InputError` that names every argument that is wrong.
+        Null, a blank text and a list of blank texts count as not given for an optional argument;
+        blank ``docs`` are an error, since without them every document may answer. A number with
+        nothing after the point is a whole one, and a character that no document can hold becomes
+        U+FFFD. Raises :class:`InputError` that names every argument that is wrong.
         """
         values: dict[str, Any] = {}
         notes: list[str] = []
@@ -51,6 +52,8 @@ class ToolArguments(BaseModel):
                 if field.is_required():
                     _check_not_blank(name, value)
                 elif _is_empty(value):
+                    if value is not None and name == "docs":
+                        raise InputError("docs names no document: leave it out to search all")
                     continue
                 if isinstance(value, list):
                     value = [_storable(item) for item in value if not _is_blank(item)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel, ConfigDict
 
 from catalog import __version__
+from catalog.core.errors import InputError
 from catalog.core.param_fields import build_model, edge_fields, params_model
 from catalog.core.params import (
     MAX_OFFSET,
@@ -91,6 +93,13 @@ def arguments_from(model: type[BaseModel], source: Any) -> Any:
 
 
 Arguments = dict[str, Any]
+_MAX_NAME = 60
+_LISTS = {
+    field.name
+    for kind in (SearchParams, BrowseParams)
+    for field in edge_fields(kind)
+    if field.takes_list
+}
 _FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
 SEARCH_BODY = arguments_from(
     params_model(SearchParams),
@@ -182,8 +191,16 @@ async def _api_state(request: Request) -> ApiState:
     return state
 
 
+async def _refuse_repeated(request: Request) -> None:
+    """Raise :class:`InputError` for a parameter given twice that is no list."""
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    for name, count in counts.items():
+        if count > 1 and name not in _LISTS:
+            raise InputError(f"{name[:_MAX_NAME]} is given {count} times: give it once")
+
+
 Api = Annotated[ApiState, Depends(_api_state)]
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(_refuse_repeated)])
 
 
 @router.post("/v1/search", response_model=SearchShape, responses=error_responses(404, 409))

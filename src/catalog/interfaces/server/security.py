@@ -189,7 +189,7 @@ class TokenCheck:
 
     def _is_right(self, header: str) -> bool:
         scheme, _, token = header.partition(" ")
-        is_same = hmac.compare_digest(token.strip().encode("latin-1"), self._token)
+        is_same = hmac.compare_digest(token.strip(" \t").encode("latin-1"), self._token)
         return is_same and scheme.lower() == "bearer"
 
 

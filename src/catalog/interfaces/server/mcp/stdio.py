@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 Item = SessionMessage | Exception
 
 
+class _NoIdError(Exception):
+    """A request came whose id is none."""
+
+
 def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> NoReturn:
     """Answer until the input ends or SIGINT or SIGTERM comes, then end this process with code 0.
 
@@ -120,11 +124,14 @@ async def _repair_messages(
     """Hand on what can be read; the others get an error with their id, where they have one.
 
     A request whose text holds half a surrogate pair, which JavaScript writes and UTF-8 lacks, is
-    handed on with U+FFFD for it.
+    handed on with U+FFFD for it. A request whose id is no text and no whole number reaches us as a
+    notification, none of which bears such a name.
     """
     async with good:
         async for item in read:
             message = _repair_message(item) if isinstance(item, Exception) else item
+            if message is not None and _lost_its_id(message):
+                message, item = None, _NoIdError()
             try:
                 if message is not None:
                     await good.send(message)
@@ -132,6 +139,14 @@ async def _repair_messages(
                     await write.send(SessionMessage(_invalid_message_error(item)))
             except (BrokenResourceError, ClosedResourceError):
                 return
+
+
+def _lost_its_id(message: SessionMessage) -> bool:
+    """Return whether it is a request whose id the SDK dropped."""
+    content = message.message
+    return isinstance(content, types.JSONRPCNotification) and not content.method.startswith(
+        "notifications/"
+    )
 
 
 def _repair_message(error: Exception) -> SessionMessage | None:
@@ -149,7 +164,7 @@ def _repair_message(error: Exception) -> SessionMessage | None:
 
 def _invalid_message_error(error: Exception) -> types.JSONRPCError:
     """Return JSON-RPC's answer to what is no JSON, or no request."""
-    content = _content(error)
+    content = {} if isinstance(error, _NoIdError) else _content(error)
     if content is None:
         problem = types.ErrorData(code=types.PARSE_ERROR, message="this line is not JSON")
         return types.JSONRPCError(jsonrpc="2.0", id=None, error=problem)
