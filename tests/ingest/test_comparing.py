@@ -39,7 +39,7 @@ def stored(*entries, documents=(), incomplete=None):
 
 
 def compare(before, *files, skipped=(), reread=False, pipeline="cut-1", limits=LIMITS):
-    listing = Listing(ROOT, files, tuple(SkippedFile(path, "too large") for path in skipped))
+    listing = Listing(ROOT, files, tuple(SkippedFile(path, "too large", path) for path in skipped))
     return FolderChanges(listing, before, pipeline=pipeline, limits=limits, reread=reread)
 
 
@@ -118,16 +118,35 @@ def test_only_a_document_that_is_the_same_is_done_again_for_its_lacking_chunks()
     assert compare(before, file).change_of(parsed("a.md", "An otter."), file).lacking == set()
 
 
-def test_a_path_is_taken_only_while_the_file_that_has_it_is_listed():
+def test_of_the_listed_files_with_a_path_the_first_has_it():
+    one, two, three = listed("one.jsonl"), listed("two.jsonl"), listed("zoo.jsonl")
+    before = stored(documents=[(parsed("7"), "two.jsonl")])
+    changes = compare(before, one, two, three)
+    assert changes.owners.claim("7", "two.jsonl") == "two.jsonl"
+    assert changes.owners.claim("7", "zoo.jsonl") == "two.jsonl"
+    assert changes.owners.deprived == set()
+    assert changes.owners.claim("7", "one.jsonl") == "one.jsonl"
+    assert changes.owners.deprived == {"two.jsonl"}
+    assert changes.owners.claim("8", "zoo.jsonl") == "zoo.jsonl"
+
+
+def test_a_path_is_free_when_its_file_gives_it_up_or_is_gone():
     one, two = listed("one.jsonl"), listed("two.jsonl")
     before = stored(documents=[(parsed("7"), "one.jsonl")])
-    assert compare(before, one, two).other_owner("7", "two.jsonl") == "one.jsonl"
-    assert compare(before, one, two).other_owner("7", "one.jsonl") is None
-    assert compare(before, one, two).other_owner("8", "two.jsonl") is None
-    assert compare(before, two).other_owner("7", "two.jsonl") is None
+    assert compare(before, two).owners.claim("7", "two.jsonl") == "two.jsonl"
     assert not compare(before, two).change_of(parsed("7"), two).is_new
-    moved = stored(documents=[(parsed("7"), "two.jsonl")])
-    assert not compare(moved, one).change_of(parsed("7"), one).is_new
+    owners = compare(before, one, two).owners
+    owners.release("two.jsonl", ["7"])
+    assert owners.without_owner(["7", "9", "8"]) == ["8", "9"]
+    owners.release("one.jsonl", ["7"])
+    assert owners.claim("7", "two.jsonl") == "two.jsonl"
+
+
+def test_a_file_with_a_chunk_that_lacks_its_vector_is_read_again():
+    file = listed("a.md")
+    documents = [(parsed("a.md"), "a.md")]
+    before = stored(entry(file), documents=documents, incomplete={"a.md": {"chunk-1"}})
+    assert not compare(before, file).is_unchanged(file)
 
 
 def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():

@@ -13,7 +13,7 @@ from fakes import open_library
 
 SCRIPT = Path(__file__).with_name("killed_build.py")
 STEPS = {
-    "while reading the third file": ("catalog.ingest.sync:read_file", 3, "before"),
+    "while reading the third file": ("catalog.ingest.file_outcome:read_file", 3, "before"),
     "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),
     "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
     "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),

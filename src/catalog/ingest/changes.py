@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,14 +13,17 @@ from pathlib import Path
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError
+from catalog.core.globs import Glob
 from catalog.core.ids import sha1_hex
-from catalog.ingest.discovery import LATEST_NS, Listing, SourceFile
+from catalog.ingest.discovery import LATEST_NS, Listing, SkippedFile, SourceFile, nfc
 from catalog.ingest.nodes import Source
 from catalog.ingest.readers import ReadLimits
 from catalog.store import Database, manifest
 from catalog.store.manifest import ManifestEntry
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
+_SPECIAL = re.compile(r"[\\\s*?\[]")  # in a glob
+_REPLACED = re.compile("\ufffd+")
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 
 
@@ -74,6 +79,7 @@ class Change:
 class FolderChanges:
     """Compares a listing with what is stored; ``vanished`` are the files no longer there, sorted.
 
+    ``unseen`` are files that may be there still, by name, with what kept the run from looking.
     ``pipeline`` names how documents are cut and embedded in this run. With ``reread`` nothing
     that is there counts as unchanged.
     """
@@ -90,8 +96,10 @@ class FolderChanges:
         self._stored, self._reread = stored, reread
         self._pipeline, self._limits = pipeline, limits
         self._listed = {file.path for file in listing.files}
-        skipped = {file.path for file in listing.skipped}
-        self.vanished = sorted(set(stored.entries) - self._listed - skipped)
+        missing = sorted(set(stored.entries) - self._listed)
+        self.unseen = find_unseen(missing, listing.skipped)
+        self.vanished = [file for file in missing if file not in self.unseen]
+        self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
 
     def fingerprint(self, reason: str | None) -> str:
         """Name how a file is read in this run; another name means: read it again.
@@ -124,13 +132,26 @@ class FolderChanges:
             and entry.pipeline == self.fingerprint(entry.reason)
             and (entry.size, entry.mtime_ns) == (file.size, file.mtime_ns)
             and entry.seen_at - file.mtime_ns / 1e9 > RACY_SECONDS
+            and self._stored.incomplete.keys().isdisjoint(self._stored.paths_of(file.path))
+            and file.path not in self.owners.deprived
         )
 
-    def other_owner(self, path: str, file: str) -> str | None:
-        """Return the other listed file that has a document of this path, if there is one."""
-        document = self._stored.documents.get(path)
-        owner = document["file"] if document is not None else file
-        return owner if owner != file and owner in self._listed else None
+    def notes(self) -> tuple[str, ...]:
+        """Say which documents were kept because nobody could look where they come from."""
+        kept: Counter[SkippedFile] = Counter()
+        for file, place in self.unseen.items():
+            kept[place] += len(self._stored.paths_of(file))
+        return tuple(
+            f"kept {count} document{'s' * (count > 1)} below {place.path}: "
+            f"it could not be looked at ({place.reason})"
+            for place, count in kept.items()
+            if count
+        )
+
+    @property
+    def kept(self) -> int:
+        """Count the documents of ``unseen`` files."""
+        return sum(len(self._stored.paths_of(file)) for file in self.unseen)
 
     def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Change | None:
         """Return what is to be done with a document of the file, ``None`` if nothing."""
@@ -146,6 +167,83 @@ class FolderChanges:
         if is_same and parsed.path in self._stored.incomplete:
             return Change(source, is_new=False, lacking=self._stored.incomplete[parsed.path])
         return None if is_same and not self._reread else Change(source, is_new=False)
+
+
+class PathOwners:
+    """Tells whose document has which path, as a run goes through the files in their order.
+
+    Where several files have a document of one path, it is the first file's in that order; but a
+    file that nobody could look at keeps what it has. ``deprived`` are the files that lost a path
+    to one before them in this run.
+    """
+
+    def __init__(
+        self, stored: StoredFiles, *, listed: AbstractSet[str], unseen: Iterable[str]
+    ) -> None:
+        present = listed.union(unseen)
+        self._listed = listed
+        self._owners = {
+            path: document["file"]
+            for path, document in stored.documents.items()
+            if document["file"] in present
+        }
+        self.deprived: set[str] = set()
+
+    def claim(self, path: str, file: str) -> str:
+        """Return whose the path is now: the file's that has a document of it, or another's."""
+        owner = self._owners.setdefault(path, file)
+        if owner in self._listed and file < owner:
+            self.deprived.add(owner)
+            self._owners[path] = file
+        return self._owners[path]
+
+    def release(self, file: str, paths: Iterable[str]) -> None:
+        """Note that the file has no documents of these paths any more."""
+        for path in paths:
+            if self._owners.get(path) == file:
+                del self._owners[path]
+
+    def without_owner(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths that no file has a document of, sorted."""
+        return sorted(path for path in paths if path not in self._owners)
+
+
+def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> Mapping[str, SkippedFile]:
+    """Return those files that are a skipped place or lie below one, with that place.
+
+    A name that is not valid UTF-8 may be any that has the same letters where it is: a drive that
+    is mounted with another encoding shows all of them so.
+    """
+    places = {file.place: file for file in skipped}
+    odd_names: dict[str, list[tuple[Glob, SkippedFile]]] = {}
+    for file in places.values():
+        folder, _, name = file.place.rpartition("/")
+        if "\ufffd" in name:
+            glob = Glob.compile("/" + _REPLACED.sub("*", _SPECIAL.sub(r"\\\g<0>", name)))
+            odd_names.setdefault(folder, []).append((glob, file))
+    unseen = {}
+    for path in files:
+        place = _place_of(nfc(path), places, odd_names)
+        if place is not None:
+            unseen[path] = place
+    return unseen
+
+
+def _place_of(
+    path: str,
+    places: Mapping[str, SkippedFile],
+    odd_names: Mapping[str, Sequence[tuple[Glob, SkippedFile]]],
+) -> SkippedFile | None:
+    """Return the place at or above a path, the highest first."""
+    names = path.split("/")
+    for depth in range(len(names) + 1):
+        place = "/".join(names[:depth])
+        if place in places:
+            return places[place]
+        for glob, file in odd_names.get(place, ()):
+            if depth < len(names) and glob.matches(names[depth]):
+                return file
+    return None
 
 
 def _modified(parsed: ParsedDocument, file: SourceFile) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import InputError, ReadError, SourceError
+from catalog.core.errors import InputError, ReadError, SourceError, TransientReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
@@ -47,10 +47,15 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file or folder that was not listed, and why; ``path`` can always be printed."""
+    """A file or folder that was not listed, and why; ``path`` can always be printed.
+
+    ``place`` is what was not looked at for that reason, with all that lies below it: the path in
+    Unicode NFC, each part of it that is not valid UTF-8 as ``\ufffd``; empty for the root.
+    """
 
     path: str
     reason: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,9 @@ class _Walk:
         while waiting:
             base, rules = waiting.pop()
             entries = self._entries(base)
-            lines = _ignore_lines(entries)
+            lines = self._ignore_lines(base, entries)
+            if lines is None:
+                continue
             if lines:
                 from pathspec import GitIgnoreSpec
 
@@ -128,9 +135,9 @@ class _Walk:
         """Return the files by path; of names that differ in Unicode form only, NFC gets NFC."""
         files: dict[str, SourceFile] = {}
         for path, absolute, info in sorted(
-            self.files, key=lambda file: (_nfc(file[0]) != file[0], file[0])
+            self.files, key=lambda file: (nfc(file[0]) != file[0], file[0])
         ):
-            name = path if _nfc(path) in files else _nfc(path)
+            name = path if nfc(path) in files else nfc(path)
             files[name] = SourceFile(name, absolute, info.st_size, min(info.st_mtime_ns, LATEST_NS))
         return Listing(
             self.root,
@@ -149,6 +156,25 @@ class _Walk:
                 ) from error
             self._skip(base.rstrip("/"), f"folder cannot be listed: {error.strerror}")
             return []
+
+    def _ignore_lines(self, base: str, entries: Sequence[os.DirEntry[str]]) -> list[str] | None:
+        """Return the folder's own rules; ``None`` if it has some that nobody can read now.
+
+        Then the folder is left as it is: what its owner wants left out is not known. What only
+        bears the name of an ignore file (a folder, a symlink) has no rules, as in git.
+        """
+        by_name = {entry.name: entry for entry in entries}
+        lines: list[str] = []
+        for entry in [by_name[name] for name in IGNORE_FILES if name in by_name]:
+            try:
+                lines += _rule_lines(entry)
+            except TransientReadError as error:
+                reason = f"its rules are not known, so nothing beside it was looked at: {error}"
+                self._skip(base + entry.name, reason, place=base)
+                return None
+            except ReadError as error:
+                self._skip(base + entry.name, f"no ignore file: {error}", place=base)
+        return lines
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
         """Add the files of one folder; yield the folders to go down into."""
@@ -169,7 +195,7 @@ class _Walk:
                 continue
             if is_folder:
                 yield path + "/"
-            elif self.include is None or self.include.match_file(_nfc(path)):
+            elif self.include is None or self.include.match_file(nfc(path)):
                 if stat.S_ISLNK(info.st_mode):
                     self._add_link(path, entry)
                 else:
@@ -208,7 +234,7 @@ class _Walk:
 
     def _is_left_out(self, path: str, rules: _Rules) -> bool:
         """Apply ``exclude``, then the rules nearest to the file, as git does."""
-        if self.exclude is not None and self.exclude.match_file(_nfc(path)):
+        if self.exclude is not None and self.exclude.match_file(nfc(path)):
             return True
         verdicts = (spec.check_file(path[len(base) :]).include for base, spec in rules)
         return next((verdict for verdict in verdicts if verdict is not None), False)
@@ -219,8 +245,10 @@ class _Walk:
         self._skip(path, f"{kind} name is not valid UTF-8")
         return False
 
-    def _skip(self, path: str, reason: str) -> None:
-        self.skipped.append(SkippedFile(_printable(path), reason))
+    def _skip(self, path: str, reason: str, *, place: str | None = None) -> None:
+        place = (path if place is None else place).rstrip("/")
+        known = os.fsencode(place).decode("utf-8", "replace")
+        self.skipped.append(SkippedFile(_printable(path), reason, nfc(known)))
 
 
 def _resolve(root: Path) -> tuple[Path, int]:
@@ -239,25 +267,20 @@ def _compile(patterns: Sequence[str]) -> GitIgnoreSpec | None:
     if not patterns:
         return None
     try:
-        return GitIgnoreSpec.from_lines([_nfc(pattern) for pattern in patterns])
+        return GitIgnoreSpec.from_lines([nfc(pattern) for pattern in patterns])
     except ValueError as error:
         raise InputError(f"pattern without a meaning: {error}") from error
-
-
-def _ignore_lines(entries: Sequence[os.DirEntry[str]]) -> list[str]:
-    by_name = {entry.name: entry for entry in entries if entry.name in IGNORE_FILES}
-    return [line for name in IGNORE_FILES if name in by_name for line in _rule_lines(by_name[name])]
 
 
 def _rule_lines(entry: os.DirEntry[str]) -> Iterator[str]:
     """Yield the usable lines of an ignore file; like git, pass over one without a meaning."""
     from pathspec import GitIgnoreSpec
 
-    try:
-        with open_regular(Path(entry.path)) as handle:
-            text = handle.read(_MAX_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
-    except ReadError:
-        return
+    with open_regular(Path(entry.path)) as handle:
+        content = handle.read(_MAX_IGNORE_FILE + 1)
+    if len(content) > _MAX_IGNORE_FILE:
+        raise TransientReadError(f"it is longer than {_MAX_IGNORE_FILE:,} bytes")
+    text = content.decode("utf-8-sig", "surrogateescape")
     for line in text.splitlines():
         # Inside a walk both mean the same, but the first would also match the folder itself.
         rule = line[:-1] if line.endswith("/**") and not line.startswith("!") else line
@@ -268,7 +291,8 @@ def _rule_lines(entry: os.DirEntry[str]) -> Iterator[str]:
         yield rule
 
 
-def _nfc(path: str) -> str:
+def nfc(path: str) -> str:
+    """Return the path in Unicode NFC, as documents are named."""
     return unicodedata.normalize("NFC", path)
 
 

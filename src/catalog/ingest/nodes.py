@@ -59,13 +59,16 @@ class ChunkNode(TextNode):
     """A LlamaIndex ``TextNode`` for one chunk: deterministic id, exact offsets.
 
     ``windows`` are the texts the model shall see, ``embed_keys`` the cache keys of their
-    vectors; neither is part of the node's text or metadata, so no prefix can leak from here.
+    vectors, ``vectors`` those there are by key, ``embedded_by`` the model's fingerprint; none is
+    part of the node's text or metadata, so no prefix can leak from here.
     """
 
     source: InstanceOf[Source] = Field(exclude=True, repr=False)
     span: InstanceOf[ChunkSpan] = Field(exclude=True, repr=False)
     windows: tuple[str, ...] = Field((), exclude=True, repr=False)
     embed_keys: tuple[str, ...] = Field((), exclude=True, repr=False)
+    vectors: dict[str, Any] = Field(default_factory=dict, exclude=True, repr=False)
+    embedded_by: str = Field("", exclude=True, repr=False)
 
     @classmethod
     def of(cls, source: Source, span: ChunkSpan) -> ChunkNode:

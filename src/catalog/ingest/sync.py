@@ -13,26 +13,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode
 
-from catalog.core.documents import ParsedDocument
-from catalog.core.errors import (
-    EmbeddingError,
-    EmptyDocumentError,
-    InputError,
-    ReadError,
-    TransientReadError,
-)
+from catalog.core.errors import EmbeddingError, InputError
 from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles
 from catalog.ingest.discovery import SourceFile, discover
+from catalog.ingest.file_outcome import DEFECTS, FileOutcome
 from catalog.ingest.pipeline import PipelineSteps
-from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
+from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.locks import hold_lock
@@ -41,8 +35,6 @@ from catalog.store.revisions import ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# What a defect in a reader or chunker may raise on one odd document: the rest must go on.
-_DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
 
 
 def check_dataset_name(name: str) -> None:
@@ -119,59 +111,6 @@ def _read_limits(settings: IngestSettings) -> ReadLimits:
     )
 
 
-@dataclass(slots=True)
-class FileOutcome:
-    """How a file fares in this run.
-
-    ``paths`` are those of its documents, ``unchanged`` counts the ones to be left as they are.
-    ``retry`` says that the next run may fare better though the file is the same; without
-    ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
-    """
-
-    file: SourceFile
-    paths: set[str] = field(default_factory=set)
-    failures: list[Failure] = field(default_factory=list)
-    unchanged: int = 0
-    retry: bool = False
-    is_whole: bool = True
-
-    def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
-        """Note why the file, or the document at ``path``, is not wholly indexed."""
-        self.failures.append(Failure(path, reason))
-        self.retry = self.retry or retry
-
-    def read(self, top: Path, limits: ReadLimits) -> Iterator[ParsedDocument]:
-        """Yield the documents of the file; note what cannot be read."""
-        file = self.file
-        try:
-            for item in read_file(file.absolute, file.path, root=top, limits=limits):
-                if isinstance(item, ReadFailure):
-                    self.fail(item.path, item.reason)
-                else:
-                    yield item
-        except EmptyDocumentError as error:
-            self.fail(file.path, str(error))
-        except ReadError as error:
-            self.fail(file.path, str(error), retry=isinstance(error, TransientReadError))
-            self.is_whole = False
-        except _DEFECTS as error:
-            reason = f"the reader failed: {type(error).__name__}: {error}"
-            self.fail(file.path, reason, retry=True)
-            self.is_whole = False
-
-    @property
-    def reason(self) -> str | None:
-        """The reason of the first failure, ``None`` without any."""
-        return self.failures[0].reason if self.failures else None
-
-    @property
-    def state(self) -> State:
-        """The state for the manifest; a failure that would only repeat itself is done with."""
-        if not self.retry:
-            return "done"
-        return "partial" if self.paths else "failed"
-
-
 class SyncRun:
     """One run over a dataset, which publishes changed documents in groups.
 
@@ -192,12 +131,13 @@ class SyncRun:
     ) -> None:
         self._database, self._dataset, self._clock = database, stored.dataset, clock
         self._stored, self._changes, self._steps = stored, changes, steps
+        self._owners = changes.owners
         self._group_chars = group_chars
         self._group: list[tuple[Change, FileOutcome]] = []
         self._collected_chars = 0
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(stored.entries)
-        self._owners: dict[str, str] = {}  # the file whose document this run has at a path
+        self._files_deprived: set[str] = set()
         self.failed: list[Failure] = []
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
 
@@ -210,12 +150,12 @@ class SyncRun:
 
     def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
-        outcome = FileOutcome(file)
+        outcome = FileOutcome(file, begun_at=self._clock())
         for parsed in outcome.read(top, limits):
-            owner = self._changes.other_owner(parsed.path, file.path)
-            owner = owner or self._owners.setdefault(parsed.path, file.path)
+            owner = self._owners.claim(parsed.path, file.path)
             if owner != file.path:
-                outcome.fail(parsed.path, f"the path is taken by a document of {owner}", retry=True)
+                reason = f"the path is taken by a document of {owner}"
+                outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
                 continue
             outcome.paths.add(parsed.path)
             change = self._changes.change_of(parsed, file)
@@ -226,6 +166,8 @@ class SyncRun:
             self._collected_chars += len(parsed.text)
             if self._collected_chars >= self._group_chars:
                 self.publish_group()
+        if outcome.is_whole:
+            self._owners.release(file.path, self._stored.paths_of(file.path) - outcome.paths)
         self._files_read.append(outcome)
 
     def publish_group(self) -> None:
@@ -278,13 +220,14 @@ class SyncRun:
             removed=self._removed,
             incomplete=len(incomplete),
             unfinished=self._unfinished,
-            notes=self._steps.notes(),
+            kept=self._changes.kept,
+            notes=self._changes.notes() + self._steps.notes(),
         )
 
     def _cut(self, change: Change, file: FileOutcome) -> list[BaseNode] | None:
         try:
             return self._steps.cut(change.source)
-        except _DEFECTS as error:
+        except DEFECTS as error:
             reason = f"it cannot be cut: {type(error).__name__}: {error}"
             file.fail(change.source.parsed.path, reason, retry=True)
             return None
@@ -315,15 +258,22 @@ class SyncRun:
         """Note new files as begun before a document of theirs is published.
 
         A run that ends before they are done would else leave documents of files nobody remembers:
-        were the files deleted then, the documents would stay.
+        were the files deleted then, the documents would stay. Files that lose a path to them are
+        noted to be read again, too: they may have it back one day.
         """
         new = {file.path: file for file in files if file.path not in self._files_begun}
-        if not new:
+        begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]
+        begun += [
+            replace(self._stored.entries[file], state="partial")
+            for file in sorted(self._owners.deprived - self._files_deprived)
+        ]
+        if not begun:
             return
         with self._database.write() as connection:
-            for file in new.values():
-                manifest.record(connection, self._dataset, self._entry(file, "partial", None))
+            for entry in begun:
+                manifest.record(connection, self._dataset, entry)
         self._files_begun.update(new)
+        self._files_deprived |= self._owners.deprived
 
     def _note_read(self) -> None:
         """Note the files whose documents are all published by now, one transaction a file."""
@@ -332,13 +282,15 @@ class SyncRun:
             self.failed += outcome.failures
             self._unchanged += outcome.unchanged
             known = self._stored.paths_of(outcome.file.path)
-            gone = sorted(known - outcome.paths) if outcome.is_whole else []
-            entry = self._entry(outcome.file, outcome.state, outcome.reason)
+            gone = self._owners.without_owner(known - outcome.paths) if outcome.is_whole else []
+            entry = self._entry(outcome.file, outcome.state, outcome.reason, outcome.begun_at)
             with self._database.write() as connection:
                 self._removed += remove_documents(connection, self._dataset, gone, self._clock())
                 manifest.record(connection, self._dataset, entry)
 
-    def _entry(self, file: SourceFile, state: State, reason: str | None) -> ManifestEntry:
+    def _entry(
+        self, file: SourceFile, state: State, reason: str | None, seen_at: float
+    ) -> ManifestEntry:
         return ManifestEntry(
             file=file.path,
             size=file.size,
@@ -346,5 +298,5 @@ class SyncRun:
             pipeline=self._changes.fingerprint(reason),
             state=state,
             reason=reason,
-            seen_at=self._clock(),
+            seen_at=seen_at,
         )

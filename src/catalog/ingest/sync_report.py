@@ -22,6 +22,8 @@ class SyncReport:
     the model was asked for in this run and ``reused`` those whose vectors were there already.
     ``incomplete`` counts documents of which some text could not be embedded, ``unfinished``
     documents that were not published because the model was down; the next run retries both.
+    ``kept`` counts documents that may have changed or be gone, below a place that could not be
+    looked at.
     """
 
     documents: int
@@ -36,6 +38,7 @@ class SyncReport:
     removed: int = 0
     incomplete: int = 0
     unfinished: int = 0
+    kept: int = 0
     notes: tuple[str, ...] = ()
 
 

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import BaseNode, TransformComponent
 from pydantic import Field, PrivateAttr
@@ -22,6 +22,9 @@ from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.nodes import ChunkNode, Source, get_source
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
+
+if TYPE_CHECKING:
+    from catalog.store.embedding_cache import Vector
 
 
 class ChunkSplitter(TransformComponent):
@@ -143,22 +146,24 @@ class CachedEmbedding(TransformComponent):
         self._database = database
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Set ``embed_keys`` and ``embedding`` (the first window's) of every chunk."""
+        """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""
         chunks = [node for node in nodes if isinstance(node, ChunkNode)]
         for chunk in chunks:
             chunk.embed_keys = tuple(self._key(window) for window in chunk.windows)
+            chunk.embedded_by = self._model.encoder.fingerprint
         texts = {
             key: window
             for chunk in chunks
             for key, window in zip(chunk.embed_keys, chunk.windows, strict=True)
         }
-        reasons = self._embed_missing(texts)
         with self._database.read() as connection:
             vectors = embedding_cache.load(connection, texts)
+        reasons = self._embed_missing(texts, vectors)
         for chunk in chunks:
             reason = next((reasons[key] for key in chunk.embed_keys if key in reasons), None)
             if reason is not None:
                 self.failures[chunk.node_id] = reason
+            chunk.vectors = {key: vectors[key] for key in chunk.embed_keys if key in vectors}
             if chunk.embed_keys and chunk.embed_keys[0] in vectors:
                 chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
         return list(nodes)
@@ -166,15 +171,13 @@ class CachedEmbedding(TransformComponent):
     def _key(self, window: str) -> str:
         return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)
 
-    def _embed_missing(self, texts: dict[str, str]) -> dict[str, str]:
-        """Fill the cache; return why a text could not be embedded, by key."""
-        with self._database.read() as connection:
-            missing = embedding_cache.find_missing(connection, texts)
-        keys = [key for key in texts if key in missing]
+    def _embed_missing(self, texts: dict[str, str], vectors: dict[str, Vector]) -> dict[str, str]:
+        """Complete the vectors, here and in the cache; return why one is missing, by key."""
+        keys = [key for key in texts if key not in vectors]
         if not keys:
             return {}
         result = self._model.embed([texts[key] for key in keys])
-        vectors = {
+        computed = {
             key: vector
             for key, vector in zip(keys, result.vectors, strict=True)
             if vector is not None
@@ -182,12 +185,13 @@ class CachedEmbedding(TransformComponent):
         with self._database.write() as connection:
             embedding_cache.save(
                 connection,
-                vectors,
+                computed,
                 fingerprint=self._model.encoder.fingerprint,
                 side="document",
                 now=time.time(),
             )
-        self.computed += len(vectors)
+        self.computed += len(computed)
+        vectors |= computed
         return {keys[index]: reason for index, reason in result.failures.items()}
 
 
@@ -223,6 +227,8 @@ def _revision(chunks: list[ChunkNode], pipeline: str) -> NewRevision:
         chunks=tuple(NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in chunks),
         pipeline=pipeline,
         modified=source.modified,
+        vectors={key: vector for chunk in chunks for key, vector in chunk.vectors.items()},
+        embedded_by=chunks[0].embedded_by,
     )
 
 

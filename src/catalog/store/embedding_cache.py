@@ -59,7 +59,7 @@ def save(
     now: float,
 ) -> None:
     """Keep vectors; a key that is there already stays as it is."""
-    new = find_missing(connection, vectors)
+    new = find_missing(connection, vectors) if vectors else set()
     rows = [
         {
             "embed_key": key,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Table, column, delete, func, insert, select, table, update
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
+from catalog.store import embedding_cache
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import (
@@ -29,6 +30,9 @@ from catalog.store.schema import (
     revisions,
 )
 
+if TYPE_CHECKING:
+    from catalog.store.embedding_cache import Vector
+
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
@@ -41,7 +45,11 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewRevision:
-    """One content of one document, cut and embedded, ready to be published."""
+    """One content of one document, cut and embedded, ready to be published.
+
+    ``vectors`` are those of its windows by cache key, as the model with the fingerprint
+    ``embedded_by`` gave them; without them the windows have those the store happens to keep.
+    """
 
     dataset: str
     file: str
@@ -50,6 +58,8 @@ class NewRevision:
     chunks: tuple[NewChunk, ...]
     pipeline: str = ""
     modified: str | None = None  # ISO 8601, for a document that does not say itself
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    embedded_by: str = ""
 
     @property
     def source_doc_id(self) -> str:
@@ -91,12 +101,22 @@ def set_source(
 
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
-    """Replace whatever revision the document has by this one."""
+    """Replace whatever revision the document has by this one.
+
+    Its vectors are stored with it: another run may have purged them since they were embedded.
+    """
     remove_documents(connection, revision.dataset, [revision.document.path], now)
     fields = _fields(revision)
     document_id = _insert_document(connection, revision, fields, now)
     _insert_all(connection, document_fields, [row | {"document_id": document_id} for row in fields])
     _insert_chunks(connection, document_id, revision)
+    embedding_cache.save(
+        connection,
+        revision.vectors,
+        fingerprint=revision.embedded_by,
+        side="document",
+        now=now,
+    )
     _touch(connection, revision.dataset, now)
 
 

@@ -166,9 +166,15 @@ def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:
-    """End with code 1 if text could not be indexed; a file that is not text is only skipped."""
+    """End with code 1 if text could not be indexed, or documents were kept without a look.
+
+    A file that is not text is only skipped.
+    """
     failed = any(
-        report.incomplete or report.unfinished or (report.failed and report.documents == 0)
+        report.incomplete
+        or report.unfinished
+        or report.kept
+        or (report.failed and report.documents == 0)
         for report in reports
     )
     if failed:

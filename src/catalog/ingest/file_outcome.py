@@ -1,0 +1,73 @@
+"""How one file fares in an indexing run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from catalog.core.documents import ParsedDocument
+from catalog.core.errors import EmptyDocumentError, ReadError, TransientReadError
+from catalog.ingest.discovery import SourceFile
+from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
+from catalog.ingest.sync_report import Failure
+from catalog.store.manifest import State
+
+# What a defect in a reader or chunker may raise on one odd document: the rest must go on.
+DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+
+
+@dataclass(slots=True)
+class FileOutcome:
+    """How a file fares in this run.
+
+    ``begun_at`` is when reading it began, in seconds: what is written to the file after that may
+    be unread. ``paths`` are those of its documents, ``unchanged`` counts the ones to be left as
+    they are.
+    ``retry`` says that the next run may fare better though the file is the same; without
+    ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
+    """
+
+    file: SourceFile
+    begun_at: float
+    paths: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+    unchanged: int = 0
+    retry: bool = False
+    is_whole: bool = True
+
+    def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
+        """Note why the file, or the document at ``path``, is not wholly indexed."""
+        self.failures.append(Failure(path, reason))
+        self.retry = self.retry or retry
+
+    def read(self, top: Path, limits: ReadLimits) -> Iterator[ParsedDocument]:
+        """Yield the documents of the file; note what cannot be read."""
+        file = self.file
+        try:
+            for item in read_file(file.absolute, file.path, root=top, limits=limits):
+                if isinstance(item, ReadFailure):
+                    self.fail(item.path, item.reason)
+                else:
+                    yield item
+        except EmptyDocumentError as error:
+            self.fail(file.path, str(error))
+        except ReadError as error:
+            self.fail(file.path, str(error), retry=isinstance(error, TransientReadError))
+            self.is_whole = False
+        except DEFECTS as error:
+            reason = f"the reader failed: {type(error).__name__}: {error}"
+            self.fail(file.path, reason, retry=True)
+            self.is_whole = False
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of the first failure, ``None`` without any."""
+        return self.failures[0].reason if self.failures else None
+
+    @property
+    def state(self) -> State:
+        """The state for the manifest; a failure that would only repeat itself is done with."""
+        if not self.retry:
+            return "done"
+        return "partial" if self.paths else "failed"

@@ -1,0 +1,241 @@
+"""What a run could not look at has not gone: its documents stay, and the run says so."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from catalog.core.errors import MassDeletionError, SourceError
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_library
+
+FOLDERS = ("d1", "d2", "d2/deep", "d3")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four folders of three documents; ``d2`` has rules that leave a draft out."""
+    root = tmp_path / "notes"
+    for name in FOLDERS:
+        (root / name).mkdir(parents=True)
+        for number in range(3):
+            (root / name / f"{number}.md").write_text(f"walrus {name} {number}")
+    (root / "d2/.gitignore").write_text("draft*\n!0.md\n")
+    (root / "d2/draft.md").write_text("a secret draft")
+    return root
+
+
+@pytest.fixture
+def library(tmp_path: Path, folder: Path):
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(folder, "notes").documents == 12
+        yield library
+
+
+def paths(library) -> set[str]:
+    with library.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT path FROM documents")
+        return {row[0] for row in rows}
+
+
+def answers(library, query: str) -> set[str]:
+    results = SearchServiceV2(library).search(query, dataset="notes", mode="lexical", top_k=50)
+    return {result.path for result in results}
+
+
+def refuse(monkeypatch, name: str, *, which: str = "scandir") -> None:
+    """Let every look into the folder (or, ``stat``, at the entry) of that name fail."""
+    real = os.scandir
+
+    class Entry:
+        def __init__(self, entry):
+            self._entry = entry
+
+        def __getattr__(self, attribute):
+            return getattr(self._entry, attribute)
+
+        def stat(self, **options):
+            if self._entry.name == name:
+                raise OSError(5, "Input/output error")
+            return self._entry.stat(**options)
+
+    class Entries:
+        def __init__(self, path):
+            with real(path) as entries:
+                self._entries = [Entry(entry) for entry in entries]
+
+        def __enter__(self):
+            return iter(self._entries)
+
+        def __exit__(self, *_):
+            pass
+
+    def scandir(path):
+        if which == "scandir" and Path(path).name == name:
+            raise PermissionError(13, "Permission denied")
+        return Entries(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+
+def is_named(report, place: str, count: int) -> bool:
+    return any(note.startswith(f"kept {count} documents below {place}:") for note in report.notes)
+
+
+@pytest.mark.parametrize("which", ["scandir", "stat"])
+@pytest.mark.parametrize(("name", "count"), [("d3", 3), ("d2", 6), ("deep", 3)])
+def test_a_folder_that_cannot_be_looked_at_loses_nothing(
+    library, folder, monkeypatch, name, count, which
+):
+    (folder / "d1/0.md").unlink()  # what is really gone still goes
+    refuse(monkeypatch, name, which=which)
+    report = Indexer(library).update("notes")
+    assert (report.removed, report.kept, report.documents) == (1, count, 11)
+    assert is_named(report, "d2/deep" if name == "deep" else name, count)
+    assert len(answers(library, "walrus")) == 11
+    monkeypatch.undo()
+    again = Indexer(library).update("notes")
+    assert (again.removed, again.kept, again.notes) == (0, 0, ())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
+def test_a_folder_without_permission_loses_nothing(library, folder):
+    (folder / "d3").chmod(0)
+    try:
+        report = Indexer(library).update("notes")
+    finally:
+        (folder / "d3").chmod(0o700)
+    assert (report.removed, report.kept) == (0, 3)
+
+
+def test_a_folder_named_in_two_parts_loses_nothing_when_it_cannot_be_looked_at(
+    tmp_path, monkeypatch
+):
+    """On disk its name is in Unicode NFD, in the store in NFC."""
+    root = tmp_path / "vault"
+    name = "cafe\u0301"
+    (root / name).mkdir(parents=True)
+    (root / name / "a.md").write_text("walrus")
+    (root / "b.md").write_text("walrus")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(root, "notes")
+        refuse(monkeypatch, name)
+        assert Indexer(library).update("notes").kept == 1
+        assert answers(library, "walrus") == {"caf\u00e9/a.md", "b.md"}
+
+
+def test_a_folder_that_became_a_symlink_loses_nothing(library, folder, tmp_path):
+    (folder / "d3").rename(tmp_path / "elsewhere")
+    (folder / "d3").symlink_to(tmp_path / "elsewhere")
+    report = Indexer(library).update("notes")
+    assert (report.removed, report.kept, report.documents) == (0, 3, 12)
+
+
+@pytest.mark.parametrize("bad", [b"caf\xe9", b"caf\xe9\xe9", b"\xff", b"caf\xc3"])
+def test_a_folder_whose_name_is_shown_in_another_encoding_loses_nothing(tmp_path, bad):
+    root = tmp_path / "vault"
+    (root / "in/café [1]").mkdir(parents=True)
+    (root / "in/café [1]/a.md").write_text("walrus")
+    (root / "in/plain").mkdir()
+    (root / "in/plain/b.md").write_text("walrus")
+    (root / "c.md").write_text("walrus")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(root, "notes")
+        new_name = os.fsencode(root) + b"/in/" + bad + b" [1]"
+        (root / "in/café [1]").rename(os.fsdecode(new_name))
+        shutil.rmtree(root / "in/plain")
+        report = Indexer(library).update("notes")
+        assert (report.removed, report.kept) == (1, 1)
+        assert answers(library, "walrus") == {"in/café [1]/a.md", "c.md"}
+
+
+def test_a_drive_that_went_away_loses_nothing(library, folder, tmp_path):
+    folder.rename(tmp_path / "away")
+    with pytest.raises(SourceError):
+        Indexer(library).update("notes")
+    folder.mkdir()
+    with pytest.raises(MassDeletionError, match="12 of 12"):
+        Indexer(library).update("notes")
+    assert len(paths(library)) == 12
+
+
+@pytest.mark.parametrize("trouble", ["unreadable", "too long"])
+def test_a_folder_whose_rules_cannot_be_read_is_left_as_it_is(
+    library, folder, monkeypatch, trouble
+):
+    rules = folder / "d2/.gitignore"
+    if trouble == "too long":
+        rules.write_text("#" * 1_000_001)
+    else:
+        real = os.open
+
+        def refuse_rules(path, *arguments, **options):
+            if str(path).endswith(".gitignore"):
+                raise PermissionError(13, "Permission denied")
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", refuse_rules)
+    (folder / "d2/1.md").unlink()
+    report = Indexer(library).update("notes")
+    assert (report.removed, report.kept) == (0, 6)
+    assert answers(library, "secret draft") == set()
+    assert any("d2/.gitignore" in failure.path for failure in report.failed)
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "symlink"])
+def test_rules_that_are_no_file_any_more_make_nothing_go(library, folder, kind):
+    """The rules of the root ignore a file that those of ``d2`` bring back."""
+    (folder / ".gitignore").write_text("0.md\n!d1/0.md\n!d3/0.md\n!deep/0.md\n")
+    Indexer(library).update("notes")
+    assert "d2/0.md" in paths(library)
+    rules = folder / "d2/.gitignore"
+    rules.unlink()
+    {
+        "folder": rules.mkdir,
+        "fifo": lambda: os.mkfifo(rules),
+        "symlink": lambda: rules.symlink_to("../.gitignore"),
+    }[kind]()
+    Indexer(library).update("notes")
+    assert "d2/0.md" in paths(library)
+
+
+def test_a_file_that_grew_too_large_keeps_its_document(tmp_path):
+    root = tmp_path / "notes"
+    root.mkdir()
+    (root / "a.md").write_text("walrus")
+    (root / "b.md").write_text("otter")
+    with open_library(tmp_path / "home", ingest={"max_file_bytes": 1000}) as library:
+        Indexer(library).build(root, "notes")
+        (root / "a.md").write_text("seal " * 1000)
+        report = Indexer(library).update("notes")
+        assert (report.removed, report.kept) == (0, 1)
+        assert any("kept 1 document below a.md" in note for note in report.notes)
+        assert answers(library, "walrus") == {"a.md"}
+
+
+def test_a_record_of_an_unseen_file_is_not_taken_over_by_another_file(tmp_path, monkeypatch):
+    root = tmp_path / "notes"
+    for name, text in (("b/z.jsonl", "walrus"), ("a.md", "otter")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(json.dumps({"_id": "7", "text": text}))
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(root, "notes")
+        refuse(monkeypatch, "b")
+        (root / "a.jsonl").write_text(json.dumps({"_id": "7", "text": "seal"}))
+        report = Indexer(library).update("notes")
+        assert any("taken by a document of b/z.jsonl" in f.reason for f in report.failed)
+        assert answers(library, "walrus") == {"7"}
+
+
+def test_an_update_that_kept_documents_unseen_ends_with_code_one(library, monkeypatch):
+    import typer
+
+    from catalog.interfaces.cli import index
+
+    refuse(monkeypatch, "d3")
+    with pytest.raises(typer.Exit) as ended:
+        index._exit_if_failed(Indexer(library).update("notes"))
+    assert ended.value.exit_code == 1
