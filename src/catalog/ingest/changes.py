@@ -180,7 +180,7 @@ class PathOwners:
     def __init__(
         self, stored: StoredFiles, *, listed: AbstractSet[str], unseen: Iterable[str]
     ) -> None:
-        present = listed.union(unseen)
+        present = {*listed, *unseen}
         self._listed = listed
         self._owners = {
             path: document["file"]
