@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from catalog.core.errors import InputError
-from catalog.core.globs import Glob
+from catalog.core.globs import Glob, GlobRules
 
 TREE = ["a", "a.md", "b/a", "b/a.md", "a/b", "a/b/c.md", "b/c/a/d", "a/c/b", ".a", "b/[a", "a b"]
 
@@ -181,3 +181,35 @@ def test_any_pattern_means_what_pathspec_takes_it_for(pattern, paths):
             assert glob.matches(path) == expected.match_file(path), path
         elif glob.matches(path):
             assert expected.match_file(path), path
+
+
+ORDINARY = st.sampled_from(
+    ["a", "b", "*", "*.md", "a*", "?b", "a/", "/a", "a/b", "**/b", "a/**", "a/**/b", "b/", "*/"]
+)
+LINES = st.lists(st.tuples(st.booleans(), ORDINARY), min_size=1, max_size=5).map(
+    lambda rules: ["!" * negated + line for negated, line in rules]
+)
+TREES = st.lists(st.sampled_from(["a", "b", "ab", "c.md", "a.md"]), min_size=1, max_size=4)
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True)
+@given(LINES, st.lists(TREES.map("/".join), min_size=1, max_size=5))
+def test_rules_together_mean_what_pathspec_takes_them_for(lines, paths):
+    rules, expected = GlobRules.compile(lines), GitIgnoreSpec.from_lines(lines)
+    assert [rules.match(path) for path in paths] == list(map(expected.match_file, paths))
+
+
+def test_a_line_without_a_meaning_is_passed_over_only_where_that_is_meant():
+    with pytest.raises(InputError):
+        GlobRules.compile(["*.md", "!"])
+    rules = GlobRules.compile(["*.md", "!", "a\\", "x" * 5000, "#a", "[", "!b.md"], lenient=True)
+    assert [rules.match(path) for path in ("a.md", "b.md", "a")] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 100 + "*b", "**/a*" * 30 + "b", "a*?" * 40 + "/", "*a*" * 50]
+)
+@pytest.mark.parametrize("path", ["a" * 255, "/".join("a" * 100), "a" * 250 + "/" + "a" * 250])
+def test_rules_made_to_be_tried_in_ever_so_many_ways_come_to_an_end(pattern, path):
+    rules = GlobRules.compile([pattern])
+    assert rules.match(path) in (True, False)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import socket
+import subprocess
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +220,39 @@ def _take_down(folder: Path) -> None:
 def test_folders_may_be_nested_deeper_than_the_python_stack(deep_folder: Path) -> None:
     make(deep_folder, "a.md")
     assert listed(deep_folder) == ["a.md"]
+
+
+RULES = ["a", "a/", "/a", "*.md", "!b.md", "!a/", "a/**", "!a/b", "**/b", "a/*", "!*", "b/", "!b"]
+NAMES = ["a", "b", "c", "a.md", "b.md"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("seed", range(12))
+def test_what_git_ignores_is_left_out(tmp_path: Path, seed: int) -> None:
+    """Random trees with random rules at the top and in folders; git is asked what it would add."""
+    chance = random.Random(seed)
+    for _ in range(12):
+        folder = tmp_path.joinpath(*chance.choices(["a", "b", "c"], k=chance.randrange(3)))
+        if any(above.is_file() for above in (folder, *folder.parents)):
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in chance.sample(NAMES, 3):
+            if not (folder / name).exists():
+                (folder / name).write_text("x")
+        if chance.random() < 0.5:
+            (folder / ".gitignore").write_text("\n".join(chance.choices(RULES, k=3)))
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/"}
+    listing = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, env=environment, check=True)
+    done = subprocess.run(listing, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    expected = [name for name in done.stdout.decode().split("\0") if name]
+    assert listed(tmp_path) == sorted(n for n in expected if not n.endswith(".gitignore"))
+
+
+def test_rules_made_to_take_for_ever_come_to_an_end(tmp_path: Path) -> None:
+    make(tmp_path, "a" * 200, "b.md", "sub/" + "a" * 200)
+    (tmp_path / ".gitignore").write_text("*a" * 60 + "*b\n" + "**/a*" * 20 + "b\nb.md\n")
+    bad = ["*a" * 60 + "*b"]
+    assert len(listed(tmp_path)) == 2
+    assert len(listed(tmp_path, exclude=bad)) == 2
+    assert listed(tmp_path, include=bad) == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from catalog.core.documents import ParsedDocument
+from catalog.ingest.readers import ReadLimits
 from catalog.ingest.readers.markdown import MarkdownReader
 
 
@@ -155,3 +158,25 @@ def test_no_text_is_lost_to_something_that_only_begins_like_front_matter(text: s
 def test_the_title_falls_back_to_the_file_name() -> None:
     assert parse("just text\n").title == "plan"
     assert len(parse("# " + "long " * 400).title) <= 300
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a: [[0x" + "f" * 5000 + "]]",
+        "a: {b: [{c: 0x" + "f" * 5000 + "}]}",
+        "0x" + "f" * 5000 + ": a",
+        "a: [{0x" + "f" * 5000 + ": b}]",
+        "a: [{2020-01-01: b, 2020-01-01T10:00:00Z: c}]",
+        "a: [[!!set {2020-01-01, 1, x}]]",
+        "a: !!set {0x" + "f" * 5000 + ", b}",
+        "a: [[!!binary aGVsbG8=]]",
+    ],
+)
+def test_front_matter_with_values_that_nothing_can_print_is_read_all_the_same(line):
+    document = next(
+        MarkdownReader().read(
+            io.BytesIO(f"---\n{line}\n---\nA walrus.\n".encode()), "a.md", limits=ReadLimits()
+        )
+    )
+    assert "walrus" in document.text

@@ -9,7 +9,7 @@ Python 3.9), so a path takes at most about its length times the pattern's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from catalog.core.errors import InputError
@@ -42,6 +42,7 @@ class Glob:
     """
 
     _expression: re.Pattern[str]
+    _itself: re.Pattern[str]
 
     @classmethod
     def compile(cls, pattern: str) -> Glob:
@@ -50,28 +51,90 @@ class Glob:
         Raises :class:`InputError` for one without a meaning, such as ``!`` or ``a\\``, and for one
         longer than any path.
         """
-        if len(pattern) > _MAX_CHARS:
-            raise InputError(f"a pattern of {len(pattern):,} characters names no path")
-        try:
-            expression = _translate(pattern)
-        except _UnclosedBracketError:
-            expression = _NOTHING
-        except ValueError as error:
-            message = f"{pattern!r} is neither a path nor a pattern of paths"
-            raise InputError(message) from error
-        return cls(re.compile(expression))
+        is_negated, glob = _compile_line(pattern)
+        return _NO_GLOB if is_negated else glob
 
     def matches(self, path: str) -> bool:
         """Return whether the pattern names the path, or a folder it lies in."""
         return self._expression.match(path) is not None
 
+    def names(self, path: str) -> bool:
+        """Return whether the pattern names the path itself; a folder's ends with a slash."""
+        return self._itself.match(path) is not None
 
-def _translate(pattern: str) -> str:
+
+_NO_GLOB = Glob(re.compile(_NOTHING), re.compile(_NOTHING))
+
+
+@dataclass(frozen=True, slots=True)
+class GlobRules:
+    """Patterns of which the last that names a path decides, as the lines of a ``.gitignore`` do.
+
+    A ``!`` line takes back what lines before it name.
+    """
+
+    _rules: tuple[tuple[bool, Glob], ...]
+
+    @classmethod
+    def compile(cls, patterns: Iterable[str], *, lenient: bool = False) -> GlobRules:
+        """Compile patterns in their order.
+
+        Raises as :meth:`Glob.compile` does, unless ``lenient``: then, as git does, it passes over
+        a pattern without a meaning.
+        """
+        rules = []
+        for pattern in patterns:
+            try:
+                rules.append(_compile_line(pattern))
+            except InputError:
+                if not lenient:
+                    raise
+        return cls(tuple(rules[::-1]))
+
+    def verdict(self, path: str) -> bool | None:
+        """Return what the last pattern that names the path itself says, ``None`` without one."""
+        return next((not negated for negated, glob in self._rules if glob.names(path)), None)
+
+    def match(self, path: str) -> bool:
+        """Return whether the path is named, or if nothing names it, a folder it lies in."""
+        verdict = self.verdict(path)
+        if verdict is None:
+            verdict = next(
+                (not negated for negated, glob in self._rules if glob.matches(path)), False
+            )
+        return verdict
+
+
+def _compile_line(pattern: str) -> tuple[bool, Glob]:
+    if len(pattern) > _MAX_CHARS:
+        raise InputError(f"a pattern of {len(pattern):,} characters names no path")
     line = pattern if pattern.endswith("\\ ") else pattern.rstrip()
     if not line or line == "/" or line.startswith("#"):
-        return _NOTHING
-    expression = _path_expression(_split_names(line.removeprefix("!")))
-    return _NOTHING if line.startswith("!") else expression
+        return False, _NO_GLOB
+    is_negated = line.startswith("!")
+    try:
+        expressions = _translate(line.removeprefix("!"))
+    except _UnclosedBracketError:
+        return is_negated, _NO_GLOB
+    except ValueError as error:
+        message = f"{pattern!r} is neither a path nor a pattern of paths"
+        raise InputError(message) from error
+    path, itself = map(re.compile, expressions)
+    return is_negated, Glob(path, itself)
+
+
+def _translate(line: str) -> tuple[str, str]:
+    """Return expressions for the paths at or below what a line names, and for those it names."""
+    names = _split_names(line)
+    below = _path_expression(names, _END)
+    is_folder = line.endswith("/")
+    if is_folder:
+        names = names[:-1]
+    if names[-1] == "**":
+        return below, below + (r"(?s:.)*/\Z" if is_folder else "(?s:.)")
+    if is_folder:
+        return below, _path_expression(names, r"/\Z")
+    return below, _path_expression(names, r"/?\Z")
 
 
 def _split_names(line: str) -> list[str]:
@@ -91,10 +154,11 @@ def _split_names(line: str) -> list[str]:
     return names
 
 
-def _path_expression(names: list[str]) -> str:
+def _path_expression(names: list[str], end: str) -> str:
     """Build a path's expression: names after ``**`` are sought in the fewest folders, for good.
 
     If they fit further down too, then so does all that follows, which may lie at any depth below.
+    ``end`` is what must follow the last name.
     """
     groups: list[list[str]] = [[]]
     for before, name in zip(["", *names], names, strict=False):
@@ -102,9 +166,12 @@ def _path_expression(names: list[str]) -> str:
             groups[-1].append(_name_expression(name))
         elif before != "**":
             groups.append([])
-    top, *deeper = ("/".join(group) for group in groups)
-    parts = [f"(?>{_FOLDERS}{group}{_END})" if group else "" for group in deeper]
-    return "/".join([top + _END, *parts] if top else parts)
+    ends = [_END] * (len(groups) - 1) + [end]
+    top, *deeper = (
+        "/".join(group) + after if group else "" for group, after in zip(groups, ends, strict=True)
+    )
+    parts = [f"(?>{_FOLDERS}{group})" if group else "" for group in deeper]
+    return "/".join([top, *parts] if top else parts)
 
 
 def _name_expression(name: str) -> str:

@@ -8,17 +8,14 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from catalog.core.errors import InputError, ReadError, SourceError, TransientReadError
+from catalog.core.errors import ReadError, SourceError, TransientReadError
+from catalog.core.globs import GlobRules
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-    _Rules = tuple[tuple[str, GitIgnoreSpec], ...]
+_Rules = tuple[tuple[str, GlobRules], ...]
 
 IGNORE_FILES = (".gitignore", ".catalogignore")
 IGNORED_FOLDERS = frozenset(["node_modules", "__pycache__"])
@@ -26,7 +23,7 @@ CONVERTED_FOLDER = ".converted"
 STREAMED = frozenset(["jsonl", "ndjson"])
 MAX_STREAMED_BYTES = 2_000_000_000
 LATEST_NS = 2**63 - 1
-_MAX_IGNORE_FILE = 1_000_000
+_MAX_IGNORE_FILE = 100_000  # bytes; each file listed is held against every line
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +103,8 @@ class _Walk:
     """
 
     root: Path
-    include: GitIgnoreSpec | None
-    exclude: GitIgnoreSpec | None
+    include: GlobRules | None
+    exclude: GlobRules | None
     limits: ReadLimits
     files: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
@@ -126,9 +123,7 @@ class _Walk:
             if lines is None:
                 continue
             if lines:
-                from pathspec import GitIgnoreSpec
-
-                rules = ((base, GitIgnoreSpec.from_lines(lines)), *rules)
+                rules = ((base, GlobRules.compile(lines, lenient=True)), *rules)
             waiting.extend((folder, rules) for folder in self._visit(base, entries, rules))
 
     def listing(self) -> Listing:
@@ -195,7 +190,7 @@ class _Walk:
                 continue
             if is_folder:
                 yield path + "/"
-            elif self.include is None or self.include.match_file(nfc(path)):
+            elif self.include is None or self.include.match(nfc(path)):
                 if stat.S_ISLNK(info.st_mode):
                     self._add_link(path, entry)
                 else:
@@ -234,9 +229,9 @@ class _Walk:
 
     def _is_left_out(self, path: str, rules: _Rules) -> bool:
         """Apply ``exclude``, then the rules nearest to the file, as git does."""
-        if self.exclude is not None and self.exclude.match_file(nfc(path)):
+        if self.exclude is not None and self.exclude.match(nfc(path)):
             return True
-        verdicts = (spec.check_file(path[len(base) :]).include for base, spec in rules)
+        verdicts = (spec.verdict(path[len(base) :]) for base, spec in rules)
         return next((verdict for verdict in verdicts if verdict is not None), False)
 
     def _is_named_well(self, path: str, kind: str) -> bool:
@@ -261,34 +256,17 @@ def _resolve(root: Path) -> tuple[Path, int]:
         raise SourceError(f"{_printable(str(root))} cannot be used: {error}") from error
 
 
-def _compile(patterns: Sequence[str]) -> GitIgnoreSpec | None:
-    from pathspec import GitIgnoreSpec
-
-    if not patterns:
-        return None
-    try:
-        return GitIgnoreSpec.from_lines([nfc(pattern) for pattern in patterns])
-    except ValueError as error:
-        raise InputError(f"pattern without a meaning: {error}") from error
+def _compile(patterns: Sequence[str]) -> GlobRules | None:
+    return GlobRules.compile(map(nfc, patterns)) if patterns else None
 
 
-def _rule_lines(entry: os.DirEntry[str]) -> Iterator[str]:
-    """Yield the usable lines of an ignore file; like git, pass over one without a meaning."""
-    from pathspec import GitIgnoreSpec
-
+def _rule_lines(entry: os.DirEntry[str]) -> list[str]:
     with open_regular(Path(entry.path)) as handle:
         content = handle.read(_MAX_IGNORE_FILE + 1)
     if len(content) > _MAX_IGNORE_FILE:
         raise TransientReadError(f"it is longer than {_MAX_IGNORE_FILE:,} bytes")
     text = content.decode("utf-8-sig", "surrogateescape")
-    for line in text.splitlines():
-        # Inside a walk both mean the same, but the first would also match the folder itself.
-        rule = line[:-1] if line.endswith("/**") and not line.startswith("!") else line
-        try:
-            GitIgnoreSpec.from_lines([rule])
-        except ValueError:
-            continue
-        yield rule
+    return text.splitlines()
 
 
 def nfc(path: str) -> str:

@@ -170,10 +170,15 @@ class _Text:
 
 
 class _Extractor:
-    """Receives the parser's events; the parser closes what the author left open."""
+    """Receives the parser's events; the parser closes what the author left open.
+
+    It may hand over a text in many pieces, each stray ``<`` by itself: they are put together
+    first.
+    """
 
     def __init__(self, dropped: frozenset[str]) -> None:
         self._dropped = dropped
+        self._data: list[str] = []
         self._cell_start = -1
         self._out = _Text()
         self._skipped = 0
@@ -187,6 +192,7 @@ class _Extractor:
         self._canonical: str | None = None
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._flush()
         kind = "nav" if attributes.get("role") == "navigation" else tag
         if self._skipped or kind in self._dropped or _is_hidden(attributes):
             self._skipped += 1
@@ -205,6 +211,7 @@ class _Extractor:
         self._preformatted += tag == "pre"
 
     def end(self, tag: str) -> None:
+        self._flush()
         if self._skipped:
             self._skipped -= 1
             return
@@ -220,7 +227,13 @@ class _Extractor:
             self._out.drop_soft_breaks()
 
     def data(self, data: str) -> None:
-        if self._skipped:
+        if not self._skipped:
+            self._data.append(data)
+
+    def _flush(self) -> None:
+        data = "".join(self._data)
+        self._data.clear()
+        if not data:
             return
         if self._is_title:
             self._title.append(data)
@@ -230,6 +243,7 @@ class _Extractor:
             self._write_flowing(data)
 
     def close(self) -> HtmlPage:
+        self._flush()
         return HtmlPage(
             text="".join(self._out.pieces).rstrip(),
             title="".join(self._title),

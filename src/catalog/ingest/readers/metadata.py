@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63
+_PRINTED_BITS = 4096
 _MAX_DOTS = 8
 _TAG_KEYS = ("tags", "tag", "keywords")
 _DATE_KEYS = {"created": ("created", "date"), "modified": ("modified", "updated", "lastmod")}
@@ -72,7 +74,7 @@ def _flatten(
     raw: Mapping[Any, object], prefix: str, depth: int
 ) -> Iterator[tuple[str, MetadataValue]]:
     for key, value in raw.items():
-        name = storable(str(key)).strip()
+        name = storable(str(_printable(key))).strip()
         if not name:
             continue
         if isinstance(value, Mapping) and depth < _MAX_DOTS:
@@ -85,7 +87,7 @@ def _flatten(
 
 def _stored_value(value: object) -> MetadataValue | None:
     if isinstance(value, list | tuple | set | frozenset):
-        items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        items = _in_order(value) if isinstance(value, set | frozenset) else value
         return tuple(item for item in map(_stored_scalar, items) if item is not None)
     return _stored_scalar(value)
 
@@ -100,8 +102,34 @@ def _stored_scalar(value: object) -> MetadataScalar | None:
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, Mapping | list | tuple):
-        return storable(json.dumps(value, ensure_ascii=False, default=str))
+        return storable(json.dumps(_plain_json(value), ensure_ascii=False, default=str))
     return storable(str(value)).strip() or None
+
+
+def _printable(value: object) -> object:
+    """Return the value, or as hexadecimal digits a number that Python refuses to print."""
+    is_huge = isinstance(value, int) and value.bit_length() > _PRINTED_BITS
+    return hex(cast(int, value)) if is_huge else value
+
+
+def _in_order(values: AbstractSet[object]) -> list[object]:
+    return sorted(values, key=lambda value: str(_printable(value)))
+
+
+def _plain_json(value: object) -> object:
+    """Return a nested value in JSON's own types; YAML's keys and members may be anything."""
+    if isinstance(value, Mapping):
+        return {
+            str(_printable(key))
+            if isinstance(key, dt.date | bytes)
+            else _printable(key): _plain_json(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, set | frozenset):
+        value = _in_order(value)
+    if isinstance(value, list | tuple):
+        return [_plain_json(inner) for inner in value]
+    return _printable(value)
 
 
 def _split_tags(values: Iterator[MetadataValue]) -> tuple[str, ...]:
