@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from builders import drop, make_database, put
 from catalog.core.documents import Heading, ParsedDocument, Segment
-from catalog.store.revisions import content_hash
+from catalog.store.revisions import content_hash, set_source
 from catalog.store.schema import datasets, document_fields, documents, outbox
 
 DOCUMENT = ParsedDocument(
@@ -62,6 +62,17 @@ def test_what_changes_a_dataset_gives_it_another_generation_and_nothing_else_doe
     assert seen == sorted(set(seen)), "each is greater than the one before"
     assert drop(database, "d", "b.md", "gone.md") == 0
     assert generations(database) == {"d": seen[-1], "other": other}
+
+
+def test_the_folder_noted_for_a_dataset_is_not_that_of_another(tmp_path):
+    database = make_database(tmp_path)
+    for name in ("one", "two"):
+        put(database, name, "a.md", "text")
+    with database.write() as connection:
+        set_source(connection, "one", "/notes", ["*.md"], ["old/*"])
+    with database.read() as connection:
+        roots = {row.name: row.root for row in connection.execute(select(datasets))}
+    assert roots == {"one": "/notes", "two": ""}
 
 
 def test_many_documents_are_removed_at_once_and_those_that_were_there_counted(tmp_path):
