@@ -1,10 +1,13 @@
-"""Run by test_kill_matrix: a build that kills its own process at one step, without warning."""
+"""Run by test_01_kill_matrix: a build that kills its own process at one step, without warning."""
 
 import importlib
 import os
 import signal
 import sys
 from pathlib import Path
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_library
@@ -32,9 +35,24 @@ def kill_on_call(where: str, count: int, *, after: bool) -> None:
     setattr(holder, last, deadly)
 
 
+def kill_on_statement(count: int) -> None:
+    """Kill before the store executes its statement of that number, from 1, whichever it is."""
+    executed = 0
+
+    def deadly(*_):
+        nonlocal executed
+        executed += 1
+        if executed == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Engine, "before_cursor_execute", deadly)
+
+
 if __name__ == "__main__":
     folder, home, where, count, moment = sys.argv[1:]
-    if where != "nowhere":
+    if where == "statement":
+        kill_on_statement(int(count))
+    elif where != "nowhere":
         kill_on_call(where, int(count), after=moment == "after")
     with open_library(Path(home), WordEncoder(), ingest={"group_chars": 400}) as library:
         Indexer(library).build(Path(folder), "notes")

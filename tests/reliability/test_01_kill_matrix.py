@@ -1,6 +1,7 @@
 """A build killed with SIGKILL at any step ends, when run again, as if nothing had happened."""
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
+from reliability.chaos import seeds
 
 SCRIPT = Path(__file__).with_name("killed_build.py")
 STEPS = {
@@ -92,3 +94,15 @@ def test_a_build_killed(step, corpus, uninterrupted, tmp_path):
     assert run(corpus, tmp_path / "home", where, count, moment) == -9, "the step was never reached"
     run(corpus, tmp_path / "home")
     assert state(tmp_path / "home") == uninterrupted
+
+
+def test_builds_killed_at_random_statements_end_as_if_nothing_had_happened(
+    corpus, uninterrupted, tmp_path
+):
+    """Each trial kills the build of one store twice, further on each time or not."""
+    for number in seeds():
+        chance, home = random.Random(number), tmp_path / f"home{number}"
+        ends = [run(corpus, home, "statement", chance.randrange(1, 400)) for _ in range(2)]
+        assert -9 in ends, f"no build was killed; IDX_TEST_SEED={number}"
+        run(corpus, home)
+        assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"

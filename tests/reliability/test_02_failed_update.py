@@ -1,0 +1,77 @@
+"""An update that cannot be finished leaves what was there, whole; the next one finishes it."""
+
+import random
+
+import pytest
+
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import WordEncoder, open_library
+from reliability.chaos import seeds
+
+NAMES = [f"{number}.md" for number in range(8)]
+
+
+def write_all(folder, word):
+    for name in NAMES:
+        (folder / name).write_text(f"walrus {word} {name} {word * 3}")
+
+
+def answers(library, query, mode):
+    results = SearchServiceV2(library).search(query, dataset="notes", mode=mode, top_k=20)
+    return {result.path: result.text for result in results}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "notes"
+    root.mkdir()
+    return root
+
+
+def test_the_old_texts_answer_and_are_cited_while_the_model_is_down(tmp_path, folder):
+    write_all(folder, "alpha")
+    encoder = WordEncoder()
+    with open_library(tmp_path / "home", encoder) as library:
+        Indexer(library).build(folder, "notes")
+        before = {mode: answers(library, "walrus alpha", mode) for mode in ("lexical", "vector")}
+        write_all(folder, "beta")
+        encoder.down = True
+        report = Indexer(library).update("notes")
+        assert (report.unfinished, report.updated, report.removed) == (8, 0, 0)
+        encoder.down = False
+        for mode, expected in before.items():
+            assert answers(library, "walrus alpha", mode) == expected
+        assert answers(library, "beta", "lexical") == {}
+        assert Indexer(library).update("notes").updated == 8
+        assert set(answers(library, "beta", "lexical")) == set(NAMES)
+
+
+def test_an_update_whose_model_fails_at_a_random_call_is_finished_by_the_next(tmp_path, folder):
+    """Each document is wholly the old one or wholly the new one at every moment."""
+    for seed in seeds():
+        chance, encoder = random.Random(seed), WordEncoder()
+        write_all(folder, "alpha")
+        with open_library(tmp_path / f"{seed}", encoder, ingest={"group_chars": 60}) as library:
+            Indexer(library).build(folder, "notes")
+            write_all(folder, "beta")
+            encode, calls_left = encoder.encode, chance.randrange(4)
+
+            def failing(texts, encode=encode):
+                nonlocal calls_left
+                calls_left -= 1
+                if calls_left < 0:
+                    raise ConnectionError("no answer")
+                return encode(texts)
+
+            encoder.encode = failing
+            report = Indexer(library).update("notes")
+            assert report.unfinished > 0, f"IDX_TEST_SEED={seed}"
+            encoder.encode = encode
+            texts = answers(library, "walrus", "lexical")
+            assert set(texts) == set(NAMES), f"IDX_TEST_SEED={seed}"
+            for text in texts.values():
+                assert ("alpha" in text) != ("beta" in text), f"IDX_TEST_SEED={seed}"
+            Indexer(library).update("notes")
+            assert set(answers(library, "beta", "lexical")) == set(NAMES), f"IDX_TEST_SEED={seed}"
+            assert answers(library, "alpha", "lexical") == {}, f"IDX_TEST_SEED={seed}"
