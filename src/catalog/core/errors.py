@@ -26,6 +26,7 @@ CatalogError
 │   ├── StoreBusyError           another process holds the write lock: try again
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
+│   │   └── DamagedDocumentError what is stored of one document changed by itself: index it again
 │   └── EmbeddingMismatchError   the store holds another model's vectors: rebuild, or use that model
 ├── EmbeddingError               the model failed on a text, or answered nonsense
 ├── RerankError                  the reranker failed or answered nonsense: the fused order stands
@@ -176,6 +177,16 @@ class StoreVersionError(StoreError):
 
 class StoreDamagedError(StoreError):
     """The file is not a usable store: restore a copy, or rebuild from the documents."""
+
+
+class DamagedDocumentError(StoreDamagedError):
+    """What is stored of one document is not what was written: index it again, the rest answers."""
+
+    def __init__(self, document: str, what: str) -> None:
+        self.document = document
+        super().__init__(
+            f"{document}: {what} is damaged and not answered from: run 'catalog doctor'"
+        )
 
 
 class EmbeddingMismatchError(StoreError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,13 @@ from dataclasses import dataclass, replace
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.errors import CatalogError, EngineBlockedError, EngineError, EngineLockedError
+from catalog.core.errors import (
+    CatalogError,
+    DamagedDocumentError,
+    EngineBlockedError,
+    EngineError,
+    EngineLockedError,
+)
 from catalog.core.params import Mode
 from catalog.core.query import SubQuery, SubQueryKind
 from catalog.search_v2.fusion import Leg
@@ -21,6 +28,8 @@ from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.base import LexicalEngine
+
+_log = logging.getLogger(__name__)
 
 UNSEARCHABLE = "the query has no word that is not too common to look for"
 
@@ -88,8 +97,11 @@ class LegRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = self._search(query_bundle).hits
+        seqs, damaged = [hit.seq for hit in hits], list[DamagedDocumentError]()
         with self._database.read() as connection:
-            chunks = load_chunks(connection, self.restriction.dataset, [hit.seq for hit in hits])
+            chunks = load_chunks(connection, self.restriction.dataset, seqs, damaged=damaged)
+        for error in damaged:
+            _log.warning("left out: %s", error)
         return [
             NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
             for hit in hits

@@ -14,6 +14,7 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
@@ -33,6 +34,7 @@ class HybridRun:
     """One retrieval: how each leg answered, and the best passages of ``candidates`` fused ones.
 
     ``is_whole``: no document changed between being hit and being read. ``ms`` is the fusion's.
+    ``damaged`` says which passages are left out because they are not what was stored.
     """
 
     legs: tuple[LegRun, ...]
@@ -40,6 +42,7 @@ class HybridRun:
     candidates: int
     is_whole: bool
     ms: float
+    damaged: tuple[DamagedDocumentError, ...] = ()
 
 
 class HybridRetrieverV2(QueryFusionRetriever):
@@ -128,6 +131,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
         started = time.perf_counter()
         seqs = {hit.seq for run in runs for hit in run.hits}
+        damaged: list[DamagedDocumentError] = []
         answered = [run for run in runs if run.error is None]
         with self._parts.database.read() as connection:
             ids = read_chunk_ids(connection, self._dataset, seqs)
@@ -138,14 +142,17 @@ class HybridRetrieverV2(QueryFusionRetriever):
                 fused = fuse_lists(lists, self._parts.rag)
             best = fused[: self.similarity_top_k]
             seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
-            chunks = load_chunks(connection, self._dataset, [seq_of[hit.chunk_id] for hit in best])
+            best_seqs = [seq_of[hit.chunk_id] for hit in best]
+            chunks = load_chunks(connection, self._dataset, best_seqs, damaged=damaged)
         kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
         passages = tuple(
             ScoredPassage.of(PassageNode.of(chunks[seq_of[hit.chunk_id]]), hit, kinds)
             for hit in best
+            if seq_of[hit.chunk_id] in chunks
         )
         ms = (time.perf_counter() - started) * 1000
-        return HybridRun(tuple(runs), passages, len(fused), len(ids) == len(seqs), ms)
+        is_whole = len(ids) == len(seqs)
+        return HybridRun(tuple(runs), passages, len(fused), is_whole, ms, tuple(damaged))
 
     def _report(self, run: HybridRun) -> list[NodeWithScore]:
         """Report every stage and return the passages; raise the first error if every leg failed."""
@@ -167,6 +174,8 @@ class HybridRetrieverV2(QueryFusionRetriever):
             self.stages.fell_back("fuse", changing)
             note = f"{note}; {changing}"
         self.stages.ran("fuse", run.ms, note)
+        for error in {error.document: error for error in run.damaged}.values():
+            self.stages.failed("read", 0.0, error)
         return list(run.passages)
 
     def _report_leg(self, run: LegRun) -> None:

@@ -6,26 +6,23 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import Connection, Row, select, true
+from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
 from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page
-from catalog.core.errors import UnknownDatasetError
+from catalog.core.errors import DamagedDocumentError, UnknownDatasetError
+from catalog.store.checksums import PASSAGE, TEXT, is_whole
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
+from catalog.store.sql_errors import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
-_CHUNK_COLUMNS = (
-    chunks,
-    documents.c.path,
-    documents.c.source_doc_id,
-    documents.c.docid,
-    documents.c.metadata,
-)
+_UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)  # a column that is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +64,29 @@ def read_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) ->
     return {row.seq: row.chunk_id for row in rows}
 
 
-def load_chunks(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, Chunk]:
-    """Return those of the rows that are live chunks of the dataset, by row number."""
-    query = select(*_CHUNK_COLUMNS).join(documents, documents.c.id == chunks.c.document_id)
-    rows = connection.execute(query.where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset))
-    return {row.seq: _chunk(row) for row in rows}
+def load_chunks(
+    connection: Connection,
+    dataset: str,
+    seqs: Iterable[int],
+    *,
+    damaged: list[DamagedDocumentError] | None = None,
+) -> dict[int, Chunk]:
+    """Return those of the rows that are live chunks of the dataset, by row number.
+
+    A chunk that is not what was stored is left out and its error added to ``damaged``; without
+    that list, the first such error is raised.
+    """
+    errors = [] if damaged is None else damaged
+    loaded: dict[int, Chunk] = {}
+    for row in _passages(connection, dataset, list(seqs), errors):
+        chunk = _chunk_or_none(row)
+        if chunk is None:
+            errors.append(DamagedDocumentError(row.source_doc_id, "a passage"))
+        else:
+            loaded[row.seq] = chunk
+    if damaged is None and errors:
+        raise errors[0]
+    return loaded
 
 
 def list_datasets(connection: Connection) -> list[StoredDataset]:
@@ -167,16 +182,75 @@ def find_by_docid(
 
 
 def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredDocument]:
-    names = [name for name in StoredDocument.__dataclass_fields__ if name != "text"]
-    query = (
-        select(*(documents.c[name] for name in names), revisions.c.text)
-        .join(revisions)
-        .where(*where)
-        .order_by(documents.c.source_doc_id)
+    query = select(*TEXT, revisions.c.checksum.label("sealed")).join(
+        revisions, revisions.c.document_id == documents.c.id
     )
-    for row in connection.execute(query):
-        values = dict(row._mapping)
-        yield StoredDocument(**values | {"metadata": json.loads(values["metadata"])})
+    ordered = query.where(*where).order_by(documents.c.source_doc_id)
+    for row in connection.execute(ordered):
+        *values, sealed = row
+        document = _document(row) if is_whole(values, sealed) else None
+        if document is None:
+            raise DamagedDocumentError(str(row.source_doc_id), "its text or metadata")
+        yield document
+
+
+def _document(row: Row[Any]) -> StoredDocument | None:
+    values = dict(row._mapping)
+    del values["sealed"]
+    try:
+        return StoredDocument(**values | {"metadata": _json_object(row.metadata)})
+    except _UNREADABLE:
+        return None
+
+
+def _passages(
+    connection: Connection, dataset: str, seqs: list[int], errors: list[DamagedDocumentError]
+) -> Sequence[Row[Any]]:
+    """Return the rows; where one of them cannot be read at all, the others, one after another."""
+    query = select(*PASSAGE, chunks.c.checksum.label("sealed")).join(
+        documents, documents.c.id == chunks.c.document_id
+    )
+    try:
+        where = (among(chunks.c.seq, seqs), chunks.c.dataset == dataset)
+        return connection.execute(query.where(*where)).all()
+    except (DatabaseError, UnicodeDecodeError) as error:
+        if not is_damage(error):
+            raise
+        if len(seqs) == 1:
+            errors.append(DamagedDocumentError(_owner(connection, seqs[0]), "a passage"))
+            return []
+    return [row for seq in seqs for row in _passages(connection, dataset, [seq], errors)]
+
+
+def _owner(connection: Connection, seq: int) -> str:
+    query = select(documents.c.source_doc_id).join(chunks, chunks.c.document_id == documents.c.id)
+    try:
+        return str(connection.scalar(query.where(chunks.c.seq == seq)))
+    except (DatabaseError, UnicodeDecodeError):
+        return "a document whose name cannot be read"
+
+
+def _chunk_or_none(row: Row[Any]) -> Chunk | None:
+    """Return the passage, ``None`` when it is not what was stored."""
+    *values, sealed = row
+    try:
+        if not is_whole(values, sealed) or (sealed is None and not _is_text(row)):
+            return None
+        return _chunk(row)
+    except _UNREADABLE:
+        return None
+
+
+def _is_text(row: Row[Any]) -> bool:
+    """Tell what can be told without a checksum."""
+    return ids.sha1_hex(row.text) == row.text_hash and row.modality in get_args(Modality)
+
+
+def _json_object(text: str) -> dict[str, MetadataValue]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError("not a JSON object")
+    return value
 
 
 def _chunk(row: Row[Any]) -> Chunk:
@@ -204,7 +278,7 @@ def _chunk(row: Row[Any]) -> Chunk:
             time_end=row.time_end,
         ),
         text=row.text,
-        metadata=json.loads(row.metadata),
+        metadata=_json_object(row.metadata),
         cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
         page_breaks=page_breaks,
     )

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.core.ids import sha1_hex
+from catalog.store.checksums import is_whole_vector, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
+from catalog.store.schema import chunk_windows, datasets, documents, embeddings, outbox
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,17 +38,18 @@ def embed_key(fingerprint: str, side: Side, text: str) -> str:
 
 
 def find_missing(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """Return those keys that have no vector yet."""
+    """Return those keys that have no vector yet, or a damaged one."""
     distinct = set(keys)
-    query = select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, distinct))
-    return distinct.difference(connection.scalars(query))
+    return distinct.difference(load(connection, distinct))
 
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
-    """Return the vectors that exist, by key; each of shape ``(dim,)``."""
-    columns = select(embeddings.c.embed_key, embeddings.c.vector)
+    """Return the vectors that exist, by key; each of shape ``(dim,)``. A damaged one is none."""
+    columns = select(embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
     rows = connection.execute(columns.where(among(embeddings.c.embed_key, keys)))
-    return {key: decode(blob) for key, blob in rows}
+    return {
+        key: decode(blob) for key, blob, checksum in rows if is_whole_vector(key, blob, checksum)
+    }
 
 
 def save(
@@ -58,14 +60,17 @@ def save(
     side: Side,
     now: float,
 ) -> None:
-    """Keep vectors; a key that is there already stays as it is."""
+    """Keep vectors; a key that is there already stays as it is, unless its vector is damaged."""
     new = find_missing(connection, vectors) if vectors else set()
+    if new:
+        connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
     rows = [
         {
             "embed_key": key,
             "fingerprint": fingerprint,
             "side": side,
-            "vector": encode(vectors[key]),
+            "vector": (blob := encode(vectors[key])),
+            "checksum": vector_checksum(key, blob),
             "created_at": now,
             "hits": 0,
         }
@@ -166,4 +171,5 @@ def adopt_model(database: Database, model: StoredModel) -> None:
         forget_indexes(connection)
         changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
         connection.execute(update(datasets).values(changed))
+        connection.execute(update(documents).values(checksum=None))  # it was over the windows, too
         set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Table, column, delete, func, insert, select, 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store import embedding_cache
+from catalog.store.checksums import seal
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import (
@@ -117,6 +118,7 @@ def publish(connection: Connection, revision: NewRevision, now: float) -> None:
         side="document",
         now=now,
     )
+    seal(connection, document_id)
     _touch(connection, revision.dataset, now)
 
 

@@ -17,7 +17,7 @@ from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError
 from catalog.core.os_errors import remedy
 
 _LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
-_DAMAGE = ("not a database", "malformed", "corrupt")
+_DAMAGE = ("not a database", "malformed", "corrupt", "could not decode")
 _CLOSED = ("readonly", "unable to open")
 
 
@@ -32,6 +32,8 @@ def translate_errors(file: Path) -> Iterator[None]:
         if isinstance(error, DatabaseError) and not _is_damage(_text(error)):
             raise
         raise _damage_error(_text(error), file) from error
+    except UnicodeDecodeError as error:  # in what the driver says of a damaged schema
+        raise _damage_error("its text is not UTF-8", file) from error
 
 
 def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
@@ -93,8 +95,13 @@ def _damage_error(text: str, file: Path) -> StoreDamagedError:
     )
 
 
+def is_damage(error: Exception) -> bool:
+    """Tell whether the driver found something that no SQLite wrote."""
+    return isinstance(error, UnicodeDecodeError) or _is_damage(_text(error))
+
+
 def _is_damage(text: str) -> bool:
-    return any(word in text for word in _DAMAGE)
+    return any(word in text.lower() for word in _DAMAGE)
 
 
 def _text(error: Exception) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sqlalchemy import Connection, and_, func, select
 
-from catalog.core.errors import EmbeddingMismatchError
+from catalog.core.errors import DamagedDocumentError, EmbeddingMismatchError
+from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import Database
 from catalog.store.engine_types import (
     Hit,
@@ -171,10 +172,15 @@ def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> Floats:
     counted = select(func.count(), func.max(func.length(embeddings.c.vector)))
     count, size = connection.execute(counted.select_from(embedded_windows).where(is_wanted)).one()
     matrix = np.empty((count, (size or 0) // 4), dtype=np.float32)
-    query = select(embeddings.c.vector).select_from(embedded_windows).where(is_wanted)
+    stored = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
+    query = select(*stored).select_from(embedded_windows).where(is_wanted)
     ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
     filled = 0
     for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
+        for key, vector, checksum in rows:
+            if not is_whole_vector(key, vector, checksum):
+                owner = documents_of_vectors(connection, [key])[0]
+                raise DamagedDocumentError(owner, "a vector")
         blob = b"".join(row.vector for row in rows)
         if len(blob) != len(rows) * (size or 0):
             raise EmbeddingMismatchError(_MIXED)

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import Connection, select
 
 from catalog.core.documents import MetadataScalar, last_page
-from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
+from catalog.core.errors import DamagedDocumentError, EmbeddingError, EmbeddingMismatchError
 from catalog.core.filters import comparable_number, value_kind
 from catalog.core.ids import point_id, sha1_hex
+from catalog.store.checksums import is_whole_vector
 from catalog.store.embedding_cache import decode
 from catalog.store.filter_sql import among, decoded_value
 from catalog.store.schema import (
@@ -114,7 +115,8 @@ def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[I
     """Return the points of these chunks, by chunk and window.
 
     There are none for a chunk that is gone or a window that has no vector.
-    Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension.
+    Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension, and
+    :class:`DamagedDocumentError` for one that is not what was stored.
     """
     columns = (
         chunks.c.seq,
@@ -125,7 +127,9 @@ def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[I
         chunks.c.page_breaks,
         chunks.c.modality,
         chunk_windows.c.window,
+        embeddings.c.embed_key,
         embeddings.c.vector,
+        embeddings.c.checksum,
     )
     joined = embedded_windows.join(documents, documents.c.id == chunks.c.document_id)
     query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
@@ -161,6 +165,8 @@ def query_vector(vector: Vector, dim: int) -> Vector:
 
 
 def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
+    if not is_whole_vector(row.embed_key, row.vector, row.checksum):
+        raise DamagedDocumentError(row.source_doc_id, "a vector")
     vector = decode(row.vector)
     if vector.shape != (dim,):
         raise EmbeddingMismatchError(
@@ -168,7 +174,10 @@ def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
             "rebuild the dataset with one embedding model"
         )
     payload: dict[str, Any] = {CHUNK: row.chunk_id, DOC: row.source_doc_id, TOKENS: kv}
-    last = last_page(row.page, json.loads(row.page_breaks or "[]"))
+    try:
+        last = last_page(row.page, json.loads(row.page_breaks or "[]"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedDocumentError(row.source_doc_id, "a passage") from error
     if last is not None:
         payload[PAGE] = list(range(row.page, last + 1))
     return IndexPoint(point_id(row.chunk_id, row.window), unit(vector), payload)

@@ -1,0 +1,187 @@
+"""Checksums of what is stored, so that a byte that changed by itself is found.
+
+Three kinds of rows are checked whenever they are read, by a CRC-32 of all that is shown of them:
+passages, texts of documents, vectors. The digest of a document covers every row that is stored
+of it; ``catalog doctor`` compares those. A row without a checksum is of an older release and is
+believed until :func:`seal_dataset` gives it one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+
+from sqlalchemy import Column, Connection, Select, Table, bindparam, func, select, update
+from sqlalchemy.exc import DatabaseError
+
+from catalog.store.filter_sql import among
+from catalog.store.schema import (
+    chunk_sections,
+    chunk_windows,
+    chunks,
+    document_fields,
+    documents,
+    embeddings,
+    revisions,
+)
+
+_DOCUMENT = ("source_doc_id", "dataset", "path", "title", "file_type", "docid")
+_REVISION = ("content_hash", "revision_id", "metadata")
+_OF_PASSAGE = ("path", "source_doc_id", "docid", "metadata")
+PASSAGE = (
+    *(column for column in chunks.c if column.name != "checksum"),
+    *(documents.c[name] for name in _OF_PASSAGE),
+)
+TEXT = (*(documents.c[name] for name in (*_DOCUMENT, *_REVISION)), revisions.c.text)
+_BATCH = 500  # rows sealed in one statement
+
+
+def row_checksum(values: Iterable[object]) -> int:
+    """Return the CRC-32 of a row's values."""
+    return zlib.crc32(_encode(values))
+
+
+def is_whole(values: Iterable[object], checksum: int | None) -> bool:
+    """Tell whether a row's values are those that were sealed, as far as that is known."""
+    return checksum is None or row_checksum(values) == checksum
+
+
+def _encode(values: Iterable[object]) -> bytes:
+    return "\0".join(map(str, values)).encode("utf-8", "surrogatepass")
+
+
+def vector_checksum(key: str, blob: bytes) -> int:
+    """Return the CRC-32 of a vector's key and bytes."""
+    return zlib.crc32(blob, zlib.crc32(key.encode("utf-8", "surrogatepass")))
+
+
+def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
+    """Tell whether these bytes are the vector that was stored, as far as that is known."""
+    if not isinstance(blob, bytes) or len(blob) == 0 or len(blob) % 4 != 0:
+        return False
+    return checksum is None or vector_checksum(key, blob) == checksum
+
+
+def seal(connection: Connection, document_id: int) -> None:
+    """Give the rows of a document the checksums they lack, and the document its digest."""
+    of_document = {"id": document_id}
+    passages = connection.execute(_PASSAGES, of_document)
+    _set(connection, chunks.c.seq, ((row.seq, row_checksum(row)) for row in passages))
+    texts = connection.execute(_TEXTS, of_document)
+    _set(connection, revisions.c.document_id, ((document_id, row_checksum(row)) for row in texts))
+    _set(connection, documents.c.id, [(document_id, _digest(connection, document_id))])
+
+
+def seal_dataset(connection: Connection, dataset: str) -> None:
+    """Seal what an older release stored: the dataset's documents, and all vectors."""
+    for document_id in connection.scalars(_unsealed(dataset)).all():
+        seal(connection, document_id)
+    query = select(embeddings.c.embed_key, embeddings.c.vector)
+    while rows := connection.execute(
+        query.where(embeddings.c.checksum.is_(None)).limit(_BATCH)
+    ).all():
+        sums = ((key, vector_checksum(key, blob)) for key, blob in rows)
+        _set(connection, embeddings.c.embed_key, sums)
+
+
+def has_unsealed(connection: Connection, dataset: str) -> bool:
+    """Tell whether the dataset has documents, or the store vectors, without a checksum."""
+    vector = select(embeddings.c.embed_key).where(embeddings.c.checksum.is_(None))
+    queries = (_unsealed(dataset).limit(1), vector.limit(1))
+    return any(connection.scalar(query) is not None for query in queries)
+
+
+def count_unsealed(connection: Connection, dataset: str) -> int:
+    """Count the documents that can be held against nothing."""
+    unsealed = _unsealed(dataset).subquery()
+    return connection.scalar(select(func.count()).select_from(unsealed)) or 0
+
+
+def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tuple[int, str]]:
+    """Yield number and name of the dataset's documents that are not what was stored."""
+    ids = connection.scalars(select(documents.c.id).where(documents.c.dataset == dataset)).all()
+    for document_id in ids:
+        try:
+            row = connection.execute(_NAME, {"id": document_id}).one()
+            name, sealed = str(row.source_doc_id), row.checksum
+            is_damaged = sealed is not None and _digest(connection, document_id) != sealed
+        except (DatabaseError, UnicodeDecodeError):  # what is no text
+            name, is_damaged = f"document {document_id} of {dataset!r}", True
+        if is_damaged:
+            yield document_id, name
+
+
+def find_damaged_vectors(connection: Connection, dim: int | None = None) -> Iterator[str]:
+    """Yield the keys of vectors that are not what was stored, or not of ``dim`` numbers."""
+    columns = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
+    query = select(*columns).execution_options(yield_per=_BATCH)
+    for key, blob, checksum in connection.execute(query):
+        if not is_whole_vector(key, blob, checksum) or dim not in (None, len(blob) // 4):
+            yield key
+
+
+def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[str]:
+    """Return the names of the documents that these vectors are of, in order."""
+    joined = chunk_windows.join(chunks).join(documents, documents.c.id == chunks.c.document_id)
+    query = select(documents.c.source_doc_id).select_from(joined).distinct()
+    return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
+
+
+def _unsealed(dataset: str) -> Select[int]:
+    is_unsealed = documents.c.checksum.is_(None)
+    return select(documents.c.id).where(documents.c.dataset == dataset, is_unsealed)
+
+
+def _digest(connection: Connection, document_id: int) -> str:
+    """Return the SHA-1 over every stored row of a document, its own checksum left out."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    for query in _ALL_ROWS:
+        for row in connection.execute(query, {"id": document_id}):
+            digest.update(_encode(row))
+            digest.update(b"\0")
+        digest.update(b"\1")
+    return digest.hexdigest()
+
+
+def _set(
+    connection: Connection, key: Column[object], sums: Iterable[tuple[object, object]]
+) -> None:
+    rows = [{"row": id_, "sum": checksum} for id_, checksum in sums]
+    if rows:
+        statement = (
+            update(key.table).where(key == bindparam("row")).values(checksum=bindparam("sum"))
+        )
+        connection.execute(statement, rows)
+
+
+def _rows_of(table: Table, *order: str) -> Select[object]:
+    """Select a table's rows of a document, in an order that nothing changes."""
+    if "document_id" in table.c:
+        is_of = table.c.document_id == bindparam("id")
+    else:
+        numbers = select(chunks.c.seq).where(chunks.c.document_id == bindparam("id"))
+        is_of = table.c.seq.in_(numbers)
+    return select(table).where(is_of).order_by(*(table.c[name] for name in order))
+
+
+_IS_IT = documents.c.id == bindparam("id")
+_NAME = select(documents.c.source_doc_id, documents.c.checksum).where(_IS_IT)
+_PASSAGES = (
+    select(*PASSAGE)
+    .join(documents, documents.c.id == chunks.c.document_id)
+    .where(_IS_IT, chunks.c.checksum.is_(None))
+)
+_TEXTS = (
+    select(*TEXT)
+    .join(revisions, revisions.c.document_id == documents.c.id)
+    .where(_IS_IT, revisions.c.checksum.is_(None))
+)
+_ALL_ROWS = (
+    select(*(column for column in documents.c if column.name != "checksum")).where(_IS_IT),
+    _rows_of(revisions, "document_id"),
+    _rows_of(document_fields, "field", "kind", "text_value", "number_value", "folded"),
+    _rows_of(chunks, "seq"),
+    _rows_of(chunk_sections, "seq", "heading"),
+    _rows_of(chunk_windows, "seq", "window"),
+)

@@ -1,0 +1,133 @@
+"""Rows that are not what was written: found, named, never answered from; the rest answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from builders import NOW, make_database, put, seqs_of
+from catalog.core.errors import DamagedDocumentError
+from catalog.store import embedding_cache
+from catalog.store.checksums import (
+    count_unsealed,
+    find_damaged_documents,
+    find_damaged_vectors,
+    seal_dataset,
+)
+from catalog.store.chunks import find_by_path, load_chunks
+
+CHANGES = [
+    "UPDATE chunks SET text = 'Rotate the kegs.' WHERE seq = 1",
+    "UPDATE chunks SET text = CAST(x'52ff74' AS TEXT) WHERE seq = 1",
+    "UPDATE chunks SET title = 'B' WHERE seq = 1",
+    "UPDATE chunks SET page = 7 WHERE seq = 1",
+    "UPDATE chunks SET modality = 'smell' WHERE seq = 1",
+    "UPDATE chunks SET headings = '[' WHERE seq = 1",
+    "UPDATE documents SET metadata = '{' WHERE id = 1",
+    "UPDATE documents SET path = 'c.md' WHERE id = 1",
+]
+
+
+@pytest.fixture
+def database(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", "Rotate the keys.", title="A", metadata={"team": "x"})
+    put(database, "d", "b.md", "Bake the bread.", title="B", metadata={"team": "y"})
+    yield database
+    database.close()
+
+
+def change(database, statement):
+    with database.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER IF EXISTS chunks_fts_update")
+        assert connection.exec_driver_sql(statement).rowcount == 1
+
+
+@pytest.mark.parametrize("statement", CHANGES)
+def test_a_changed_passage_is_left_out_and_named_and_the_others_are_read(database, statement):
+    change(database, statement)
+    damaged: list[DamagedDocumentError] = []
+    with database.read() as connection:
+        chunks = load_chunks(connection, "d", [1, 2], damaged=damaged)
+        found = [number for number, _ in find_damaged_documents(connection, "d")]
+    assert [chunk.path for chunk in chunks.values()] == ["b.md"]
+    assert len(damaged) == 1
+    assert damaged[0].document in ("d:a.md", "a document whose name cannot be read")
+    assert "catalog doctor" in str(damaged[0])
+    assert found == [1]
+
+
+def test_without_a_list_for_them_damage_is_an_error(database):
+    change(database, CHANGES[0])
+    with database.read() as connection, pytest.raises(DamagedDocumentError, match="d:a"):
+        load_chunks(connection, "d", [1, 2])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE revisions SET text = 'Rotate the kegs.' WHERE document_id = 1",
+        'UPDATE documents SET metadata = \'{"team": "z"}\' WHERE id = 1',
+        "UPDATE documents SET title = 'Z' WHERE id = 1",
+    ],
+)
+def test_a_changed_text_is_an_error_for_its_document_alone(database, statement):
+    change(database, statement)
+    with database.read() as connection:
+        with pytest.raises(DamagedDocumentError, match="d:a"):
+            find_by_path(connection, "d", "a.md")
+        other = find_by_path(connection, "d", "b.md")
+    assert other is not None
+    assert other.text == "Bake the bread."
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE document_fields SET text_value = 'z' WHERE document_id = 1 AND field = 'team'",
+        "DELETE FROM document_fields WHERE document_id = 1 AND field = 'team'",
+        "UPDATE documents SET dated = 5.0 WHERE id = 1",
+    ],
+)
+def test_the_digest_covers_what_is_only_filtered_by(database, statement):
+    change(database, statement)
+    with database.read() as connection:
+        assert list(find_damaged_documents(connection, "d")) == [(1, "d:a.md")]
+
+
+def test_a_document_of_an_older_release_is_believed_until_it_is_sealed(database):
+    with database.write() as connection:
+        for table in ("documents", "revisions", "chunks"):
+            connection.exec_driver_sql(f"UPDATE {table} SET checksum = NULL")
+        assert count_unsealed(connection, "d") == 2
+        assert list(find_damaged_documents(connection, "d")) == []
+        seal_dataset(connection, "d")
+        assert count_unsealed(connection, "d") == 0
+        assert list(find_damaged_documents(connection, "d")) == []
+    change(database, CHANGES[0])
+    with database.read() as connection:
+        assert list(find_damaged_documents(connection, "d")) == [(1, "d:a.md")]
+
+
+def test_a_changed_vector_is_none_and_is_replaced_by_the_next(database):
+    vector = np.array([1, 2, 3], dtype=np.float32)
+    save = {"fingerprint": "f", "side": "document", "now": NOW}
+    with database.write() as connection:
+        embedding_cache.save(connection, {"k": vector, "l": vector}, **save)
+        connection.exec_driver_sql(
+            "UPDATE embeddings SET vector = x'000000000000803f00000000' WHERE embed_key = 'k'"
+        )
+        assert set(embedding_cache.load(connection, ["k", "l"])) == {"l"}
+        assert embedding_cache.find_missing(connection, ["k", "l"]) == {"k"}
+        assert list(find_damaged_vectors(connection, 3)) == ["k"]
+        embedding_cache.save(connection, {"k": vector}, **save)
+        assert list(find_damaged_vectors(connection, 3)) == []
+        assert set(find_damaged_vectors(connection, 4)) == {"k", "l"}
+
+
+def test_what_is_published_is_sealed(database):
+    put(database, "d", "c.md", ["One.", "Two."], embed_keys=["x", "y"], sections=["S"])
+    with database.read() as connection:
+        assert count_unsealed(connection, "d") == 0
+        assert list(find_damaged_documents(connection, "d")) == []
+        assert len(load_chunks(connection, "d", seqs_of(database, "d", "c.md"))) == 2
