@@ -29,9 +29,10 @@ from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
+from catalog.store.checksums import has_unsealed, seal_dataset
 from catalog.store.locks import hold_lock
 from catalog.store.manifest import ManifestEntry, State
-from catalog.store.revisions import ensure_dataset, remove_documents, set_source
+from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -85,6 +86,10 @@ def sync(
         with database.write() as connection:
             ensure_dataset(connection, dataset, clock())
             set_source(connection, dataset, str(root.resolve()), include, exclude)
+            if reread:
+                drop_damaged(connection, dataset, clock())
+            if has_unsealed(connection, dataset):
+                seal_dataset(connection, dataset)
         run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
         run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
         progress.start(sum(file.size for file in listing.files))

@@ -8,15 +8,28 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from catalog.core.errors import CatalogError, EngineBlockedError, EngineLockedError
+from catalog.core.errors import (
+    CatalogError,
+    EngineBlockedError,
+    EngineLockedError,
+    StoreDamagedError,
+    StoreError,
+)
 from catalog.core.os_errors import errno_of, remedy
 from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
+from catalog.store.checksums import (
+    count_unsealed,
+    documents_of_vectors,
+    find_damaged_documents,
+    find_damaged_vectors,
+)
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import query_cache_stats, read_stored_model, require_model
 from catalog.store.manifest import FileCounts, count_files
 from catalog.store.statistics import (
     ChunkSizes,
+    check_full_text,
     count_modalities,
     count_orphans,
     count_pending_points,
@@ -25,6 +38,9 @@ from catalog.store.statistics import (
     find_damage,
     measure_chunk_sizes,
 )
+
+_RESTORE = "catalog restore FILE, with a copy made by catalog backup"
+_NAMED = 5  # documents in one message
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +123,11 @@ def describe_store(library: Library) -> dict[str, Any]:
 
 def diagnose(library: Library) -> list[Check]:
     """Run every check; none changes the truth."""
-    return [
+    checks = [
         _check(
             "database",
             lambda: _database(library),
-            "catalog restore FILE, with a copy made by catalog backup",
+            _RESTORE,
             library.database.file,
         ),
         _check(
@@ -121,8 +137,22 @@ def diagnose(library: Library) -> list[Check]:
             library.settings.home,
         ),
         *_permission_checks(library),
-        *(check for name in library.datasets() for check in _dataset_checks(library, name)),
+        _check(
+            "full text",
+            lambda: _full_text(library),
+            "catalog index update --reread",
+            library.database.file,
+        ),
     ]
+    try:
+        names = library.datasets()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+        return [*checks, Check("datasets", ok=False, detail=_told(error), fix=_RESTORE)]
+    return [*checks, *(check for name in names for check in _dataset_checks(library, name))]
+
+
+def _reread(name: str) -> str:
+    return f"catalog index update --dataset {name} --reread"
 
 
 def _permission_checks(library: Library) -> Iterator[Check]:
@@ -141,14 +171,10 @@ def _permission_checks(library: Library) -> Iterator[Check]:
 
 
 def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
-    stats = dataset_stats(library, name)
-    update = f"catalog index update --dataset {name}"
-    yield Check(
-        f"{name}: embedded",
-        stats.vectors == stats.windows,
-        f"{stats.vectors} of {stats.windows} windows have a vector",
-        "" if stats.vectors == stats.windows else update,
-    )
+    update, home = f"catalog index update --dataset {name}", library.settings.home
+    yield _check(f"{name}: documents", lambda: _documents(library, name), _reread(name), home)
+    yield _check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
+    yield _check(f"{name}: vectors", lambda: _vectors(library), _reread(name), home)
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
     yield _check(
         f"{name}: lexical index",
@@ -158,8 +184,8 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     )
     yield _check(
         f"{name}: vector index",
-        lambda: _engine(library.indexes.vector(name).refresh),
-        update,
+        lambda: _vector_index(library, name),
+        _reread(name),
         folder / rag.vector_engine,
     )
 
@@ -168,10 +194,62 @@ def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Chec
     """Run a check; ``fix`` is for a defect, since for want of rights or room it would fail, too."""
     try:
         return Check(name, ok=True, detail=examine())
-    except CatalogError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
         if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
             fix = f"see to what it says, then {fix}"
-        return Check(name, ok=False, detail=str(error), fix=remedy(errno_of(error), place) or fix)
+        return Check(name, ok=False, detail=_told(error), fix=remedy(errno_of(error), place) or fix)
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
+
+
+def _documents(library: Library, name: str) -> str:
+    with library.database.read() as connection:
+        damaged = [document for _, document in find_damaged_documents(connection, name)]
+        unsealed = count_unsealed(connection, name)
+    if damaged:
+        raise CatalogError(f"{len(damaged)} not as they were stored: {', '.join(damaged[:_NAMED])}")
+    return "sound" if not unsealed else f"{unsealed} have no checksum until the next update"
+
+
+def _embedded(library: Library, name: str) -> str:
+    stats = dataset_stats(library, name)
+    detail = f"{stats.vectors} of {stats.windows} windows have a vector"
+    if stats.vectors != stats.windows:
+        raise CatalogError(detail)
+    return detail
+
+
+def _vectors(library: Library) -> str:
+    model = read_stored_model(library.database)
+    with library.database.read() as connection:
+        keys = list(find_damaged_vectors(connection, model.dim if model else None))
+        owners = documents_of_vectors(connection, keys)
+    if keys:
+        named = ", ".join(owners[:_NAMED])
+        raise CatalogError(f"{len(keys)} not as they were stored: {named or 'of no document'}")
+    return "sound"
+
+
+def _full_text(library: Library) -> str:
+    try:
+        with library.database.write(wait=False) as connection:
+            check_full_text(connection)
+    except StoreDamagedError as error:
+        raise CatalogError("the full-text index is not as the passages are") from error
+    except StoreError as error:
+        return f"not looked at: {error}"
+    return "sound"
+
+
+def _vector_index(library: Library, name: str) -> str:
+    engine = library.indexes.vector(name)
+    engine.refresh()
+    wrong = engine.verify()
+    if wrong:
+        raise CatalogError(f"{wrong} points are not as in the store")
+    return "up to date"
 
 
 def _database(library: Library) -> str:

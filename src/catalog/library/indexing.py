@@ -57,7 +57,7 @@ class Indexer:
             reread=reread,
             progress=progress,
         )
-        return replace(report, notes=report.notes + self._refresh(dataset))
+        return replace(report, notes=report.notes + self._refresh(dataset, anew=reread))
 
     def update(
         self,
@@ -111,15 +111,19 @@ class Indexer:
         """Count straight from the truth."""
         return dataset_stats(self._library, dataset)
 
-    def _refresh(self, dataset: str) -> tuple[str, ...]:
-        """Bring the derived indexes up to date; what cannot be done now is done at a search."""
+    def _refresh(self, dataset: str, *, anew: bool) -> tuple[str, ...]:
+        """Bring the derived indexes up to date, that of vectors ``anew`` if so told.
+
+        What cannot be done now is done at a search.
+        """
         notes = []
-        for name, engine in (
-            ("vector", self._library.indexes.vector(dataset)),
-            ("lexical", self._library.indexes.lexical(dataset)),
+        vector = self._library.indexes.vector(dataset)
+        for name, refresh in (
+            ("vector", vector.rebuild if anew else vector.refresh),
+            ("lexical", self._library.indexes.lexical(dataset).refresh),
         ):
             try:
-                engine.refresh()
+                refresh()
             except CatalogError as error:
                 notes.append(f"the {name} index is brought up to date later: {error}")
         try:

@@ -187,16 +187,18 @@ def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredD
     )
     ordered = query.where(*where).order_by(documents.c.source_doc_id)
     for row in connection.execute(ordered):
-        *values, sealed = row
-        document = _document(row) if is_whole(values, sealed) else None
+        document = _document(row)
         if document is None:
             raise DamagedDocumentError(str(row.source_doc_id), "its text or metadata")
         yield document
 
 
-def _document(row: Row[Any]) -> StoredDocument | None:
+def _document(row: Any) -> StoredDocument | None:
+    """Return the document, ``None`` when it is not what was stored."""
     values = dict(row._mapping)
-    del values["sealed"]
+    sealed = values.pop("sealed")
+    if not is_whole(values.values(), sealed):
+        return None
     try:
         return StoredDocument(**values | {"metadata": _json_object(row.metadata)})
     except _UNREADABLE:
@@ -205,7 +207,7 @@ def _document(row: Row[Any]) -> StoredDocument | None:
 
 def _passages(
     connection: Connection, dataset: str, seqs: list[int], errors: list[DamagedDocumentError]
-) -> Sequence[Row[Any]]:
+) -> Sequence[Any]:
     """Return the rows; where one of them cannot be read at all, the others, one after another."""
     query = select(*PASSAGE, chunks.c.checksum.label("sealed")).join(
         documents, documents.c.id == chunks.c.document_id
@@ -230,11 +232,11 @@ def _owner(connection: Connection, seq: int) -> str:
         return "a document whose name cannot be read"
 
 
-def _chunk_or_none(row: Row[Any]) -> Chunk | None:
+def _chunk_or_none(row: Any) -> Chunk | None:
     """Return the passage, ``None`` when it is not what was stored."""
-    *values, sealed = row
+    sealed = row.sealed
     try:
-        if not is_whole(values, sealed) or (sealed is None and not _is_text(row)):
+        if not is_whole(row[:-1], sealed) or (sealed is None and not _is_text(row)):
             return None
         return _chunk(row)
     except _UNREADABLE:

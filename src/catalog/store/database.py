@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, create_engine, delete, event, insert,
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from catalog.core.errors import ConfigError, StoreError
+from catalog.core.errors import ConfigError, StoreDamagedError, StoreError
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder, make_private
 from catalog.store import schema
@@ -199,7 +199,22 @@ class Database:
         self.replacements = 0  # times that another file was found in the store's place
         self._following = threading.Lock()
         self._thread = threading.local()
+        self._require_content()
         self._migrate()
+
+    def _require_content(self) -> None:
+        """Raise :class:`StoreDamagedError` for an empty file where a store was."""
+        log = Path(f"{self.file}-wal")
+        try:
+            is_empty = self.file.stat().st_size == 0
+            was_used = (self.file.parent / "indexes").is_dir() or log.stat().st_size > 0
+        except OSError:
+            return
+        if is_empty and was_used:
+            raise StoreDamagedError(
+                f"the store cannot be read: {self.file} is empty, and what was derived from it is "
+                "not: restore a copy of it, or remove the folder 'indexes' to begin anew"
+            )
 
     @classmethod
     def at(cls, home: Path) -> Database:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Table, column, delete, func, insert, select, 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store import embedding_cache
-from catalog.store.checksums import seal
+from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import (
@@ -27,9 +27,11 @@ from catalog.store.schema import (
     datasets,
     document_fields,
     documents,
+    embeddings,
     outbox,
     revisions,
 )
+from catalog.store.statistics import rebuild_full_text
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
@@ -130,6 +132,22 @@ def remove_documents(connection: Connection, dataset: str, paths: Sequence[str],
         _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
         _touch(connection, dataset, now)
+    return len(document_ids)
+
+
+def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
+    """Remove what is not what was stored, so that it can be made anew from its files.
+
+    That is the dataset's damaged documents, whose number is returned, and every damaged vector.
+    """
+    rebuild_full_text(connection)  # as the rows are: else none could go
+    document_ids = [number for number, _ in find_damaged_documents(connection, dataset)]
+    if document_ids:
+        _note_deletions(connection, dataset, document_ids)
+        connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
+        _touch(connection, dataset, now)
+    keys = list(find_damaged_vectors(connection))
+    connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
     return len(document_ids)
 
 

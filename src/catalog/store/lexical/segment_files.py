@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,6 +26,10 @@ from catalog.store.lexical.snapshot import Part
 
 FORMAT = 2
 _POINTER = "current.json"
+_CHECKSUMS = "checksums.json"  # of a segment's files; CRC-32
+_NO_POINTER = (  # however odd the JSON is
+    OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
 _ARRAYS = {
     "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "terms": "u1", "term_starts": "<i8",
     "starts": "<i8", "rows": "<i4", "counts": "<u2",
@@ -68,7 +73,7 @@ class SegmentFiles:
         while pointer is not None:
             try:
                 return self._open(pointer)
-            except (OSError, EOFError, ValueError):
+            except (OSError, EOFError, ValueError, OverflowError):
                 again = self._read_pointer()  # another process may just have replaced it
                 pointer = again if again != pointer else None
         return None
@@ -96,6 +101,8 @@ class SegmentFiles:
     def _read_pointer(self) -> _Pointer | None:
         try:
             content = json.loads((self.folder / _POINTER).read_text("utf-8"))
+            if content.pop("checksum") != _checksum(content):
+                return None
             if not self._origin().items() <= content.items():
                 return None
             created_at, generation, updated_at, state = content["stamp"]
@@ -105,7 +112,7 @@ class SegmentFiles:
                 for part in content["parts"]
             )
             return _Pointer(str(content["token"]), stamp, parts)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except _NO_POINTER:
             return None
 
     def _write_pointer(self, pointer: _Pointer) -> None:
@@ -113,7 +120,7 @@ class SegmentFiles:
         content = {**self._origin(), "token": pointer.token, "stamp": pointer.stamp, "parts": parts}
         unfinished = self.folder / f"unfinished-{_POINTER}"
         with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
+            json.dump({**content, "checksum": _checksum(content)}, file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self.folder / _POINTER)
@@ -137,6 +144,8 @@ class SegmentFiles:
                 values = getattr(segment, field.name)
                 np.save(file, values.astype(_ARRAYS[field.name], copy=False), allow_pickle=False)
                 os.fsync(file.fileno())
+        sums = json.dumps({name: _file_checksum(unfinished, name) for name in _ARRAYS})
+        (unfinished / _CHECKSUMS).write_text(sums, encoding="utf-8")
         unfinished.replace(self.folder / name)
         return name
 
@@ -148,6 +157,9 @@ class SegmentFiles:
 
 
 def _read_segment(folder: Path) -> PostingsSegment:
+    sums = json.loads((folder / _CHECKSUMS).read_text("utf-8"))
+    if sums != {name: _file_checksum(folder, name) for name in _ARRAYS}:
+        raise ValueError(f"{folder.name} is not what was written")
     # Read, not mapped: a mapped file that another process truncates would end this one (SIGBUS).
     arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
@@ -155,6 +167,14 @@ def _read_segment(folder: Path) -> PostingsSegment:
     segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
     segment.check()
     return segment
+
+
+def _file_checksum(folder: Path, name: str) -> int:
+    return zlib.crc32((folder / f"{name}.npy").read_bytes())
+
+
+def _checksum(content: Any) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
 def _live_mask(size: int, dead: Sequence[int]) -> Mask:

@@ -40,6 +40,10 @@ class VectorEngine(Protocol):
         """Fill the index anew from the truth, with no model call; return the number of points."""
         ...
 
+    def verify(self) -> int:
+        """Return the number of points that are missing, too many or not as in the truth."""
+        ...
+
     def close(self) -> None:
         """Flush, and release files and locks."""
         ...

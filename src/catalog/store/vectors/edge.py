@@ -112,6 +112,11 @@ class EdgeEngine:
             self.close()
             return self._bring_up(wait=True, rebuild=True)[0].count
 
+    def verify(self) -> int:
+        """Return the number of points that are missing, too many or not as in the truth."""
+        with self._guard:
+            return self._outbox.compare(self._bring_up(wait=True)[0])
+
     def close(self) -> None:
         """Flush, and release the shard and its lock; closing twice is fine."""
         with self._guard:
@@ -246,7 +251,7 @@ class EdgeEngine:
     def _read_state(self) -> object:
         try:
             return json.loads(self._state_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
 
     def _write_state(self, applied: dict[str, Any]) -> None:

@@ -128,6 +128,12 @@ class EdgeIndex:
             )
         return [PointHit((point.payload or {})[CHUNK], point.score) for point in answer]
 
+    def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Return vector and payload of those of the points that are there, by id."""
+        with _translate_errors("read"):
+            records = self._shard.retrieve(list(point_ids), True, True)
+        return {str(record.id): (record.vector, record.payload or {}) for record in records}
+
     def close(self) -> None:
         """Flush and release the shard; again is fine."""
         with _translate_errors("close"):

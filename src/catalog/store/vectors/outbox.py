@@ -141,6 +141,27 @@ class Outbox:
         self._mark_applied(covered)
         return count
 
+    def compare(self, index: PointIndex) -> int:
+        """Return how many points of an index with nothing left to apply are not as in the truth."""
+        import numpy as np
+
+        of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
+        of_dataset = of_dataset.order_by(chunks.c.seq)
+        count = wrong = after = 0
+        while True:
+            with self._database.read() as connection:
+                seqs = list(connection.scalars(of_dataset.where(chunks.c.seq > after).limit(BATCH)))
+                points = load_points(connection, seqs, self._dim)
+            if not seqs:
+                return max(wrong, abs(index.count - count))
+            stored = index.retrieve([point.id for point in points]) if points else {}
+            for point in points:
+                vector, payload = stored.get(point.id, ((), None))
+                is_same = payload == point.payload and len(vector) == len(point.vector)
+                wrong += not (is_same and np.allclose(vector, point.vector, atol=1e-5))
+            count += len(points)
+            after = seqs[-1]
+
     def _rows(self) -> list[int]:
         """Return the ids of the dataset's rows, in order."""
         query = select(outbox.c.id).where(outbox.c.dataset == self._dataset)

@@ -106,6 +106,15 @@ class PointIndex(Protocol):
         """Remove points; ids that are not there are fine."""
         ...
 
+    @property
+    def count(self) -> int:
+        """Return the number of points."""
+        ...
+
+    def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Return vector and payload of those of the points that are there, by id."""
+        ...
+
     def flush(self) -> None:
         """Return when everything done so far survives the loss of this process."""
         ...

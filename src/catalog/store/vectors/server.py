@@ -103,6 +103,11 @@ class ServerEngine:
             self._bring_up(wait=True)
         return count
 
+    def verify(self) -> int:
+        """Return the number of points that are missing, too many or not as in the truth."""
+        with self._guard, self._writing(BUILD_WAIT_SECONDS):
+            return self._outbox.compare(self._bring_up(wait=True)[0])
+
     def close(self) -> None:
         """Forget the collection, and close the client if it is the engine's own."""
         with self._guard:

@@ -211,6 +211,20 @@ class ServerIndex:
         if len(point_ids) > 0:  # the store takes an empty list for everything
             self._server.call(self._store.delete_nodes, list(point_ids))
 
+    @property
+    def count(self) -> int:
+        """Return the number of points."""
+        client = self._server.client
+        return self._server.call(client.count, self._store.collection_name, exact=True).count
+
+    def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Return vector and payload of those of the points that are there, by id."""
+        read = self._server.client.retrieve
+        records = self._server.call(
+            read, self._store.collection_name, list(point_ids), with_payload=True, with_vectors=True
+        )
+        return {str(record.id): (record.vector, record.payload or {}) for record in records}
+
     def flush(self) -> None:
         """Do nothing: every write waits for the server to keep it."""
 

@@ -1,0 +1,140 @@
+"""Damage is found, named and never answered from: bytes that changed by themselves.
+
+``IDX_TEST_SEED`` replays one seed; with ``IDX_TEST_CHAOS_SECONDS`` fresh ones are drawn as long.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalog.core.errors import CatalogError, StoreDamagedError
+from catalog.library.health import diagnose
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store import Database
+from fakes import open_library, write
+
+QUERIES = ("rotate the signing keys", "bake bread with yeast", "the brown fox")
+
+
+def seeds() -> Iterator[int]:
+    if "IDX_TEST_SEED" in os.environ:
+        yield int(os.environ["IDX_TEST_SEED"])
+        return
+    yield from range(20)
+    until = time.monotonic() + float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
+    while time.monotonic() < until:
+        yield random.SystemRandom().randrange(2**32)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    """A home of three documents with all its indexes, closed; and what it answers."""
+    folder = tmp_path_factory.mktemp("sound")
+    write(
+        folder / "docs",
+        keys_dot_md="# Keys\n\nRotate the signing keys each spring.\n\n## Where\n\nIn the safe.\n",
+        bread_dot_md="# Bread\n\nBake bread with flour, water and yeast.\n",
+        fox_dot_md="# Fox\n\nThe quick brown fox jumps over the lazy dog.\n",
+    )
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "docs", "d")
+        answers(library)
+    return folder / "home"
+
+
+def answers(library) -> list[list[tuple[str, str]]]:
+    """What is found; raises a typed error, also where a stage says that something failed."""
+    service = SearchServiceV2(library)
+    found = []
+    for query in QUERIES:
+        results = service.search(query, dataset="d", strict=True)
+        found.append([(result.path, result.text) for result in results])
+    return found
+
+
+def trial(home: Path, expected) -> None:
+    """After damage: the same answers, or an error of ours and a doctor that fails."""
+    try:
+        with open_library(home) as library:
+            checks = diagnose(library)
+            try:
+                is_same = answers(library) == expected
+            except CatalogError:
+                return
+    except CatalogError:
+        return
+    if not is_same:
+        assert not all(check.ok for check in checks), "other answers, and doctor passes"
+        assert all(check.ok or check.fix for check in checks)
+
+
+def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
+    with open_library(shutil.copytree(sound, tmp_path / "first")) as library:
+        expected = answers(library)
+    for seed in seeds():
+        chance = random.Random(seed)
+        home = shutil.copytree(sound, tmp_path / f"home-{seed}")
+        files = sorted(file for file in home.rglob("*") if file.is_file() and file.stat().st_size)
+        file = home / "catalog.db" if chance.random() < 0.6 else chance.choice(files)
+        content = bytearray(file.read_bytes())
+        for _ in range(chance.choice((1, 8, 64))):
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        file.write_bytes(content)
+        try:
+            trial(home, expected)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, {file.name}: {error!r}") from error
+        shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"stamp": [Infinity, 1e999, 0]}', "9" * 5_000])
+def test_odd_state_files_are_made_anew(sound, tmp_path, content):
+    home = shutil.copytree(sound, tmp_path / "home")
+    for name in ("bm25/current.json", "qdrant/state.json"):
+        for file in home.glob(f"indexes/d/{name}"):
+            file.write_text(content)
+    with open_library(home) as library:
+        assert all(len(found) > 0 for found in answers(library))
+        assert [check for check in diagnose(library) if not check.ok] == []
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 1000])
+def test_an_empty_file_where_a_store_was_is_damage(sound, tmp_path, content):
+    home = shutil.copytree(sound, tmp_path / "home")
+    (home / "catalog.db").write_bytes(content)
+    with pytest.raises(StoreDamagedError, match="restore a copy"):
+        Database.at(home)
+
+
+PLANTED = [
+    "UPDATE chunks SET text = 'Rotate the singing keys each spring.' WHERE seq = 1",
+    "UPDATE chunks SET headings = '[' WHERE seq = 1",
+    "UPDATE documents SET metadata = '{' WHERE id = 1",
+    "UPDATE documents SET path = 'other.md' WHERE id = 1",
+    "UPDATE revisions SET text = CAST(x'ff' AS TEXT) WHERE document_id = 1",
+    "UPDATE document_fields SET text_value = 'x' WHERE document_id = 1",
+    "UPDATE embeddings SET vector = x'0000803f' WHERE side = 'document'",
+    "DELETE FROM chunks_fts_data WHERE id > 10",
+]
+
+
+@pytest.mark.parametrize("statement", PLANTED)
+def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path, statement):
+    home = shutil.copytree(sound, tmp_path / "home")
+    with open_library(home) as library:
+        with library.database.write() as connection:
+            connection.exec_driver_sql("DROP TRIGGER chunks_fts_update")
+            assert connection.exec_driver_sql(statement).rowcount > 0
+        failed = [check for check in diagnose(library) if not check.ok]
+        assert failed != []
+        assert any("--reread" in check.fix for check in failed)
+        Indexer(library).update("d", reread=True)
+        assert [check for check in diagnose(library) if not check.ok] == []
