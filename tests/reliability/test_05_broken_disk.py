@@ -28,7 +28,7 @@ def seeds() -> Iterator[int]:
     if "IDX_TEST_SEED" in os.environ:
         yield int(os.environ["IDX_TEST_SEED"])
         return
-    yield from range(20)
+    yield from range(10)
     until = time.monotonic() + float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
     while time.monotonic() < until:
         yield random.SystemRandom().randrange(2**32)
