@@ -110,7 +110,7 @@ def test_odd_state_files_are_made_anew(sound, tmp_path, content):
 def test_an_empty_file_where_a_store_was_is_damage(sound, tmp_path, content):
     home = shutil.copytree(sound, tmp_path / "home")
     (home / "catalog.db").write_bytes(content)
-    with pytest.raises(StoreDamagedError, match="restore a copy"):
+    with pytest.raises(StoreDamagedError, match="catalog restore"):
         Database.at(home)
 
 
