@@ -213,7 +213,7 @@ class Database:
         if is_empty and was_used:
             raise StoreDamagedError(
                 f"the store cannot be read: {self.file} is empty, and what was derived from it is "
-                "not: put a copy back (catalog restore FILE), or remove the folder 'indexes' to begin anew"
+                "not: catalog restore FILE, or remove the folder 'indexes' to begin anew"
             )
 
     @classmethod
