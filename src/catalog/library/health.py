@@ -196,7 +196,7 @@ def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Chec
         return Check(name, ok=True, detail=examine())
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
         if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
-            fix = f"see to what it says, then {fix}"
+            fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
         return Check(name, ok=False, detail=_told(error), fix=remedy(errno_of(error), place) or fix)
 
 
