@@ -9,6 +9,7 @@ from typing import Any
 from typer.main import get_command
 
 from catalog.core.settings import RAGv2Settings, Settings, find_field, flatten, needs_rebuild
+from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.cli.commands import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -65,7 +66,35 @@ def _bounds(field: Any) -> Iterator[str]:
                 yield f"{sign} {getattr(rule, attribute):g}"
 
 
-PAGES = {"settings.md": settings_page, "commands.md": commands_page}
+def tools_page() -> str:
+    """Return what every agent's tool takes."""
+    parts = [
+        "# Tools of agents\n",
+        "What each tool of [agents](agents.md) takes. A whole number beyond its bounds becomes the "
+        "nearest one, and a note\nsays so. An empty value counts as not given.\n",
+    ]
+    for tool in AGENT_TOOLS.values():
+        parts.append(f"## {tool.name}\n\n{tool.description.strip()}\n")
+        rows = [
+            f"| `{name}` | {'required' if field.is_required() else _default(field.default)} "
+            f"| {_clamped(tool.arguments.CLAMPED.get(name))} | {field.description} |"
+            for name, field in tool.arguments.model_fields.items()
+        ]
+        if rows:
+            head = "| argument | default | bounds | what it does |\n|---|---|---|---|"
+            parts.append("\n".join([head, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _default(value: Any) -> str:
+    return "" if value is None else f"`{value}`"
+
+
+def _clamped(bounds: tuple[int, int] | None) -> str:
+    return "" if bounds is None else f"{bounds[0]:,} to {bounds[1]:,}"
+
+
+PAGES = {"settings.md": settings_page, "commands.md": commands_page, "tools.md": tools_page}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():

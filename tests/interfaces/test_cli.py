@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from catalog.embedding import model_files as packaged
+from catalog.interfaces.cli import main
 from catalog.interfaces.cli.output import safe
 
 pytestmark = pytest.mark.skipif(
@@ -291,3 +292,20 @@ def test_a_search_is_narrowed_by_type_and_name(catalog, built):
     assert code == 0
     assert "No passage of" in out
     assert "md" in err
+
+
+def test_ctrl_c_before_the_command_is_there_is_a_sentence(monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("catalog.interfaces.cli._main", interrupt)
+    with pytest.raises(SystemExit) as ending:
+        main()
+    assert ending.value.code == 130
+    assert capsys.readouterr().err == "catalog: interrupted\n"
+
+
+def test_a_rebuild_of_nothing_says_so(catalog):
+    code, out, _ = catalog("index", "rebuild")
+    assert code == 0
+    assert "no dataset to rebuild" in out

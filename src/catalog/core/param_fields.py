@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Parameter, signature
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     ParamSpec,
     TypeVar,
+    Union,
     cast,
     get_args,
+    get_origin,
     get_type_hints,
 )
 
@@ -47,9 +50,20 @@ class ParamField:
         return self.default is MISSING
 
     @property
+    def types(self) -> tuple[Any, ...]:
+        """The types it takes, ``None``'s included."""
+        is_union = get_origin(self.type) in (Union, UnionType)
+        return get_args(self.type) if is_union else (self.type,)
+
+    @property
     def takes_list(self) -> bool:
         """Tell whether it takes a list of texts, perhaps beside other types."""
-        return list[str] in (self.type, *get_args(self.type))
+        return list[str] in self.types
+
+    @property
+    def is_list(self) -> bool:
+        """Tell whether Python takes any iterable of texts."""
+        return any(get_origin(kind) in (list, Iterable) for kind in self.types)
 
     def with_help(self, text: str) -> ParamField:
         """Return the same parameter with another help text."""
@@ -143,16 +157,42 @@ def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) ->
     return kind(**{name: getattr(checked, name) for name in checked.model_fields_set})
 
 
-def check_bounds(params: Params) -> None:
-    """Raise :class:`InputError` for a whole number that is none or out of its bounds."""
+def check_params(params: Params) -> None:
+    """Raise :class:`InputError` for a value of another type than its parameter's, or out of bounds.
+
+    Lists may be any iterables of texts; of one that can be read only once the items are not looked
+    at. What is not a text, a number, a yes or no, or a list of texts is left to whoever reads it.
+    """
     for field in param_fields(type(params)):  # type: ignore[arg-type]
-        value, param = getattr(params, field.name), field.param
-        if param.least is None or (value is None and field.default is None):
+        value = getattr(params, field.name)
+        if value is None and field.default is None:
             continue
+        wanted = _unmet(field, value)
+        if wanted:
+            raise InputError(f"{field.name} must be {wanted}, not {_shorten(value)}")
+
+
+def _unmet(field: ParamField, value: object) -> str:
+    """Return what a value should be and is not; "" for one that will do."""
+    types, param = field.types, field.param
+    if int in types:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or value < param.least or (param.most is not None and value > param.most):
-            bounds = f"from {param.least}" + ("" if param.most is None else f" to {param.most}")
-            raise InputError(f"{field.name} must be a whole number {bounds}, not {value!r}")
+        if is_whole and (param.least or 0) <= value <= (param.most or value):  # type: ignore[operator]
+            return ""
+        return f"a whole number from {param.least}" + (f" to {param.most}" if param.most else "")
+    if bool in types:
+        return "" if isinstance(value, bool) else "True or False"
+    if str in types and not isinstance(value, str):
+        return "text"
+    if field.is_list:
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            return "a list of texts, not one text" if isinstance(value, str) else "a list of texts"
+        if isinstance(value, Collection):
+            if not all(isinstance(item, str) for item in value):
+                return "a list of texts"
+            if len(value) > (param.max_items or len(value)):
+                return f"a list of at most {param.max_items} texts"
+    return ""
 
 
 def takes(

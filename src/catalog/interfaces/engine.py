@@ -55,7 +55,7 @@ class LocalEngine:
         from catalog.interfaces.calls import VERBS
 
         if verb not in VERBS:
-            raise InputError(f"there is no operation {verb!r}; operations: {', '.join(VERBS)}")
+            raise InputError(f"there is no verb {verb!r}; verbs: {', '.join(VERBS)}")
         params = read_params(VERBS[verb].params, arguments, verb)
         return VERBS[verb].run(self, params)
 

@@ -123,6 +123,8 @@ def _document_lines(document: Mapping[str, Any], *, numbers: bool) -> Iterator[s
 
 def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{count} {what}" for what, count in value.items())
         if name != "datasets":
             yield f"{name:16} {value}"
     for dataset in status["datasets"]:

@@ -9,7 +9,7 @@ from catalog.core.dates import parse_date
 from catalog.core.errors import InputError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter, Op, condition
-from catalog.core.param_fields import check_bounds
+from catalog.core.param_fields import check_params
 from catalog.core.params import SORTS, BrowseParams
 from catalog.core.text import storable
 
@@ -43,19 +43,18 @@ class BrowseRequest:
 
 def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:
     """Return the request that the parameters make; raise :class:`InputError` kinds for bad ones."""
+    check_params(params)
     file_type, name, tags = params.file_type, params.name, params.tags
-    if isinstance(tags, str):
-        raise InputError("tags must be a list of tags, not one string")
-    text = "" if params.query is None else _text("query", params.query).strip()
+    text = "" if params.query is None else storable(params.query).strip()
     query = _cut(text, max_query_chars)
     cut = f"query cut from {len(text):,} to {len(query):,} characters"
     request = BrowseRequest(
         params=params,
-        dataset=None if params.dataset is None else _text("dataset", params.dataset),
+        dataset=None if params.dataset is None else storable(params.dataset),
         query=query or None,
         visible=parse_filters(params.filters),
-        by_type=None if file_type is None else file_type_filter(_text("file_type", file_type)),
-        by_name=None if name is None else name_filter(_text("name", name)),
+        by_type=None if file_type is None else file_type_filter(storable(file_type)),
+        by_name=None if name is None else name_filter(storable(name)),
         by_tag={str(tag): condition("tags", Op.ALL, [tag]) for tag in tags},
         after=_moment("after", params.after),
         before=_moment("before", params.before),
@@ -63,14 +62,7 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     )
     if params.sort not in SORTS:
         raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(SORTS)}")
-    check_bounds(params)
     return request
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{name} must be text, not {value!r}")
-    return storable(value)
 
 
 def _cut(text: str, most: int) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeError
+from catalog.core.errors import DocumentNotFoundError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
-from catalog.core.param_fields import check_bounds
+from catalog.core.param_fields import check_params
 from catalog.core.params import MODES, Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
@@ -42,9 +42,6 @@ class SearchRequest:
 def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
     """Return the request that the params make; raise :class:`InputError` kinds for a bad one."""
     check_search(params)
-    for name in ("docs", "doc_ids"):
-        if isinstance(getattr(params, name), str):
-            raise InputError(f"{name} must be a list of ids or paths, not one string")
     library, rag = parts.library, parts.rag
     dataset = library.chosen_dataset(None if params.dataset is None else storable(params.dataset))
     with stages.run("normalise") as notes:
@@ -69,10 +66,10 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
 
 
 def check_search(params: SearchParams) -> None:
-    """Raise :class:`InputError` for a mode there is not and for a number out of its bounds."""
+    """Raise :class:`InputError` for a mode there is not, a wrong type, a number out of bounds."""
     if params.mode not in MODES:
         raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
-    check_bounds(params)
+    check_params(params)
 
 
 def _read_scope(

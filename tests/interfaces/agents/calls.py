@@ -80,5 +80,5 @@ def _arguments(tool: str, drawn: random.Random) -> Iterator[tuple[str, Any]]:
 
 def _value(name: str, wildness: float, drawn: random.Random) -> Any:
     if drawn.random() >= wildness:
-        return drawn.choice(GOOD[name])
+        return drawn.choice(GOOD.get(name, WORDS))
     return drawn.choice((*HOSTILE, *HUGE, *ODD))

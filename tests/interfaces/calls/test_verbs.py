@@ -52,7 +52,7 @@ def test_unknown_and_wrong_arguments_are_refused_by_name(engine):
         engine.ask("search", {"query": "keys", "top_k": "5"})
     with pytest.raises(InputError, match=r"top_k: .*less than or equal to 1000, not 1001"):
         engine.ask("search", {"query": "keys", "top_k": 1001})
-    with pytest.raises(InputError, match="operations: search, get, multi_get, browse, status"):
+    with pytest.raises(InputError, match="verbs: search, get, multi_get, browse, status"):
         engine.ask("drop", {})
 
 

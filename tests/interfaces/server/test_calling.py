@@ -93,7 +93,7 @@ def test_every_operation_has_its_words(engine, asked, operation):
         (GET_BREAD | {"more": 1}, 400, "InputError", "no argument 'more'"),
         (GET_BREAD | {"form": {"colour": True}}, 400, "InputError", "bold, explain, json"),
         (GET_BREAD | {"form": {"json": "yes"}}, 400, "InputError", "form.json"),
-        (GET_BREAD | {"operation": "drop"}, 400, "InputError", "no operation 'drop'"),
+        (GET_BREAD | {"operation": "drop"}, 400, "InputError", "no verb 'drop'"),
         (GET_BREAD | {"arguments": {}}, 400, "InputError", "reference is missing"),
         (GET_BREAD | {"arguments": {"reference": "x.md"}}, 404, "DocumentNotFoundError", "x.md"),
     ],

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any
 
 from catalog.core.open_services import OpenServices
-from catalog.core.params import Sort
 from catalog.interfaces.agents.catalog_tool import QUERY_CATALOG
 from catalog.interfaces.agents.document_tools import GET, MULTI_GET, STATUS
 from catalog.interfaces.agents.quoting import one_line
@@ -24,50 +23,46 @@ AGENT_TOOLS: Mapping[str, AgentTool] = {
     tool.name: tool
     for tool in (SEARCH_CHUNKS, QUERY_CATALOG, SEARCH, VSEARCH, QUERY, GET, MULTI_GET, STATUS)
 }
-P = ParamSpec("P")
 _engines: OpenServices[Engine] = OpenServices()
+
+
+def _method(tool: AgentTool) -> Callable[..., str]:
+    """Return a method of :class:`AgentTools` that answers the tool's arguments in words."""
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    arguments = [
+        Parameter(
+            name,
+            kind,
+            default=Parameter.empty if field.is_required() else field.default,
+            annotation=field.annotation,
+        )
+        for name, field in tool.arguments.model_fields.items()
+    ]
+    taken = Signature([Parameter("self", kind), *arguments], return_annotation=str)
+
+    def call(*args: Any, **kwargs: Any) -> str:
+        values = taken.bind(*args, **kwargs).arguments
+        tools: AgentTools = values.pop("self")
+        arguments = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value is not None
+        }
+        return tools.call(tool.name, arguments).text
+
+    call.__name__, call.__doc__ = tool.name, tool.description
+    call.__signature__ = taken  # type: ignore[attr-defined]
+    return call
 
 
 class AgentTools:
     """The tools of agents, answered by one engine, which stays the caller's to close."""
 
+    search_chunks = _method(SEARCH_CHUNKS)
+    query_catalog = _method(QUERY_CATALOG)
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    def search_chunks(
-        self,
-        query: str,
-        top_k: int = 10,
-        file_type_filter: str | None = None,
-        doc_name_filter: str | None = None,
-        dataset: str | None = None,
-    ) -> str:
-        """Find numbered, cited passages that answer a question about what documents say."""
-        return self._call_method("search_chunks", locals())
-
-    def query_catalog(
-        self,
-        query: str | None = None,
-        file_type: str | None = None,
-        name: str | None = None,
-        tags: Sequence[str] | None = None,
-        after: str | None = None,
-        before: str | None = None,
-        sort: Sort = "best",
-        limit: int = 20,
-        offset: int = 0,
-        dataset: str | None = None,
-    ) -> str:
-        """List the documents there are: by type, name, tags, date (``YYYY-MM-DD``) or words."""
-        tags = tags if isinstance(tags, str) else list(tags or ()) or None
-        return self._call_method("query_catalog", locals())
-
-    def _call_method(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of the tool's answer to a method's ``locals()``."""
-        arguments = {
-            key: value for key, value in variables.items() if key != "self" and value is not None
-        }
-        return self.call(name, arguments).text
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call the tool of that name; for an unknown one the result is an error that lists them."""
@@ -107,13 +102,11 @@ class AgentTools:
         return FunctionTool(fn=run, metadata=metadata, callback=keep_output)
 
 
-def _of_effective_settings(
-    method: Callable[Concatenate[AgentTools, P], str],
-) -> Callable[P, str]:
+def _of_effective_settings(method: Callable[..., str]) -> Callable[..., str]:
     """Return a method of :class:`AgentTools` for the store that the effective settings name."""
 
     @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> str:
+    def call(*args: Any, **kwargs: Any) -> str:
         return method(_open_tools(), *args, **kwargs)
 
     whole = signature(method)

@@ -11,8 +11,19 @@ INTERRUPTED = 130  # how typer ends a command that Ctrl-C stopped
 
 
 def main() -> None:
-    """Run the command line; every error of this package is a sentence on stderr and exit code 1."""
+    """Run the command line; every error of this package is a sentence on stderr and exit code 1.
+
+    Ctrl-C ends it with code 130 and a sentence.
+    """
     gc.set_threshold(50_000)  # importing makes a million lasting objects: a tenth of the start
+    try:
+        _main()
+    except KeyboardInterrupt:  # while the command itself is still imported
+        sys.stderr.write("catalog: interrupted\n")
+        sys.exit(INTERRUPTED)
+
+
+def _main() -> None:
     from catalog.core.errors import CatalogError
     from catalog.interfaces.cli.output import complain, prepare_streams
 
@@ -36,7 +47,7 @@ def _run() -> None:
         app()
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
-            complain("interrupted; what was stored is kept, run the same command to continue")
+            complain("interrupted")
         flush_streams()
         raise
     except BrokenPipeError:

@@ -128,6 +128,8 @@ def rebuild(
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(progress=progress)
+    if not reports and not json:
+        say("there is no dataset to rebuild; 'catalog index build FOLDER --dataset NAME' makes one")
     if json:
         print_json({name: _as_dict(report) for name, report in reports.items()})
     for name, report in reports.items():

@@ -108,7 +108,7 @@ def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
 
 
 class TerminalProgress:
-    """Show on standard error how much is done."""
+    """Show on standard error how much is done, and after Ctrl-C how to go on."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -164,6 +164,8 @@ class TerminalProgress:
         trace: TracebackType | None,
     ) -> None:
         self._close_bar()
+        if kind is KeyboardInterrupt:
+            complain("what was stored is kept: run the same command to continue")
 
     def _close_bar(self) -> None:
         if self._bar is not None:

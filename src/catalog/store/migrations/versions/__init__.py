@@ -1,0 +1,1 @@
+"""The schema's versions, each frozen once released."""
