@@ -1,9 +1,10 @@
-# make demo | test | lint | bench — each sets up what it needs in .venv first.
+# make demo | test | lint | bench | chaos — each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
+CHAOS_SECONDS ?= 180
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench chaos clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
@@ -16,6 +17,10 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Random kills, damage, faults and texts; CHAOS_SECONDS for each of some twenty loops. A failure names its seed.
+chaos: .venv/dev.stamp
+	IDX_TEST_CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest -q tests/reliability
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/speed.py

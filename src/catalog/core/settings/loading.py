@@ -133,11 +133,11 @@ def _check_sections(layer: Mapping[str, Any], model: type[BaseModel], origin: st
     for name, value in layer.items():
         field = model.model_fields.get(name)
         section = None if field is None else field.annotation
-        is_section = isinstance(section, type) and issubclass(section, BaseModel)
-        if is_section and not isinstance(value, Mapping):
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            continue
+        if not isinstance(value, Mapping):
             raise ConfigError(f"setting {name} ({origin}) is a section: set what is in it")
-        if isinstance(value, Mapping) and isinstance(section, type) and is_section:
-            _check_sections(value, section, origin)
+        _check_sections(value, section, origin)
 
 
 def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -192,7 +192,7 @@ def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:
     try:
         return bool(find_field(name).repr)
     except (KeyError, AttributeError):
-        return problem["type"] != "extra_forbidden"
+        return bool(problem["type"] != "extra_forbidden")
 
 
 def _shown(value: object) -> str:
