@@ -1,18 +1,14 @@
 """Nobody who may call can hold up, fill up or misread the server: the edges of D4.13."""
 
 import asyncio
-import os
-import random
 import socket
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from contextlib import ExitStack, closing, contextmanager
 from difflib import SequenceMatcher
 from http.client import HTTPConnection
-from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -30,24 +26,12 @@ from catalog.library.indexing import Indexer
 from catalog.library.references import find_alike
 from catalog.store import Database
 from fakes import open_library, write
-
-CHAOS_SECONDS = float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
-SEED = int(os.environ.get("IDX_TEST_SEED", "0"))
-
-
-def chaos_seeds():
-    """Seeds to try, once what is known has been: one to replay, or fresh ones for the time set."""
-    if SEED:
-        yield SEED
-        return
-    end = time.monotonic() + CHAOS_SECONDS
-    while time.monotonic() < end:
-        yield random.SystemRandom().randrange(1, 2**31)
+from reliability.chaos import seeds
 
 
 def test_no_text_of_a_request_takes_longer_than_its_length_lets_it():
     child = Path(__file__).with_name("request_parsers.py")
-    for seed in chain([0], chaos_seeds()):
+    for seed in seeds():
         command = [sys.executable, str(child), "20000", str(seed)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         lines = run.stdout.splitlines() or [""]
