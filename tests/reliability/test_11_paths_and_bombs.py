@@ -1,4 +1,12 @@
-"""No name that anybody asks for leads out of the store; what files hold is in tests/ingest."""
+"""No name that anybody asks for leads out of the store, and no text is a bomb.
+
+What else files hold is in tests/ingest.
+"""
+
+import os
+import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +17,17 @@ from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
 SECRET = "zqoutside"
+CPU_SECONDS, MEMORY_BYTES = 60, 450_000_000
+INDEX = """
+import resource, sys
+from pathlib import Path
+from catalog.library.indexing import Indexer
+from fakes import open_library
+
+with open_library(Path(sys.argv[2]), chunk_size=800, chunk_overlap=120) as library:
+    report = Indexer(library).build(Path(sys.argv[1]), "notes")
+    print(report.documents, len(report.failed), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +84,28 @@ def test_a_name_is_looked_up_among_documents_and_never_opened(engine, name):
 
 def test_what_is_linked_from_outside_was_not_indexed(engine):
     assert [entry["path"] for entry in engine.ask("browse", {})["entries"]] == ["a.md"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("page.html", "<" * 2_000_000), ("line.txt", "word " * 400_000)],
+    ids=["two megabytes of <", "two megabytes on one line"],
+)
+def test_no_text_takes_time_or_memory_beyond_its_length(tmp_path, name, text):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / name).write_text(text)
+    limit = (CPU_SECONDS, CPU_SECONDS)
+    run = subprocess.run(
+        [sys.executable, "-c", INDEX, str(folder), str(tmp_path / "home")],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == 0, f"{run.returncode}: {run.stderr[-500:]}"
+    documents, failed, kilobytes = map(int, run.stdout.split())
+    assert (documents, failed) == (1, 0)
+    assert kilobytes * 1024 < MEMORY_BYTES

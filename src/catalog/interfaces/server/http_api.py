@@ -24,6 +24,7 @@ from catalog.core.params import (
     MultiGetParams,
     Params,
     SearchParams,
+    StatusParams,
 )
 from catalog.core.results import CatalogPage
 from catalog.interfaces.calls import DocumentShape, DocumentsShape, SearchShape, StatusShape
@@ -139,6 +140,7 @@ MULTI_GET_BODY = arguments_from(
     ),
 )
 GET_QUERY = arguments_from(query_string(GetParams, without=("reference",)), Query())
+STATUS_QUERY = arguments_from(query_string(StatusParams), Query())
 GET_PATH = Path(
     description="dataset:path, path or #docid (as %23docid); :12-20 after it picks lines.",
     examples=["notes:guides/backup.md:3-5"],
@@ -253,9 +255,9 @@ async def document(
 
 
 @router.get("/v1/status", response_model=StatusShape, responses=error_responses())
-async def status(api: Api) -> Response:
+async def status(arguments: Annotated[Arguments, STATUS_QUERY], api: Api) -> Response:
     """Tell what the store holds, and which model and engines are set."""
-    return await api.respond("status", {})
+    return await api.respond("status", arguments)
 
 
 @router.get(HEALTH, response_model=HealthShape, responses=error_responses())
