@@ -33,7 +33,7 @@ LONG = bool(os.environ.get("IDX_TEST_CHAOS_SECONDS"))
 REQUESTS, BATCH = (10_000, 25) if LONG else (150, 10)
 CLIENTS = 4
 SERVER = Path(__file__).parents[1] / "interfaces" / "server" / "serve_words.py"
-SUBJECTS = "kettle bread backup garden harbour letter engine violin".split()
+SUBJECTS = ["kettle", "bread", "backup", "garden", "harbour", "letter", "engine", "violin"]
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -102,7 +102,11 @@ REFUSED = [
 @contextmanager
 def serving(home, log):
     """A server process of the store; yields it and its address."""
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(home), "IDX_HOME": str(home)}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "HOME": str(home),
+        "IDX_HOME": str(home),
+    }
     server = subprocess.Popen(
         [sys.executable, str(SERVER), "serve", "--http", "127.0.0.1:0"],
         env=environment,
