@@ -8,19 +8,27 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from catalog.core.errors import CatalogError, StoreDamagedError
-from catalog.library.health import diagnose
+from catalog.library.browse import DocumentCatalog
+from catalog.library.health import dataset_stats, diagnose
 from catalog.library.indexing import Indexer
+from catalog.library.references import find_document
+from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
+from catalog.store.llm_cache import CacheEntry
 from fakes import open_library, write
 
+PATHS = ("bread.md", "fox.md", "keys.md")
 QUERIES = ("rotate the signing keys", "bake bread with yeast", "the brown fox")
 
 
@@ -50,30 +58,38 @@ def sound(tmp_path_factory) -> Path:
     return folder / "home"
 
 
-def answers(library) -> list[list[tuple[str, str]]]:
-    """What is found; raises a typed error, also where a stage says that something failed."""
-    service = SearchServiceV2(library)
-    found = []
+def answers(library) -> list[object]:
+    """What every verb answers; raises a typed error, also where a stage says one failed."""
+    service, catalog = SearchServiceV2(library), DocumentCatalog(library)
+    found: list[object] = []
     for query in QUERIES:
-        results = service.search(query, dataset="d", strict=True)
-        found.append([(result.path, result.text) for result in results])
+        for mode in ("lexical", "vector", "hybrid"):
+            page = service.search(query, dataset="d", mode=mode, strict=True)
+            found.append([(result.path, result.title, result.text) for result in page])
+    for query in ("bread", None):
+        page = catalog.query(query=query, dataset="d")
+        found.append([page.to_dict() | {"elapsed_ms": 0}])
+    found.append([find_document(library.database, path, dataset="d").to_dict() for path in PATHS])
+    found.append(asdict(dataset_stats(library, "d")) | {"database_bytes": 0})
     return found
 
 
-def trial(home: Path, expected) -> None:
-    """After damage: the same answers, or an error of ours and a doctor that fails."""
+def trial(home: Path, untouched: Path, expected) -> str:
+    """Say what the store answers after damage; a doctor of another copy must fail if it differs."""
     try:
         with open_library(home) as library:
+            outcome = "same" if answers(library) == expected else "other"
+    except CatalogError as error:
+        outcome = f"error: {error}"
+    try:
+        with open_library(untouched) as library:
             checks = diagnose(library)
-            try:
-                is_same = answers(library) == expected
-            except CatalogError:
-                return
     except CatalogError:
-        return
-    if not is_same:
-        assert not all(check.ok for check in checks), "other answers, and doctor passes"
-        assert all(check.ok or check.fix for check in checks)
+        return outcome
+    assert all(check.ok or check.fix for check in checks)
+    if outcome != "same":
+        assert not all(check.ok for check in checks), f"doctor passes; {outcome}"
+    return outcome
 
 
 def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
@@ -89,10 +105,11 @@ def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
             content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
         file.write_bytes(content)
         try:
-            trial(home, expected)
+            trial(home, shutil.copytree(home, tmp_path / f"copy-{seed}"), expected)
         except Exception as error:
             raise AssertionError(f"seed {seed}, {file.name}: {error!r}") from error
         shutil.rmtree(home)
+        shutil.rmtree(tmp_path / f"copy-{seed}")
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"stamp": [Infinity, 1e999, 0]}', "9" * 5_000])
@@ -123,6 +140,11 @@ PLANTED = [
     "UPDATE document_fields SET text_value = 'x' WHERE document_id = 1",
     "UPDATE embeddings SET vector = x'0000803f' WHERE side = 'document'",
     "DELETE FROM chunks_fts_data WHERE id > 10",
+    "UPDATE document_cards SET summary = 'Bake no bread.' WHERE document_id = 1",
+    "UPDATE document_cards_fts SET title = 'Cake' WHERE rowid = 1",
+    "DELETE FROM document_cards_fts WHERE rowid = 1",
+    "UPDATE manifest SET size = 99 WHERE file = 'bread.md'",
+    "UPDATE manifest SET reason = 'too large' WHERE file = 'bread.md'",
 ]
 
 
@@ -138,3 +160,44 @@ def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path,
         assert any("--reread" in check.fix for check in failed)
         Indexer(library).update("d", reread=True)
         assert [check for check in diagnose(library) if not check.ok] == []
+
+
+NOTES = [
+    ("UPDATE datasets SET include = '['", "d: source", "catalog index build FOLDER --dataset d"),
+    ("UPDATE datasets SET root = '/other'", "d: source", "catalog index build FOLDER --dataset d"),
+    ("UPDATE datasets SET updated_at = 1.5", "d: source", "catalog index build FOLDER --dataset d"),
+    ("UPDATE meta SET value = '{' WHERE key = 'embedding'", "model note", "catalog index rebuild"),
+    (
+        "UPDATE meta SET value = replace(value, ': 64', ': 65') WHERE key = 'embedding'",
+        "model note",
+        "catalog index rebuild",
+    ),
+    ("UPDATE llm_cache SET value = '[0.9]'", "model answers", "catalog cache clear"),
+    ("UPDATE llm_cache SET value = CAST(x'ff' AS TEXT)", "model answers", "catalog cache clear"),
+    ("UPDATE documents SET dataset = 'e' WHERE id = 1", "database", "catalog restore FILE"),
+]
+
+
+@pytest.mark.parametrize(("statement", "name", "fix"), NOTES)
+def test_doctor_names_what_mends_notes_that_are_not_as_stored(
+    sound, tmp_path, statement, name, fix
+):
+    home = shutil.copytree(sound, tmp_path / "home")
+    with open_library(home) as library:
+        cache = ModelCache(library.database, kind="rerank", lifetime=60)
+        cache.put({"key": CacheEntry("[0.1]")}, model="m")
+        with closing(sqlite3.connect(home / "catalog.db", isolation_level=None)) as connection:
+            assert connection.execute(statement).rowcount > 0
+        failed = {check.name: check.fix for check in diagnose(library) if not check.ok}
+        assert failed[name].startswith(fix)
+
+
+def test_a_damaged_answer_of_a_model_is_not_used(sound, tmp_path):
+    home = shutil.copytree(sound, tmp_path / "home")
+    with open_library(home) as library:
+        entries = {"a": CacheEntry("[0.1]"), "b": CacheEntry("[0.2]")}
+        ModelCache(library.database, kind="rerank", lifetime=60).put(entries, model="m")
+        with library.database.write() as connection:
+            connection.exec_driver_sql("UPDATE llm_cache SET value = '[0.9]' WHERE key = 'a'")
+        cache = ModelCache(library.database, kind="rerank", lifetime=60)
+        assert cache.get(["a", "b"]) == {"b": "[0.2]"}

@@ -18,7 +18,10 @@ from catalog.core.errors import (
 from catalog.core.os_errors import errno_of, remedy
 from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
+from catalog.store import llm_cache
+from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
+    count_damaged_rows,
     count_unsealed,
     documents_of_vectors,
     find_damaged_documents,
@@ -27,6 +30,7 @@ from catalog.store.checksums import (
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import query_cache_stats, read_stored_model, require_model
 from catalog.store.manifest import FileCounts, count_files
+from catalog.store.schema import datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
     check_full_text,
@@ -40,6 +44,7 @@ from catalog.store.statistics import (
 )
 
 _RESTORE = "catalog restore FILE, with a copy made by catalog backup"
+_BUILD = "catalog index build FOLDER --dataset {}"
 _NAMED = 5  # documents in one message
 
 
@@ -136,11 +141,23 @@ def diagnose(library: Library) -> list[Check]:
             "pip install 'catalog[offline]'",
             library.settings.home,
         ),
+        _check(
+            "model note",
+            lambda: _model_note(library),
+            "catalog index rebuild",
+            library.settings.home,
+        ),
         *_permission_checks(library),
         _check(
             "full text",
             lambda: _full_text(library),
             "catalog index update --reread",
+            library.database.file,
+        ),
+        _check(
+            "model answers",
+            lambda: _model_answers(library),
+            "catalog cache clear",
             library.database.file,
         ),
     ]
@@ -173,6 +190,9 @@ def _permission_checks(library: Library) -> Iterator[Check]:
 def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     update, home = f"catalog index update --dataset {name}", library.settings.home
     yield _check(f"{name}: documents", lambda: _documents(library, name), _reread(name), home)
+    yield _check(f"{name}: source", lambda: _source(library, name), _BUILD.format(name), home)
+    yield _check(f"{name}: files", lambda: _files(library, name), _reread(name), home)
+    yield _check(f"{name}: cards", lambda: _cards(library, name), _reread(name), home)
     yield _check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
     yield _check(f"{name}: vectors", lambda: _vectors(library), _reread(name), home)
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
@@ -211,6 +231,38 @@ def _documents(library: Library, name: str) -> str:
     if damaged:
         raise CatalogError(f"{len(damaged)} not as they were stored: {', '.join(damaged[:_NAMED])}")
     return "sound" if not unsealed else f"{unsealed} have no checksum until the next update"
+
+
+def _source(library: Library, name: str) -> str:
+    stored_dataset(library, name)
+    with library.database.read() as connection:
+        if count_damaged_rows(connection, datasets, datasets.c.name == name):
+            raise CatalogError("what is noted of the dataset and its folder is not as stored")
+    return "sound"
+
+
+def _files(library: Library, name: str) -> str:
+    with library.database.read() as connection:
+        damaged = count_damaged_rows(connection, manifest, manifest.c.dataset == name)
+    if damaged:
+        raise CatalogError(f"notes on {damaged} files are not as they were stored")
+    return "sound"
+
+
+def _cards(library: Library, name: str) -> str:
+    with library.database.read() as connection:
+        damaged = count_damaged_cards(connection, name)
+    if damaged:
+        raise CatalogError(f"the cards of {damaged} documents are not as they were stored")
+    return "sound"
+
+
+def _model_answers(library: Library) -> str:
+    with library.database.read() as connection:
+        damaged = len(llm_cache.find_damaged(connection))
+    if damaged:
+        raise CatalogError(f"{damaged} kept answers of models are not as they were stored")
+    return "sound"
 
 
 def _embedded(library: Library, name: str) -> str:
@@ -269,6 +321,13 @@ def _model(library: Library) -> str:
     require_model(library.database, library.wanted_model)
     encoder = library.model.encoder
     return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
+
+
+def _model_note(library: Library) -> str:
+    stored, wanted = read_stored_model(library.database), library.wanted_model
+    if stored is not None and stored.fingerprint == wanted.fingerprint and stored != wanted:
+        raise CatalogError("the store's note of its embedding model is not as stored")
+    return "sound"
 
 
 def _engine(refresh: Callable[[], object]) -> str:

@@ -10,7 +10,7 @@ from catalog.core.errors import ConfigError, UnknownDatasetError
 from catalog.core.settings import Settings, load_settings
 from catalog.library.indexes import Indexes
 from catalog.store import Database
-from catalog.store.chunks import list_datasets, require_dataset
+from catalog.store.chunks import list_dataset_names, require_dataset
 from catalog.store.embedding_cache import StoredModel
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Library:
     def datasets(self) -> list[str]:
         """Return the names of the datasets there are."""
         with self.database.read() as connection:
-            return [dataset.name for dataset in list_datasets(connection)]
+            return list_dataset_names(connection)
 
     def require_dataset(self, name: str) -> None:
         """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""

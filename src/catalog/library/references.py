@@ -17,7 +17,7 @@ from catalog.store.chunks import (
     StoredDocument,
     find_by_docid,
     find_by_path,
-    list_datasets,
+    list_dataset_names,
     list_paths,
 )
 
@@ -156,7 +156,7 @@ def _find(connection: Connection, reference: str, dataset: str | None) -> Stored
     docid = _DOCID.fullmatch(reference)
     if docid is not None:
         return _only(find_by_docid(connection, docid[1], dataset), reference)
-    names = [dataset] if dataset else [stored.name for stored in list_datasets(connection)]
+    names = [dataset] if dataset else list_dataset_names(connection)
     documents = []
     for name in names:
         path = reference.removeprefix(f"{name}:")
@@ -176,7 +176,7 @@ def _only(documents: list[StoredDocument], reference: str) -> StoredDocument | N
 
 def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
     """Return references that may have been meant: the same path elsewhere, then similar ones."""
-    datasets = [stored.name for stored in list_datasets(connection)]
+    datasets = list_dataset_names(connection)
     elsewhere = [
         document.source_doc_id
         for name_ in datasets

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import update
+from sqlalchemy import true, update
 from sqlalchemy.engine import URL
 
 from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.os_errors import describe_os_error
+from catalog.store.checksums import seal_rows
 from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes
 from catalog.store.locks import hold_lock
 from catalog.store.schema import datasets
@@ -128,6 +129,7 @@ def _prepare(draft: Path) -> None:
         with database.write() as connection:
             forget_indexes(connection)
             connection.execute(update(datasets).values(state=secrets.token_hex(8)))
+            seal_rows(connection, datasets, true())
     finally:
         database.close()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Integer, column, delete, func, insert, select, table, text
 
+from catalog.store.checksums import row_checksum
 from catalog.store.filter_sql import among
 from catalog.store.fts_match import fts_words
 from catalog.store.lexical.analysis import UNSPACED, raw_words, word_forms
@@ -26,7 +27,7 @@ from catalog.store.schema import (
 if TYPE_CHECKING:
     from sqlalchemy import Row, Select
 
-CARD_VERSION = 2
+CARD_VERSION = 3
 WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
 _MAX_CHARS = 4000  # of headings and of metadata
 # Fields that say nothing of what a document is about, or stand in another column.
@@ -82,17 +83,37 @@ def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
     if not live:
         return 0
     ids = [document.id for document in live]
-    cards = [
-        {"document_id": id_, "summary": summaries[id_], "version": CARD_VERSION} for id_ in ids
-    ]
-    connection.execute(insert(document_cards), cards)
     headings, fields = _headings(connection, ids), _text_fields(connection, ids)
     rows = [
         _fts_row(row, headings.get(row.id, ()), summaries[row.id], fields.get(row.id, ()))
         for row in live
     ]
+    cards = [
+        {
+            "document_id": row["rowid"],
+            "summary": (summary := summaries[row["rowid"]]),
+            "version": CARD_VERSION,
+            "checksum": row_checksum((summary, *row.values())),
+        }
+        for row in rows
+    ]
+    connection.execute(insert(document_cards), cards)
     connection.execute(insert(CARDS_FTS), rows)
     return len(live)
+
+
+def count_damaged_cards(connection: Connection, dataset: str) -> int:
+    """Count the dataset's current cards that are not, with their full text, what was stored."""
+    card = document_cards.c
+    columns = (card.checksum, card.summary, card.document_id, *(CARDS_FTS.c[w] for w in WEIGHTS))
+    joined = document_cards.join(documents).outerjoin(
+        CARDS_FTS, CARDS_FTS.c.rowid == card.document_id
+    )
+    query = select(*columns).select_from(joined)
+    rows = connection.execute(
+        query.where(documents.c.dataset == dataset, card.version == CARD_VERSION)
+    )
+    return sum(row_checksum(row[1:]) != row.checksum for row in rows)
 
 
 def ids_without_card(dataset: str) -> Select[Any]:
@@ -136,7 +157,7 @@ def _fts_row(
     headings: Iterable[str],
     summary: str,
     fields: Iterable[tuple[str, str]],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     media = " ".join(value for field, value in fields if field == "media")
     metadata = " ".join(value for field, value in fields if field not in _NOT_ABOUT)
     name = f"{document.path} {media}"

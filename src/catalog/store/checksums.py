@@ -2,8 +2,8 @@
 
 Three kinds of rows are checked whenever they are read, by a CRC-32 of all that is shown of them:
 passages, texts of documents, vectors. The digest of a document covers every row that is stored
-of it; ``catalog doctor`` compares those. A row without a checksum is of an older release and is
-believed until :func:`seal_dataset` gives it one.
+of it; ``catalog doctor`` compares those, and the rows of datasets and of the manifest. A row
+without a checksum is of an older release and is believed until :func:`seal_dataset` gives it one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Select, Table, bindparam, func, select, update
+from sqlalchemy import Column, Connection, Select, Table, and_, bindparam, func, select, update
 from sqlalchemy.exc import DatabaseError
 
 from catalog.store.filter_sql import among
@@ -23,8 +24,12 @@ from catalog.store.schema import (
     document_fields,
     documents,
     embeddings,
+    manifest,
     revisions,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 _DOCUMENT = ("source_doc_id", "dataset", "path", "title", "file_type", "docid")
 _REVISION = ("content_hash", "revision_id", "metadata")
@@ -73,10 +78,31 @@ def seal(connection: Connection, document_id: int) -> None:
     _set(connection, documents.c.id, [(document_id, _digest(connection, document_id))])
 
 
+def seal_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> None:
+    """Give rows of the datasets or the manifest the checksums of what they hold now."""
+    keys = list(table.primary_key)
+    query = select(*keys, *_other_columns(table)).where(is_wanted)
+    for row in connection.execute(query).all():
+        is_it = and_(*(key == value for key, value in zip(keys, row, strict=False)))
+        connection.execute(update(table).where(is_it).values(checksum=row_checksum(row)))
+
+
+def count_damaged_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> int:
+    """Count rows of the datasets or the manifest that are not what was stored."""
+    query = select(*table.primary_key, *_other_columns(table), table.c.checksum)
+    rows = connection.execute(query.where(is_wanted))
+    return sum(not is_whole(row[:-1], row.checksum) for row in rows)
+
+
+def _other_columns(table: Table) -> list[Column[Any]]:
+    return [column for column in table.c if not column.primary_key and column.name != "checksum"]
+
+
 def seal_dataset(connection: Connection, dataset: str) -> None:
     """Seal what an older release stored: the dataset's documents, and all vectors."""
     for document_id in connection.scalars(_unsealed(dataset)).all():
         seal(connection, document_id)
+    seal_rows(connection, manifest, _unsealed_files(dataset))
     query = select(embeddings.c.embed_key, embeddings.c.vector)
     while rows := connection.execute(
         query.where(embeddings.c.checksum.is_(None)).limit(_BATCH)
@@ -88,7 +114,8 @@ def seal_dataset(connection: Connection, dataset: str) -> None:
 def has_unsealed(connection: Connection, dataset: str) -> bool:
     """Tell whether the dataset has documents, or the store vectors, without a checksum."""
     vector = select(embeddings.c.embed_key).where(embeddings.c.checksum.is_(None))
-    queries = (_unsealed(dataset).limit(1), vector.limit(1))
+    file = select(manifest.c.file).where(_unsealed_files(dataset))
+    queries = (_unsealed(dataset).limit(1), vector.limit(1), file.limit(1))
     return any(connection.scalar(query) is not None for query in queries)
 
 
@@ -131,6 +158,10 @@ def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[st
 def _unsealed(dataset: str) -> Select[int]:
     is_unsealed = documents.c.checksum.is_(None)
     return select(documents.c.id).where(documents.c.dataset == dataset, is_unsealed)
+
+
+def _unsealed_files(dataset: str) -> ColumnElement[bool]:
+    return (manifest.c.dataset == dataset) & manifest.c.checksum.is_(None)
 
 
 def _digest(connection: Connection, document_id: int) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
 from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page
-from catalog.core.errors import DamagedDocumentError, UnknownDatasetError
+from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.store.checksums import PASSAGE, TEXT, is_whole
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
@@ -94,10 +94,23 @@ def list_datasets(connection: Connection) -> list[StoredDataset]:
     columns = [datasets.c[name] for name in StoredDataset.__dataclass_fields__]
     query = select(*columns).order_by(datasets.c.name)
     globs = ("include", "exclude")
-    return [
-        StoredDataset(**{**row._mapping, **{g: tuple(json.loads(row._mapping[g])) for g in globs}})
-        for row in connection.execute(query)
-    ]
+    try:
+        return [
+            StoredDataset(
+                **{**row._mapping, **{g: tuple(json.loads(row._mapping[g])) for g in globs}}
+            )
+            for row in connection.execute(query)
+        ]
+    except _UNREADABLE as error:
+        raise StoreDamagedError(
+            "what is noted of a dataset's folder is damaged: "
+            "catalog index build FOLDER --dataset NAME"
+        ) from error
+
+
+def list_dataset_names(connection: Connection) -> list[str]:
+    """Return the names of the datasets, in order."""
+    return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
 
 
 def has_dataset(connection: Connection, name: str) -> bool:
@@ -109,7 +122,7 @@ def has_dataset(connection: Connection, name: str) -> bool:
 def require_dataset(connection: Connection, name: str) -> None:
     """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
     if not has_dataset(connection, name):
-        known = ", ".join(dataset.name for dataset in list_datasets(connection))
+        known = ", ".join(list_dataset_names(connection))
         hint = known or "none yet; 'catalog index build FOLDER --dataset NAME'"
         raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, true, update
 
-from catalog.core.errors import EmbeddingMismatchError
+from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
-from catalog.store.checksums import is_whole_vector, vector_checksum
+from catalog.store.checksums import is_whole_vector, seal_rows, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, datasets, documents, embeddings, outbox
@@ -142,7 +142,12 @@ class StoredModel:
 def read_stored_model(database: Database) -> StoredModel | None:
     """Return the store's model; ``None`` while nothing was ever embedded."""
     value = database.meta(_MODEL)
-    return StoredModel(**json.loads(value)) if value is not None else None
+    try:
+        return StoredModel(**json.loads(value)) if value is not None else None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreDamagedError(
+            "the store's note of its embedding model is damaged: run 'catalog index rebuild'"
+        ) from error
 
 
 def require_model(database: Database, model: StoredModel) -> None:
@@ -160,16 +165,25 @@ def require_model(database: Database, model: StoredModel) -> None:
         )
 
 
+def _is_of(bound: str, model: StoredModel) -> bool:
+    try:
+        return bool(json.loads(bound)["fingerprint"] == model.fingerprint)
+    except (ValueError, TypeError, KeyError, RecursionError):  # damaged
+        return False
+
+
 def adopt_model(database: Database, model: StoredModel) -> None:
     """Bind the store to another model: every old vector goes, texts and lexical index stay."""
     with database.write() as connection:
         bound = read_meta(connection, _MODEL)
-        if bound is not None and json.loads(bound)["fingerprint"] == model.fingerprint:
+        if bound is not None and _is_of(bound, model):
+            set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)
             return
         for table in (chunk_windows, embeddings, outbox):
             connection.execute(delete(table))
         forget_indexes(connection)
         changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
         connection.execute(update(datasets).values(changed))
+        seal_rows(connection, datasets, true())
         connection.execute(update(documents).values(checksum=None))  # it was over the windows, too
         set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)

@@ -15,11 +15,16 @@ from typing import Literal
 from sqlalchemy import Connection, LargeBinary, cast, delete, func, insert, select, update
 
 from catalog.core.ids import sha256_hex
+from catalog.store.checksums import is_whole, row_checksum
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
 
 Kind = Literal["expansion", "rerank"]
 KINDS: tuple[Kind, ...] = ("expansion", "rerank")
+_SEALED = tuple(  # as bytes, which may be no text any more
+    cast(llm_cache.c[name], LargeBinary).label(name)
+    for name in ("key", "kind", "model", "value", "text_hash")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,19 @@ def cache_key(*parts: str) -> str:
 def load(
     connection: Connection, keys: Iterable[str], *, after: float
 ) -> dict[str, tuple[str, float]]:
-    """Return the values created after that time, each with the time it was created, by key."""
-    query = select(llm_cache.c.key, llm_cache.c.value, llm_cache.c.created_at).where(
-        among(llm_cache.c.key, keys), llm_cache.c.created_at > after
+    """Return the values created after that time, each with the time it was created, by key.
+
+    A damaged one is none.
+    """
+    query = select(*_SEALED, llm_cache.c.checksum, llm_cache.c.created_at)
+    rows = connection.execute(
+        query.where(among(llm_cache.c.key, keys), llm_cache.c.created_at > after)
     )
-    return {key: (value, created_at) for key, value, created_at in connection.execute(query)}
+    return {
+        row.key.decode(): (row.value.decode(), row.created_at)
+        for row in rows
+        if is_whole(row[: len(_SEALED)], row.checksum)
+    }
 
 
 def save(
@@ -76,6 +89,7 @@ def save(
             "model": model,
             "value": entry.value,
             "text_hash": entry.text_hash,
+            "checksum": _checksum(key, kind, model, entry.value, entry.text_hash),
             "created_at": now,
             "hits": 0,
         }
@@ -83,6 +97,22 @@ def save(
     ]
     if rows:
         connection.execute(insert(llm_cache), rows)
+
+
+def _checksum(*values: str | None) -> int:
+    return row_checksum(None if value is None else value.encode() for value in values)
+
+
+def find_damaged(connection: Connection) -> list[bytes]:
+    """Return the keys, as bytes, of answers that are not what was stored."""
+    rows = connection.execute(select(*_SEALED, llm_cache.c.checksum))
+    return [row.key for row in rows if not is_whole(row[:-1], row.checksum)]
+
+
+def drop_damaged(connection: Connection) -> None:
+    """Drop the answers that are not what was stored."""
+    damaged = _SEALED[0].in_(find_damaged(connection))
+    connection.execute(delete(llm_cache).where(damaged))
 
 
 def count_hits(connection: Connection, keys: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, delete, insert, select
 
+from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest
 
@@ -40,6 +41,8 @@ def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
     forget(connection, dataset, [entry.file])
     values = {name: getattr(entry, name) for name in ManifestEntry.__dataclass_fields__}
     connection.execute(insert(manifest).values(dataset=dataset, **values))
+    is_it = (manifest.c.dataset == dataset) & (manifest.c.file == entry.file)
+    seal_rows(connection, manifest, is_it)
 
 
 def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:

@@ -16,8 +16,9 @@ from sqlalchemy import Connection, Table, column, delete, func, insert, select, 
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.store import embedding_cache
-from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal
+from catalog.store import embedding_cache, llm_cache
+from catalog.store.cards import CARDS_FTS
+from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal, seal_rows
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import (
@@ -25,6 +26,7 @@ from catalog.store.schema import (
     chunk_windows,
     chunks,
     datasets,
+    document_cards,
     document_fields,
     documents,
     embeddings,
@@ -93,6 +95,7 @@ def ensure_dataset(connection: Connection, name: str, now: float) -> None:
     if existing is None:
         row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
         connection.execute(insert(datasets).values(row))
+        seal_rows(connection, datasets, datasets.c.name == name)
 
 
 def set_source(
@@ -101,6 +104,7 @@ def set_source(
     """Note where the dataset's files are and which of them belong to it, for later updates."""
     source = {"root": root, "include": json.dumps(include), "exclude": json.dumps(exclude)}
     connection.execute(update(datasets).where(datasets.c.name == name).values(source))
+    seal_rows(connection, datasets, datasets.c.name == name)
 
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
@@ -138,9 +142,14 @@ def remove_documents(connection: Connection, dataset: str, paths: Sequence[str],
 def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     """Remove what is not what was stored, so that it can be made anew from its files.
 
-    That is the dataset's damaged documents, whose number is returned, and every damaged vector.
+    That is the dataset's damaged documents, whose number is returned, every damaged vector and
+    answer of a model, documents of no dataset, and all cards.
     """
     rebuild_full_text(connection)  # as the rows are: else none could go
+    for derived in (document_cards, CARDS_FTS):
+        connection.execute(delete(derived))
+    llm_cache.drop_damaged(connection)
+    connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))
     document_ids = [number for number, _ in find_damaged_documents(connection, dataset)]
     if document_ids:
         _note_deletions(connection, dataset, document_ids)
@@ -295,6 +304,7 @@ def _touch(connection: Connection, dataset: str, now: float) -> None:
         "state": secrets.token_hex(8),
     }
     connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
+    seal_rows(connection, datasets, datasets.c.name == dataset)
 
 
 def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:

@@ -48,6 +48,7 @@ datasets = Table(
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Column("state", String, default=""),  # another one with every change, a restored copy included
+    Column("checksum", Integer),  # of the row: see store.checksums
 )
 
 documents = Table(
@@ -119,6 +120,7 @@ document_cards = Table(
     ),
     Column("summary", Text, nullable=False),
     Column("version", Integer, nullable=False),  # of how cards are made; of another: made anew
+    Column("checksum", Integer),  # of the card and its row of the full text: see store.cards
 )
 
 chunks = Table(
@@ -197,6 +199,7 @@ manifest = Table(
     Column("state", String, nullable=False),  # done, partial (some text not embedded) or failed
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
+    Column("checksum", Integer),  # of the row: see store.checksums
 )
 
 outbox = Table(
@@ -238,6 +241,7 @@ llm_cache = Table(
     Column("kind", String, nullable=False),  # expansion or rerank
     Column("model", Text, nullable=False),  # which model and version of the prompt
     Column("value", Text, nullable=False),  # JSON
+    Column("checksum", Integer),  # of key, kind, model, value and text: see store.llm_cache
     Column("text_hash", String),  # as chunks.text_hash: the passage scored; rerank only
     Column("created_at", Float, nullable=False),
     Column("hits", Integer, nullable=False, default=0),

@@ -12,6 +12,7 @@ from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
     chunks,
+    datasets,
     document_fields,
     documents,
     embedded_windows,
@@ -52,6 +53,7 @@ _FULL_TEXT = tuple(  # its commands are written to a column that is called as th
 def count_orphans(connection: Connection) -> dict[str, int]:
     """Count rows whose owner is gone, by table; all zero in a sound store."""
     owned: tuple[tuple[Table, str, Table, str], ...] = (
+        (documents, "dataset", datasets, "name"),
         (revisions, "document_id", documents, "id"),
         (document_fields, "document_id", documents, "id"),
         (chunks, "document_id", documents, "id"),

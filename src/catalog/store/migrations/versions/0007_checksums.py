@@ -13,10 +13,14 @@ depends_on = None
 
 _ADDED = (
     ("datasets", "state", String),
+    ("datasets", "checksum", Integer),
     ("documents", "checksum", String),
     ("revisions", "checksum", Integer),
     ("chunks", "checksum", Integer),
     ("embeddings", "checksum", Integer),
+    ("document_cards", "checksum", Integer),
+    ("manifest", "checksum", Integer),
+    ("llm_cache", "checksum", Integer),
 )
 
 
