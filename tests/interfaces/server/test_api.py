@@ -214,7 +214,7 @@ def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
         ("GET", "/v1/documents?limit=0", {}, 422, "InputError", "limit"),
         ("GET", "/v1/documents?after=soon", {}, 400, "InputError", "soon"),
         ("GET", "/v1/documents/key.md", {}, 404, "DocumentNotFoundError", "notes:keys.md"),
-        ("GET", "/v1/documents/keys.md:99", {}, 400, "InputError", "lines 1-"),
+        ("GET", "/v1/documents/keys.md:99", {}, 400, "DocumentReferenceError", "lines 1-"),
         ("POST", "/v1/documents", {"json": {"patterns": []}}, 422, "InputError", "patterns"),
         ("GET", "/v1/status?full=1", {}, 422, "InputError", "no argument full"),
         ("GET", "/v1/health?nonce=no", {}, 422, "InputError", "nonce"),
