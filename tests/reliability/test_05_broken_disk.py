@@ -120,6 +120,7 @@ def test_odd_state_files_are_made_anew(sound, tmp_path, content):
             file.write_text(content)
     with open_library(home) as library:
         assert all(len(found) > 0 for found in answers(library))
+        diagnose(library)  # tells of the lexical index and makes it anew
         assert [check for check in diagnose(library) if not check.ok] == []
 
 
@@ -201,3 +202,37 @@ def test_a_damaged_answer_of_a_model_is_not_used(sound, tmp_path):
             connection.exec_driver_sql("UPDATE llm_cache SET value = '[0.9]' WHERE key = 'a'")
         cache = ModelCache(library.database, kind="rerank", lifetime=60)
         assert cache.get(["a", "b"]) == {"b": "[0.2]"}
+
+
+@pytest.mark.parametrize("engine", ["exact", "qdrant"])
+def test_one_damaged_vector_is_left_out_and_its_document_named(sound, tmp_path, engine):
+    home = shutil.copytree(sound, tmp_path / "home")
+    shutil.rmtree(home / "indexes")
+    with open_library(home, vector_engine=engine) as library:
+        with library.database.write() as connection:
+            connection.exec_driver_sql(_DAMAGE_A_VECTOR)
+        service = SearchServiceV2(library)
+        page = service.search("rotate the signing keys", dataset="d", mode="vector")
+        assert {result.path for result in page.results} == {"keys.md", "fox.md"}
+        notes = [stage.note for stage in page.stages if stage.status == "failed"]
+        assert ["bread.md" in note for note in notes] == [True]
+        scoped = service.search("keys", dataset="d", mode="vector", docs=("keys.md",))
+        assert "bread.md" not in str(scoped.to_dict())
+
+
+_DAMAGE_A_VECTOR = """
+    UPDATE embeddings SET vector = zeroblob(256) WHERE embed_key IN (
+        SELECT embed_key FROM chunk_windows JOIN chunks USING (seq)
+        WHERE document_id = (SELECT id FROM documents WHERE path = 'bread.md'))
+"""
+
+
+def test_doctor_tells_of_a_damaged_file_of_the_lexical_index(sound, tmp_path):
+    home = shutil.copytree(sound, tmp_path / "home")
+    file = next(home.glob("indexes/d/bm25/segment-*/counts.npy"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with open_library(home) as library:
+        assert [check.name for check in diagnose(library) if not check.ok] == ["d: lexical index"]
+        assert [check for check in diagnose(library) if not check.ok] == []

@@ -198,7 +198,7 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
     yield _check(
         f"{name}: lexical index",
-        lambda: _engine(library.indexes.lexical(name).refresh),
+        lambda: _lexical_index(library, name),
         update,
         folder / rag.lexical_engine,
     )
@@ -295,6 +295,15 @@ def _full_text(library: Library) -> str:
     return "sound"
 
 
+def _lexical_index(library: Library, name: str) -> str:
+    engine = library.indexes.lexical(name)
+    damaged = engine.verify()
+    engine.refresh()
+    if damaged:
+        raise CatalogError(f"{damaged} parts were not as they were written, and were made anew")
+    return "up to date"
+
+
 def _vector_index(library: Library, name: str) -> str:
     engine = library.indexes.vector(name)
     engine.refresh()
@@ -328,8 +337,3 @@ def _model_note(library: Library) -> str:
     if stored is not None and stored.fingerprint == wanted.fingerprint and stored != wanted:
         raise CatalogError("the store's note of its embedding model is not as stored")
     return "sound"
-
-
-def _engine(refresh: Callable[[], object]) -> str:
-    refresh()
-    return "up to date"

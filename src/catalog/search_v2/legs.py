@@ -28,6 +28,7 @@ from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.base import LexicalEngine
+from catalog.store.listing import allowed_documents, list_source_ids
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ UNSEARCHABLE = "the query has no word that is not too common to look for"
 class LegRun:
     """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
 
-    ``fallback`` says why another engine than the one set answered, "" if it did not.
+    ``fallback`` says why another engine than the one set answered, "" if it did not; ``damaged``
+    which documents it left out a vector of.
     """
 
     query: SubQuery
@@ -47,6 +49,7 @@ class LegRun:
     hits: Sequence[Hit] = ()
     note: str = ""
     fallback: str = ""
+    damaged: tuple[DamagedDocumentError, ...] = ()
     error: CatalogError | None = None
     ms: float = 0.0
 
@@ -174,7 +177,17 @@ class VectorRetriever(LegRetriever):
             reason = "the index is held by another process" if is_held else str(error)
             fallback = f"{reason}, searched exactly instead"
             note = "; ".join(filter(None, (fallback, note)))
-        return LegRun(sub_query, self.top_k, engine.name, hits, note, fallback)
+        damaged = self._damaged(engine.damaged)
+        return LegRun(sub_query, self.top_k, engine.name, hits, note, fallback, damaged)
+
+    def _damaged(self, documents: frozenset[str]) -> tuple[DamagedDocumentError, ...]:
+        """Return an error for each of the documents that the restriction lets be seen."""
+        if not documents:
+            return ()
+        allowed = allowed_documents(replace(self.restriction, containing=()))
+        with self._database.read() as connection:
+            visible = documents & list_source_ids(connection, allowed)
+        return tuple(DamagedDocumentError(document, "a vector") for document in sorted(visible))
 
 
 class LegMaker:

@@ -131,7 +131,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
         started = time.perf_counter()
         seqs = {hit.seq for run in runs for hit in run.hits}
-        damaged: list[DamagedDocumentError] = []
+        damaged = [error for run in runs for error in run.damaged]
         answered = [run for run in runs if run.error is None]
         with self._parts.database.read() as connection:
             ids = read_chunk_ids(connection, self._dataset, seqs)

@@ -33,6 +33,10 @@ class LexicalEngine(Protocol):
         """Bring what is derived up to date and persist it; searching without it is only slower."""
         ...
 
+    def verify(self) -> int:
+        """Return the number of derived files that are not as they were written."""
+        ...
+
     def close(self) -> None:
         """Release files and memory."""
         ...

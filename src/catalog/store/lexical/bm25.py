@@ -111,6 +111,10 @@ class Bm25Engine:
             except OSError as error:
                 raise EngineError(f"cannot write the index {self.folder}: {error}") from error
 
+    def verify(self) -> int:
+        """Return the number of files that are not as they were written; they are made anew."""
+        return self._files.count_damaged()
+
     def close(self) -> None:
         """Release files and memory; the next search opens them again."""
         with self._lock:

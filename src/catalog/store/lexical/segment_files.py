@@ -73,10 +73,32 @@ class SegmentFiles:
         while pointer is not None:
             try:
                 return self._open(pointer)
-            except (OSError, EOFError, ValueError, OverflowError):
+            except (OSError, EOFError, ValueError, OverflowError, RecursionError):
                 again = self._read_pointer()  # another process may just have replaced it
                 pointer = again if again != pointer else None
         return None
+
+    def count_damaged(self) -> int:
+        """Count the pointer and the segments in use that are not as they were written."""
+        pointer = self._read_pointer()
+        if pointer is None:
+            return int(self._is_pointer_damaged())
+        damaged = 0
+        for folder, _ in pointer.parts:
+            try:
+                _read_segment(self.folder / folder)
+            except (OSError, EOFError, ValueError, OverflowError, RecursionError):
+                damaged += 1
+        return damaged if self._read_pointer() == pointer else 0  # else just replaced
+
+    def _is_pointer_damaged(self) -> bool:
+        try:
+            content = json.loads((self.folder / _POINTER).read_text("utf-8"))
+            return bool(content.pop("checksum") != _checksum(content))
+        except FileNotFoundError:
+            return False
+        except _NO_POINTER:
+            return True
 
     def save(self, stamp: Stamp, parts: Sequence[Part]) -> StoredSnapshot:
         """Write what has no files yet and make these parts current; the caller holds the lock.

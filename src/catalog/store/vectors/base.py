@@ -32,6 +32,11 @@ class VectorEngine(Protocol):
         """
         ...
 
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        ...
+
     def refresh(self) -> int:
         """Apply the outbox, in order and idempotently; return the number of points changed."""
         ...

@@ -90,6 +90,11 @@ class EdgeEngine:
                 if index is self._index:  # one that was closed meanwhile is no failure
                     raise
 
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        return frozenset(self._outbox.damaged)
+
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sqlalchemy import Connection, and_, func, select
 
-from catalog.core.errors import DamagedDocumentError, EmbeddingMismatchError
+from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import Database
 from catalog.store.engine_types import (
@@ -49,13 +49,15 @@ class VectorSnapshot:
     """All windows of a dataset at one moment, never changed once made.
 
     ``matrix`` has shape ``(windows, dim)`` with rows of length 1; ``seqs`` names each row's
-    chunk, ascending, and ``keys`` its chunk and vector.
+    chunk, ascending, and ``keys`` its chunk and vector. Windows whose vector is damaged are left
+    out, and ``damaged`` names their documents.
     """
 
     stamp: Stamp
     matrix: Floats
     seqs: Seqs
     keys: Seqs
+    damaged: frozenset[str] = frozenset()
 
 
 class ExactEngine:
@@ -84,6 +86,12 @@ class ExactEngine:
             allowed = allowed_seqs(connection, restriction)
         return _best(snapshot, query, k, allowed) if k > 0 else []
 
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Return the ids of documents of which a damaged vector was left out."""
+        snapshot = self._snapshot
+        return frozenset() if snapshot is None else snapshot.damaged
+
     def refresh(self) -> int:
         """Do nothing: the truth itself is searched."""
         return 0
@@ -95,9 +103,9 @@ class ExactEngine:
             return int(self._current(connection).seqs.size)
 
     def verify(self) -> int:
-        """Read every vector, which raises for a damaged one; nothing else can differ."""
+        """Read every vector and count the documents with a damaged one; nothing else can differ."""
         self.rebuild()
-        return 0
+        return len(self.damaged)
 
     def close(self) -> None:
         """Let go of the memory; twice is fine, and so is searching again."""
@@ -143,19 +151,21 @@ def _load(
     seqs, keys = _live(connection, dataset)
     is_live = chunks.c.dataset == dataset
     if previous is None or not (is_held := np.isin(keys, previous.keys)).any():
-        return VectorSnapshot(stamp, _vectors(connection, is_live), seqs, keys)
+        matrix, is_whole, damaged = _vectors(connection, is_live)
+        return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
     is_missing = np.isin(seqs, seqs[~is_held])  # whole chunks
     matrix = np.empty((len(seqs), previous.matrix.shape[1]), dtype=np.float32)
     order = np.argsort(previous.keys, kind="stable")
     places = np.searchsorted(previous.keys, keys[~is_missing], sorter=order)
     matrix[~is_missing] = previous.matrix[order[places]]
+    is_whole, damaged = np.ones(len(seqs), dtype=np.bool_), frozenset[str]()
     if is_missing.any():
         new = among(chunks.c.seq, np.unique(seqs[is_missing]).tolist())
-        vectors = _vectors(connection, and_(is_live, new))
-        if vectors.shape[1] != matrix.shape[1]:
+        vectors, is_whole[is_missing], damaged = _vectors(connection, and_(is_live, new))
+        if is_whole[is_missing].any() and vectors.shape[1] != matrix.shape[1]:
             raise EmbeddingMismatchError(_MIXED)
-        matrix[is_missing] = vectors
-    return VectorSnapshot(stamp, matrix, seqs, keys)
+        matrix[is_missing & is_whole] = vectors[is_whole[is_missing]]
+    return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
 
 
 def _live(connection: Connection, dataset: str) -> tuple[Seqs, Seqs]:
@@ -172,28 +182,36 @@ def _live(connection: Connection, dataset: str) -> tuple[Seqs, Seqs]:
     return seqs, keys
 
 
-def _vectors(connection: Connection, is_wanted: ColumnElement[bool]) -> Floats:
-    """Return the windows of the wanted chunks that have a vector, by chunk and window."""
-    counted = select(func.count(), func.max(func.length(embeddings.c.vector)))
-    count, size = connection.execute(counted.select_from(embedded_windows).where(is_wanted)).one()
-    matrix = np.empty((count, (size or 0) // 4), dtype=np.float32)
+def _vectors(
+    connection: Connection, is_wanted: ColumnElement[bool]
+) -> tuple[Floats, npt.NDArray[np.bool_], frozenset[str]]:
+    """Return the windows of the wanted chunks that have a vector, by chunk and window.
+
+    Beside them stand which rows are whole, and of which documents the others are.
+    """
+    size, count = func.length(embeddings.c.vector), func.count()
+    counted = select(size, count).select_from(embedded_windows).where(is_wanted)
+    sizes = connection.execute(counted.group_by(size).order_by(count.desc(), size.desc())).all()
+    total, length = sum(row[1] for row in sizes), sizes[0][0] // 4 * 4 if sizes else 0
+    matrix, is_whole = np.empty((total, length // 4), dtype=np.float32), np.ones(total, np.bool_)
     stored = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
     query = select(*stored).select_from(embedded_windows).where(is_wanted)
     ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
-    filled = 0
+    filled, damaged = 0, set[str]()
     for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
-        for key, vector, checksum in rows:
-            if not is_whole_vector(key, vector, checksum):
-                owner = documents_of_vectors(connection, [key])[0]
-                raise DamagedDocumentError(owner, "a vector")
-        blob = b"".join(row.vector for row in rows)
-        if len(blob) != len(rows) * (size or 0):
+        blobs = [row.vector for row in rows]
+        for place, row in enumerate(rows):
+            if not is_whole_vector(*row):
+                blobs[place], is_whole[filled + place] = bytes(length), False
+                damaged.add(row.embed_key)
+        if any(len(blob) != length for blob in blobs):
             raise EmbeddingMismatchError(_MIXED)
         part = matrix[filled : filled + len(rows)]
-        part[:] = np.frombuffer(blob, dtype="<f4").reshape(part.shape)
+        part[:] = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(part.shape)
         _normalise(part)
         filled += len(rows)
-    return matrix
+    owners = documents_of_vectors(connection, damaged) if damaged else ()
+    return matrix, is_whole, frozenset(owners)
 
 
 def _normalise(rows: Floats) -> None:

@@ -61,6 +61,7 @@ class Outbox:
         self._dataset = dataset
         self._dim = dim
         self._keep = keep
+        self.damaged: set[str] = set()  # documents of which a point was left out
         self._applied: set[int] = set()
         self._to_remove: set[int] = set()
         self._tokens: tuple[str, ...] = (self._token(),)
@@ -102,7 +103,7 @@ class Outbox:
             self._announce(rows[-1])
             with self._database.read() as connection:
                 deleted, upserted = read_changes(connection, rows)
-                points = load_points(connection, upserted, self._dim)
+                points = load_points(connection, upserted, self._dim, self.damaged)
             if deleted:
                 index.delete(deleted)
             if points:
@@ -129,7 +130,7 @@ class Outbox:
             with self._database.read() as connection:
                 following = of_dataset.where(chunks.c.seq > after).limit(BATCH)
                 seqs = list(connection.scalars(following))
-                points = load_points(connection, seqs, self._dim)
+                points = load_points(connection, seqs, self._dim, self.damaged)
             if not seqs:
                 break
             if points:
@@ -151,7 +152,7 @@ class Outbox:
         while True:
             with self._database.read() as connection:
                 seqs = list(connection.scalars(of_dataset.where(chunks.c.seq > after).limit(BATCH)))
-                points = load_points(connection, seqs, self._dim)
+                points = load_points(connection, seqs, self._dim, self.damaged)
             if not seqs:
                 return max(wrong, abs(index.count - count))
             stored = index.retrieve([point.id for point in points]) if points else {}
@@ -198,6 +199,7 @@ class Outbox:
 
     def _start(self) -> None:
         self._replacements = self._database.replacements
+        self.damaged.clear()
         self._applied.clear()
         self._to_remove.clear()
 

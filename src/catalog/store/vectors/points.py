@@ -120,12 +120,14 @@ class PointIndex(Protocol):
         ...
 
 
-def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[IndexPoint]:
+def load_points(
+    connection: Connection, seqs: Sequence[int], dim: int, damaged: set[str]
+) -> list[IndexPoint]:
     """Return the points of these chunks, by chunk and window.
 
-    There are none for a chunk that is gone or a window that has no vector.
-    Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension, and
-    :class:`DamagedDocumentError` for one that is not what was stored.
+    There are none for a chunk that is gone or a window that has no vector, nor for one that is
+    not what was stored: the id of its document is added to ``damaged``.
+    Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension.
     """
     columns = (
         chunks.c.seq,
@@ -144,7 +146,13 @@ def load_points(connection: Connection, seqs: Sequence[int], dim: int) -> list[I
     query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
     rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
     tokens_of = _read_tokens(connection, rows, seqs)
-    return [_point(row, tokens_of[row.seq], dim) for row in rows]
+    points = []
+    for row in rows:
+        try:
+            points.append(_point(row, tokens_of[row.seq], dim))
+        except DamagedDocumentError as error:
+            damaged.add(error.document)
+    return points
 
 
 def unit(vector: Vector) -> Vector:

@@ -89,6 +89,11 @@ class ServerEngine:
                 if index is self._index:
                     return hits  # otherwise the collection was rebuilt under this search
 
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        return frozenset(self._outbox.damaged)
+
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed."""
         with self._guard, self._writing(BUILD_WAIT_SECONDS):
