@@ -26,6 +26,7 @@ from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
 from catalog.store.llm_cache import CacheEntry
+from catalog.store.vectors.outbox import read_changes
 from fakes import open_library, write
 
 PATHS = ("bread.md", "fox.md", "keys.md")
@@ -235,4 +236,17 @@ def test_doctor_tells_of_a_damaged_file_of_the_lexical_index(sound, tmp_path):
     file.write_bytes(content)
     with open_library(home) as library:
         assert [check.name for check in diagnose(library) if not check.ok] == ["d: lexical index"]
+        assert [check for check in diagnose(library) if not check.ok] == []
+
+
+def test_a_damaged_row_of_the_outbox_costs_bounded_work(sound, tmp_path):
+    home = shutil.copytree(sound, tmp_path / "home")
+    row = "INSERT INTO outbox (dataset, action, seq, chunk_id, windows) VALUES (?, ?, ?, ?, ?)"
+    with open_library(home) as library:
+        with library.database.write() as connection:
+            connection.exec_driver_sql(row, ("d", "delete", 99, "gone", 20_000))
+        with library.database.read() as connection:
+            rows = list(connection.exec_driver_sql("SELECT id FROM outbox").scalars())
+            deleted, _ = read_changes(connection, rows)
+        assert len(deleted) == 10_000
         assert [check for check in diagnose(library) if not check.ok] == []

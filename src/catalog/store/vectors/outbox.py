@@ -28,6 +28,7 @@ from catalog.store.vectors.points import PointIndex, load_points
 
 BATCH = 1000  # chunks, or outbox rows, handled at a time
 _REMEMBERED = 100_000  # applied rows
+_MOST_WINDOWS = 10_000  # of a chunk, whatever a damaged row says
 
 _log = logging.getLogger(__name__)
 
@@ -249,6 +250,7 @@ def read_changes(connection: Connection, rows: Sequence[int]) -> tuple[list[str]
         if row.action == "upsert":
             upserted[row.chunk_id] = row.seq  # no points are read for a chunk deleted since
         else:
-            points = (point_id(row.chunk_id, window) for window in range(row.windows))
+            windows = range(min(row.windows, _MOST_WINDOWS))
+            points = (point_id(row.chunk_id, window) for window in windows)
             deleted.update(dict.fromkeys(points))
     return list(deleted), list(upserted.values())
