@@ -245,3 +245,16 @@ def test_nothing_but_a_sound_store_is_put_back_and_only_while_nobody_updates(tmp
         restore(copy, home / "catalog.db", locks=home / "locks")
     assert (home / "catalog.db").read_bytes() == before
     assert not (home / "catalog.db.before-restore").exists()
+
+
+def test_after_a_restore_the_vector_index_is_filled_once(tmp_path, caplog):
+    home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
+    update(home, folder, 0)
+    expected = answers_of(home)  # the outbox is applied: nothing is left in it to remove
+    back_up(home / "catalog.db", copy)
+    restore(copy, home / "catalog.db", locks=home / "locks")
+    assert answers_of(home) == expected
+    assert "rebuilding the vector index" in caplog.text
+    caplog.clear()
+    assert answers_of(home) == expected
+    assert "rebuilding" not in caplog.text

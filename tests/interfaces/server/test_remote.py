@@ -10,6 +10,7 @@ from catalog import __version__
 from catalog.core import errors
 from catalog.core.errors import (
     CatalogError,
+    DamagedDocumentError,
     DocumentNotFoundError,
     MissingExtraError,
     OutOfTimeError,
@@ -39,6 +40,8 @@ def said(port, secret=SECRET, version=__version__):
 def made(kind):
     if kind is DocumentNotFoundError:
         return kind("no document 'a'", ("b", "c"))
+    if kind is DamagedDocumentError:
+        return kind("notes:a.md", "a passage")
     if kind is MissingExtraError:
         return kind("this", "llm")
     return kind("so it is: “ü”")

@@ -17,7 +17,7 @@ from catalog.interfaces.cli.options import (
     known_name,
     open_library,
 )
-from catalog.interfaces.cli.output import complain, say
+from catalog.interfaces.cli.output import RESUMABLE, complain, say
 
 if TYPE_CHECKING:
     from catalog.core.user_search import RankedHit, Ranking
@@ -163,6 +163,7 @@ def _prompt(text: str) -> str:
     try:
         return str(typer.prompt(text, default="", show_default=False))
     except typer.Abort as error:
+        complain(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from error
 
 

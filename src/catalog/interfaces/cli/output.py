@@ -107,6 +107,9 @@ def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
         raise CatalogError(message) from error
 
 
+RESUMABLE = "what was stored is kept: run the same command to continue"
+
+
 class TerminalProgress:
     """Show on standard error how much is done, and after Ctrl-C how to go on."""
 
@@ -165,7 +168,7 @@ class TerminalProgress:
     ) -> None:
         self._close_bar()
         if kind is KeyboardInterrupt:
-            complain("what was stored is kept: run the same command to continue")
+            complain(RESUMABLE)
 
     def _close_bar(self) -> None:
         if self._bar is not None:

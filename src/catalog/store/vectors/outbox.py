@@ -141,6 +141,7 @@ class Outbox:
         index.flush()
         self._announce(max(covered, default=0))
         self._mark_applied(covered)
+        self._remove(wait=False)  # with an empty outbox nothing else gives the truth its token
         return count
 
     def compare(self, index: PointIndex) -> int:
