@@ -191,15 +191,15 @@ def test_help_and_import_load_no_heavy_library():
 
 
 def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, tmp_path):
-    for number in range(60):
+    for number in range(30):
         (notes / f"more{number}.md").write_text(
-            f"# {number}\n\n" + f"Sentence {number} here. " * 200
+            f"# {number}\n\n" + f"Sentence {number} here. " * 100
         )
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     script = heeding + "from catalog.interfaces.cli import main; main()"  # whoever started us
     command = [sys.executable, "-c", script]
     build = [*command, "index", "build", str(notes), "--dataset", "notes", "--json"]
-    environment = {**os.environ, "IDX_RAG_V2__INGEST__GROUP_CHARS": "5000"}
+    environment = {**os.environ, "IDX_RAG_V2__INGEST__GROUP_CHARS": "2500"}
     process = subprocess.Popen(
         build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -211,7 +211,7 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
     assert b"Traceback" not in err
     done = subprocess.run(build, env=environment, capture_output=True, check=True)
     report = json.loads(done.stdout)
-    assert report["documents"] == 63
+    assert report["documents"] == 33
     assert report["reused"] > 0
 
 
