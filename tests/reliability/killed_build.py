@@ -1,7 +1,8 @@
-"""Run by test_01_kill_matrix: a build that kills its own process at one step, without warning."""
+"""Run by other tests: a build that kills its process at one step, or finds its disk full."""
 
 import importlib
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from catalog.core.errors import CatalogError
 from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_library
 
@@ -48,11 +50,23 @@ def kill_on_statement(count: int) -> None:
     event.listen(Engine, "before_cursor_execute", deadly)
 
 
+def let_no_file_grow_beyond(size: int) -> None:
+    """Let every write beyond that many bytes of a file fail, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
 if __name__ == "__main__":
     folder, home, where, count, moment = sys.argv[1:]
     if where == "statement":
         kill_on_statement(int(count))
+    elif where == "full":
+        let_no_file_grow_beyond(int(count))
     elif where != "nowhere":
         kill_on_call(where, int(count), after=moment == "after")
-    with open_library(Path(home), WordEncoder(), ingest={"group_chars": 400}) as library:
-        Indexer(library).build(Path(folder), "notes")
+    try:
+        with open_library(Path(home), WordEncoder(), ingest={"group_chars": 400}) as library:
+            report = Indexer(library).build(Path(folder), "notes")
+            sys.exit(3 if report.unfinished or report.notes else 0)
+    except CatalogError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""A build killed with SIGKILL at any step ends, when run again, as if nothing had happened."""
+"""A build killed at any step, or out of disk, ends, run again, as if nothing had happened."""
 
 import os
 import random
@@ -45,9 +45,10 @@ QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11
 def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment: str = "") -> int:
     command = [sys.executable, str(SCRIPT), str(folder), str(home), where, str(count), moment]
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""}  # the same sources
-    done = subprocess.run(command, env=environment, capture_output=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if where == "nowhere":
-        assert done.returncode == 0, done.stderr.decode()
+        assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     return done.returncode
 
 
@@ -104,5 +105,18 @@ def test_builds_killed_at_random_statements_end_as_if_nothing_had_happened(
         chance, home = random.Random(number), tmp_path / f"home{number}"
         ends = [run(corpus, home, "statement", chance.randrange(1, 400)) for _ in range(2)]
         assert -9 in ends, f"no build was killed; IDX_TEST_SEED={number}"
+        run(corpus, home)
+        assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"
+
+
+def test_a_build_that_finds_the_disk_full_says_so_and_ends_when_there_is_room(
+    corpus, uninterrupted, tmp_path
+):
+    """Below some 40 MB a file of the store, its log or an index cannot be written whole."""
+    for number in seeds():
+        chance, home = random.Random(number), tmp_path / f"full{number}"
+        for most in (30_000, 250_000, 3_000_000):
+            code = run(corpus, home, "full", chance.randrange(most // 2, most))
+            assert code in (1, 3), f"{code}; IDX_TEST_SEED={number}"  # a typed error, or a note
         run(corpus, home)
         assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"
