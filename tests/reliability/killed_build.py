@@ -1,4 +1,4 @@
-"""Run by other tests: a build that kills its process at one step, or finds its disk full."""
+"""For test_01_kill_matrix: a build that kills its process at one step, or finds its disk full."""
 
 import importlib
 import os
@@ -56,17 +56,18 @@ def let_no_file_grow_beyond(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-if __name__ == "__main__":
-    folder, home, where, count, moment = sys.argv[1:]
+def build(folder: Path, home: Path, where: str, count: int, moment: str) -> None:
+    """Build, and end the process: 0 all is well, 3 something is noted, 4 an error of ours."""
     if where == "statement":
-        kill_on_statement(int(count))
+        kill_on_statement(count)
     elif where == "full":
-        let_no_file_grow_beyond(int(count))
+        let_no_file_grow_beyond(count)
     elif where != "nowhere":
-        kill_on_call(where, int(count), after=moment == "after")
+        kill_on_call(where, count, after=moment == "after")
     try:
-        with open_library(Path(home), WordEncoder(), ingest={"group_chars": 400}) as library:
-            report = Indexer(library).build(Path(folder), "notes")
-            sys.exit(3 if report.unfinished or report.notes else 0)
-    except CatalogError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        with open_library(home, WordEncoder(), ingest={"group_chars": 400}) as library:
+            report = Indexer(library).build(folder, "notes")
+        code = 3 if report.unfinished or report.notes else 0
+    except CatalogError:
+        code = 4
+    sys.exit(code)
