@@ -1,9 +1,11 @@
 """An update that cannot be finished leaves what was there, whole; the next one finishes it."""
 
 import random
+from functools import partial
 
 import pytest
 
+from catalog.ingest.sync import sync
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library
@@ -75,3 +77,20 @@ def test_an_update_whose_model_fails_at_a_random_call_is_finished_by_the_next(tm
             Indexer(library).update("notes")
             assert set(answers(library, "beta", "lexical")) == set(NAMES), f"IDX_TEST_SEED={seed}"
             assert answers(library, "alpha", "lexical") == {}, f"IDX_TEST_SEED={seed}"
+
+
+def test_a_clock_that_jumps_hides_no_change_and_no_answer(tmp_path, folder, monkeypatch):
+    """Files keep the times of a right clock; the run's own clock goes back and forth by years."""
+    for seed in seeds():
+        chance = random.Random(seed)
+        with open_library(tmp_path / f"clock{seed}") as library:
+            for word in ("alpha", "beta", "gamma", "delta"):
+                now = 1_800_000_000 + chance.randrange(-(10**8), 10**8)
+                clock = partial(sync, clock=lambda now=now: float(now))
+                monkeypatch.setattr("catalog.library.indexing.sync", clock)
+                write_all(folder, word)
+                Indexer(library).build(folder, "notes")
+                for mode in ("lexical", "vector"):
+                    texts = answers(library, f"walrus {word}", mode)
+                    assert set(texts) == set(NAMES), f"{mode}; IDX_TEST_SEED={seed}"
+                    assert all(word in text for text in texts.values()), f"IDX_TEST_SEED={seed}"
