@@ -345,9 +345,9 @@ def test_rows_applied_while_another_wrote_are_not_applied_again(
     loaded: list[tuple[int, ...]] = []
     load = outbox_module.load_points
 
-    def noted(connection, seqs, dim):
+    def noted(connection, seqs, dim, damaged):
         loaded.append(tuple(seqs))
-        return load(connection, seqs, dim)
+        return load(connection, seqs, dim, damaged)
 
     monkeypatch.setattr(outbox_module, "load_points", noted)
     (a,) = desk.put("a.md", vector(1))

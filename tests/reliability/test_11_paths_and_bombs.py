@@ -19,14 +19,15 @@ from fakes import open_library, write
 SECRET = "zqoutside"
 CPU_SECONDS, MEMORY_BYTES = 60, 450_000_000
 INDEX = """
-import resource, sys
+import re, sys
 from pathlib import Path
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
 with open_library(Path(sys.argv[2]), chunk_size=800, chunk_overlap=120) as library:
     report = Indexer(library).build(Path(sys.argv[1]), "notes")
-    print(report.documents, len(report.failed), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())  # since exec
+    print(report.documents, len(report.failed), peak[1])
 """
 
 

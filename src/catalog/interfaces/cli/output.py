@@ -30,7 +30,7 @@ def note(text: str) -> None:
     """Write text to standard error as it is; it is lost where that is full, which is no failure."""
     with suppress(OSError):
         sys.stderr.write(text)
-        sys.stderr.flush()
+    _flush(sys.stderr)  # else what it did not take would be tried again at exit, which then fails
 
 
 def say(*lines: str) -> None:
