@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, seed, settings
 DEFAULT_SEED = 13
 
 
-def seeds():
-    """The seeds of a test: ``IDX_TEST_SEED`` alone, else the same one each time; while
-    ``IDX_TEST_CHAOS_SECONDS`` last, fresh ones after it.
+def seeds(count=1):
+    """The seeds of a test: ``IDX_TEST_SEED`` alone, else the same ``count`` each time; while
+    ``IDX_TEST_CHAOS_SECONDS`` last, fresh ones after them.
     """
     chosen = os.environ.get("IDX_TEST_SEED")
-    yield int(chosen or DEFAULT_SEED)
+    yield from [int(chosen)] if chosen else range(DEFAULT_SEED, DEFAULT_SEED + count)
     ends = time.monotonic() + float(os.environ.get("IDX_TEST_CHAOS_SECONDS") or 0)
     while chosen is None and time.monotonic() < ends:
         yield int.from_bytes(os.urandom(4))

@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sqlite3
-import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -28,19 +25,10 @@ from catalog.store import Database
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.vectors.outbox import read_changes
 from fakes import open_library, write
+from reliability.chaos import seeds
 
 PATHS = ("bread.md", "fox.md", "keys.md")
 QUERIES = ("rotate the signing keys", "bake bread with yeast", "the brown fox")
-
-
-def seeds() -> Iterator[int]:
-    if "IDX_TEST_SEED" in os.environ:
-        yield int(os.environ["IDX_TEST_SEED"])
-        return
-    yield from range(10)
-    until = time.monotonic() + float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
-    while time.monotonic() < until:
-        yield random.SystemRandom().randrange(2**32)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +84,7 @@ def trial(home: Path, untouched: Path, expected) -> str:
 def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
     with open_library(shutil.copytree(sound, tmp_path / "first")) as library:
         expected = answers(library)
-    for seed in seeds():
+    for seed in seeds(10):
         chance = random.Random(seed)
         home = shutil.copytree(sound, tmp_path / f"home-{seed}")
         files = sorted(file for file in home.rglob("*") if file.is_file() and file.stat().st_size)

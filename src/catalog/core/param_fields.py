@@ -57,12 +57,7 @@ class ParamField:
 
     @property
     def takes_list(self) -> bool:
-        """Tell whether it takes a list of texts, perhaps beside other types."""
-        return list[str] in self.types
-
-    @property
-    def is_list(self) -> bool:
-        """Tell whether Python takes any iterable of texts."""
+        """Tell whether it takes a list of texts, or any iterable of them, beside other types."""
         return any(get_origin(kind) in (list, Iterable) for kind in self.types)
 
     def with_help(self, text: str) -> ParamField:
@@ -184,9 +179,11 @@ def _unmet(field: ParamField, value: object) -> str:
         return "" if isinstance(value, bool) else "True or False"
     if str in types and not isinstance(value, str):
         return "text"
-    if field.is_list:
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            return "a list of texts, not one text" if isinstance(value, str) else "a list of texts"
+    if field.takes_list:
+        if isinstance(value, str):
+            return "a list of texts, not one text"
+        if not isinstance(value, Iterable):
+            return "a list of texts"
         if isinstance(value, Collection):
             if not all(isinstance(item, str) for item in value):
                 return "a list of texts"

@@ -12,13 +12,12 @@ OTHERS = 0o077  # the rights of group and others
 def make_folder(folder: Path) -> None:
     """Make a folder and the missing ones above it (0700); those that are there stay as they are.
 
-    Raises ``OSError``.
+    Raises ``OSError``, for a file of that name too.
     """
-    missing = [folder, *folder.parents]
-    missing = missing[: next(i for i, one in enumerate([*missing, Path()]) if one.exists())]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(exist_ok=True)  # raises for a file of that name
+    if not folder.is_dir():
+        if folder.parent != folder:
+            make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def make_private(*files: Path) -> None:
@@ -30,10 +29,11 @@ def make_private(*files: Path) -> None:
 
 def find_open_to_others(*paths: Path) -> list[Path]:
     """Return those of the paths that group or others may read, write or enter."""
-    found = []
-    if os.name == "posix":
-        for path in paths:
-            with suppress(OSError):
-                if path.stat().st_mode & OTHERS:
-                    found.append(path)
-    return found
+    return [path for path in paths if os.name == "posix" and _is_open_to_others(path)]
+
+
+def _is_open_to_others(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & OTHERS)
+    except OSError:
+        return False

@@ -24,12 +24,12 @@ def compose(text: str) -> str:
     Marks are sorted in time quadratic in their number, during which no other thread runs:
     http://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format.
     """
-    kept, count = [], 0
+    chars, count = [], 0
     for char in text:
         count = count + 1 if unicodedata.combining(char) else 0
         if count <= _MAX_MARKS:
-            kept.append(char)
-    return unicodedata.normalize("NFC", "".join(kept))
+            chars.append(char)
+    return unicodedata.normalize("NFC", "".join(chars))
 
 
 def all_storable(value: Any) -> Any:

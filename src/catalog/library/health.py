@@ -128,44 +128,24 @@ def describe_store(library: Library) -> dict[str, Any]:
 
 def diagnose(library: Library) -> list[Check]:
     """Run every check; none changes the truth."""
-    checks = [
-        _check(
-            "database",
-            lambda: _database(library),
-            _RESTORE,
-            library.database.file,
-        ),
-        _check(
-            "model",
-            lambda: _model(library),
-            "pip install 'catalog[offline]'",
-            library.settings.home,
-        ),
-        _check(
-            "model note",
-            lambda: _model_note(library),
-            "catalog index rebuild",
-            library.settings.home,
-        ),
-        *_permission_checks(library),
-        _check(
-            "full text",
-            lambda: _full_text(library),
-            "catalog index update --reread",
-            library.database.file,
-        ),
-        _check(
-            "model answers",
-            lambda: _model_answers(library),
-            "catalog cache clear",
-            library.database.file,
-        ),
-    ]
+    names: list[str] = []
+    unreadable: list[Check] = []
     try:
         names = library.datasets()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        return [*checks, Check("datasets", ok=False, detail=_told(error), fix=_RESTORE)]
-    return [*checks, *(check for name in names for check in _dataset_checks(library, name))]
+        unreadable = [Check("datasets", ok=False, detail=_describe_error(error), fix=_RESTORE)]
+    home, file = library.settings.home, library.database.file
+    reread = _reread(names[0]) if names else _RESTORE
+    return [
+        _check("database", lambda: _database(library), _RESTORE, file),
+        _check("model", lambda: _model(library), "pip install 'catalog[offline]'", home),
+        _check("model note", lambda: _model_note(library), "catalog index rebuild", home),
+        *_permission_checks(library),
+        _check("full text", lambda: _full_text(library), reread, file),
+        _check("model answers", lambda: _model_answers(library), "catalog cache clear", file),
+        *unreadable,
+        *(check for name in names for check in _dataset_checks(library, name)),
+    ]
 
 
 def _reread(name: str) -> str:
@@ -217,10 +197,11 @@ def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Chec
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
         if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
             fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
-        return Check(name, ok=False, detail=_told(error), fix=remedy(errno_of(error), place) or fix)
+        fix = remedy(errno_of(error), place) or fix
+        return Check(name, ok=False, detail=_describe_error(error), fix=fix)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
 
 

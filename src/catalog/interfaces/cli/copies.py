@@ -71,10 +71,10 @@ class _Percent:
     """Say on standard error how far a copy is, at each tenth."""
 
     def __init__(self) -> None:
-        self._told = 0
+        self._tenths = 0
 
     def __call__(self, done: int, total: int) -> None:
         tenth = 10 * done // max(total, 1)
-        if tenth > self._told and done < total:
-            self._told = tenth
+        if tenth > self._tenths and done < total:
+            self._tenths = tenth
             note(f"{tenth}0 %\n")

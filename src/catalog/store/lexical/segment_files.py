@@ -14,6 +14,7 @@ import uuid
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ _ARRAYS = {
     "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "terms": "u1", "term_starts": "<i8",
     "starts": "<i8", "rows": "<i4", "counts": "<u2",
 }  # fmt: skip
+_NO_SEGMENT = (*_NO_POINTER, EOFError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +75,7 @@ class SegmentFiles:
         while pointer is not None:
             try:
                 return self._open(pointer)
-            except (OSError, EOFError, ValueError, OverflowError, RecursionError):
+            except _NO_SEGMENT:
                 again = self._read_pointer()  # another process may just have replaced it
                 pointer = again if again != pointer else None
         return None
@@ -87,7 +89,7 @@ class SegmentFiles:
         for folder, _ in pointer.parts:
             try:
                 _read_segment(self.folder / folder)
-            except (OSError, EOFError, ValueError, OverflowError, RecursionError):
+            except _NO_SEGMENT:
                 damaged += 1
         return damaged if self._read_pointer() == pointer else 0  # else just replaced
 
@@ -166,8 +168,9 @@ class SegmentFiles:
                 values = getattr(segment, field.name)
                 np.save(file, values.astype(_ARRAYS[field.name], copy=False), allow_pickle=False)
                 os.fsync(file.fileno())
-        sums = json.dumps({name: _file_checksum(unfinished, name) for name in _ARRAYS})
-        (unfinished / _CHECKSUMS).write_text(sums, encoding="utf-8")
+        files = {name: unfinished / f"{name}.npy" for name in _ARRAYS}
+        sums = {name: zlib.crc32(file.read_bytes()) for name, file in files.items()}
+        (unfinished / _CHECKSUMS).write_text(json.dumps(sums), encoding="utf-8")
         unfinished.replace(self.folder / name)
         return name
 
@@ -180,19 +183,18 @@ class SegmentFiles:
 
 def _read_segment(folder: Path) -> PostingsSegment:
     sums = json.loads((folder / _CHECKSUMS).read_text("utf-8"))
-    if sums != {name: _file_checksum(folder, name) for name in _ARRAYS}:
-        raise ValueError(f"{folder.name} is not what was written")
-    # Read, not mapped: a mapped file that another process truncates would end this one (SIGBUS).
-    arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
+    arrays = {}
+    for name in _ARRAYS:
+        # Not mapped: a mapped file that another process truncates ends this one (SIGBUS).
+        content = (folder / f"{name}.npy").read_bytes()
+        if zlib.crc32(content) != sums[name]:
+            raise ValueError(f"{folder.name} is not what was written")
+        arrays[name] = np.load(BytesIO(content))
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
         raise ValueError(f"{folder.name} is not an index segment")
     segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
     segment.check()
     return segment
-
-
-def _file_checksum(folder: Path, name: str) -> int:
-    return zlib.crc32((folder / f"{name}.npy").read_bytes())
 
 
 def _checksum(content: Any) -> int:
