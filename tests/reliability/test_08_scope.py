@@ -9,12 +9,16 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import And, Filter, Not, Op, Or, condition
 from catalog.core.scope import Scope
+from catalog.core.settings import ServeSettings
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.references import resolve_documents
 from catalog.store.engine_types import Restriction, allowed_seqs
@@ -239,6 +243,48 @@ def test_no_tool_of_an_agent_gives_a_word_from_outside_its_scope(engine):
         assert not foreign(json.dumps([answer.text, answer.data], default=repr)), asked
 
     check(holds, examples=20)
+
+
+@pytest.fixture(scope="module")
+def http(engine):
+    """A client of our HTTP API, in this process."""
+    app = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def test_no_http_answer_holds_a_word_from_outside_its_scope(http):
+    @given(scoped_searches(), st.booleans())
+    def holds(params, posts):
+        pythons = ("doc_ids", "compare_with_v1")
+        asked = {k: v for k, v in params.items() if k not in pythons}
+        if not posts or not isinstance(asked.get("filters"), dict | list):
+            asked["filters"] = ["path~open/"]
+        if posts:
+            answer = http.post("/v1/search", json=asked)
+        else:
+            asked["q"] = asked.pop("query")
+            answer = http.get("/v1/search", params=asked)
+        statuses.add(answer.status_code)
+        assert not foreign(answer.text + str(answer.headers)), asked
+
+    statuses = set()
+    check(holds)
+    assert {200, 404} <= statuses <= {200, 400, 404}
+
+
+def test_no_http_listing_holds_a_word_from_outside_its_filters(http):
+    forms = st.sampled_from(("application/json", "application/x-ndjson"))
+
+    @given(forms, QUERIES, st.sampled_from(("best", "name")), st.sampled_from((None, *ODD_FIELDS)))
+    def holds(form, query, sort, odd):
+        conditions = ["path~open/"] if odd is None else [odd, "path~open/"]
+        asked = {"dataset": "notes", "query": query, "sort": sort, "filters": conditions}
+        answer = http.get("/v1/documents", params=asked, headers={"Accept": form})
+        assert answer.status_code in (200, 400), answer.text
+        assert not foreign(answer.text + str(answer.headers)), asked
+
+    check(holds)
 
 
 def test_no_listing_counts_or_names_what_its_filters_hide(stores):
