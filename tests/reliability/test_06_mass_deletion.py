@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from catalog.core.errors import MassDeletionError, SourceError
+from catalog.ingest import discovery
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
@@ -160,6 +162,126 @@ def test_a_drive_that_went_away_loses_nothing(library, folder, tmp_path):
     with pytest.raises(MassDeletionError, match="12 of 12"):
         Indexer(library).update("notes")
     assert len(paths(library)) == 12
+
+
+@pytest.fixture
+def mounted(monkeypatch) -> set[Path]:
+    """Folders at which another drive counts as mounted, with all below them."""
+    mounts: set[Path] = set()
+    real = discovery.device_of
+
+    def device_of(path: Path) -> int:
+        above = [mount for mount in mounts if path.is_relative_to(mount)]
+        return real(path) + 1000 * len(above)
+
+    monkeypatch.setattr(discovery, "device_of", device_of)
+    return mounts
+
+
+def empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.mark.parametrize("point", ["left", "removed"])
+@pytest.mark.parametrize(("place", "count"), [("d2", 6), ("d2/deep", 3)])
+def test_a_drive_in_a_subfolder_that_went_away_loses_nothing(
+    library, folder, mounted, place, count, point
+):
+    mounted.add(folder / place)
+    learned = Indexer(library).update("notes")  # rows of a store from before learn it so
+    assert (learned.unchanged, learned.updated) == (12, 0)
+    empty(folder / place)
+    empty(folder / "d3")  # a plain folder that was emptied
+    mounted.clear()
+    if point == "removed":
+        (folder / place).rmdir()
+    for _ in range(2):
+        report = Indexer(library).update("notes")
+        assert (report.kept, report.documents) == (count, 9)
+        assert is_named(report, place, count)
+        assert "the drive is not mounted" in report.notes[0]
+    assert len(answers(library, "walrus")) == 9
+    report = Indexer(library).update("notes", allow_deletions=True)
+    assert (report.kept, report.removed, report.documents) == (0, count, 9 - count)
+
+
+def test_files_deleted_from_a_drive_that_is_mounted_are_gone(library, folder, mounted):
+    mounted.update([folder, folder / "d2", folder / "d2/deep"])
+    Indexer(library).update("notes")
+    empty(folder / "d2/deep")
+    (folder / "d2/1.md").unlink()
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed, report.notes) == (0, 4, ())
+
+
+def test_a_drive_in_a_drive_is_told_apart(library, folder, mounted):
+    mounted.update([folder / "d2", folder / "d2/deep"])
+    Indexer(library).update("notes")
+    mounted.remove(folder / "d2/deep")
+    empty(folder / "d2/deep")
+    (folder / "d2/1.md").unlink()
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed) == (3, 1)
+    assert is_named(report, "d2/deep", 3)
+
+
+def test_what_was_copied_from_a_drive_to_its_folder_may_be_deleted(library, folder, mounted):
+    mounted.add(folder / "d2")
+    Indexer(library).update("notes")
+    mounted.clear()
+    assert Indexer(library).update("notes").kept == 0
+    empty(folder / "d2")
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed) == (0, 6)
+
+
+def test_what_is_left_out_or_of_another_folder_is_gone_mounted_or_not(
+    library, folder, mounted, tmp_path
+):
+    mounted.add(folder / "d2")
+    Indexer(library).update("notes")
+    report = Indexer(library).build(folder, "notes", exclude=("d2",))
+    assert (report.kept, report.removed) == (0, 6)
+    Indexer(library).build(folder, "notes")
+    mounted.clear()
+    shutil.copytree(folder, tmp_path / "other")
+    shutil.rmtree(tmp_path / "other/d2")
+    report = Indexer(library).build(tmp_path / "other", "notes")
+    assert (report.kept, report.removed) == (0, 6)
+
+
+def test_a_root_whose_drive_went_away_loses_nothing_though_a_file_lies_below_it(
+    library, folder, mounted
+):
+    mounted.add(folder)
+    Indexer(library).update("notes")
+    empty(folder)
+    mounted.clear()
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed, report.documents) == (12, 0, 12)
+    (folder / "no drive.md").write_text("mount it")
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed, report.documents) == (12, 0, 13)
+    assert is_named(report, ".", 12)
+
+
+def test_a_drive_that_is_unmounted_loses_nothing(library, folder):
+    """For real, where this process may mount."""
+    drive = folder / "drive"
+    drive.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "mount", "-t", "tmpfs", "none", drive]
+    if mount is None or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("this process may not mount a file system")
+    try:
+        (drive / "a.md").write_text("walrus")
+        assert Indexer(library).update("notes").added == 1
+    finally:
+        subprocess.run(["umount", drive], check=True)
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed) == (1, 0)
+    assert "drive/a.md" in answers(library, "walrus")
 
 
 @pytest.mark.parametrize("trouble", ["unreadable", "too long"])

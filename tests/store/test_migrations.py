@@ -12,9 +12,11 @@ from sqlalchemy.exc import IntegrityError
 import catalog.store
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database
+from catalog.store.checksums import count_damaged_rows, row_checksum
 from catalog.store.chunks import load_chunks
+from catalog.store.manifest import ManifestEntry, record
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
-from catalog.store.schema import datasets, document_fields, documents
+from catalog.store.schema import datasets, document_fields, documents, manifest
 
 MANY = 450  # documents: more than two batches
 LISTED = (
@@ -157,4 +159,27 @@ def test_rows_of_an_older_store_have_no_checksum(tmp_path):
     with upgraded.read() as connection:
         assert connection.scalars(select(documents.c.checksum)).all() == [None]
         assert connection.scalars(select(datasets.c.state)).all() == [None]
+    upgraded.close()
+
+
+def test_an_upgrade_keeps_the_checksums_of_files_and_hides_no_damage(tmp_path):
+    database = Database.at(tmp_path)
+    with database.write() as connection:
+        ensure_dataset(connection, "notes", 0.0)
+        for file in ("a.md", "b.md"):
+            record(connection, "notes", ManifestEntry(file, 1, 1, "p", "done", None, 0.0))
+        whole = connection.scalars(select(manifest.c.checksum)).all()
+    database.close()
+    with stamped(tmp_path, "0007") as connection:
+        connection.exec_driver_sql("ALTER TABLE manifest DROP COLUMN mount")
+        for file in ("a.md", "b.md"):
+            values = ("notes", file, 1, 1, "p", "done", None, 0.0)
+            sealed = (row_checksum(values), file)
+            connection.exec_driver_sql("UPDATE manifest SET checksum = ? WHERE file = ?", sealed)
+        connection.exec_driver_sql("UPDATE manifest SET size = 2 WHERE file = 'b.md'")
+    upgraded = Database.at(tmp_path)
+    with upgraded.read() as connection:
+        assert connection.scalars(select(manifest.c.checksum)).all() == whole
+        assert count_damaged_rows(connection, manifest, manifest.c.file == "a.md") == 0
+        assert count_damaged_rows(connection, manifest, manifest.c.file == "b.md") == 1
     upgraded.close()

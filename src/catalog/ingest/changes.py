@@ -15,10 +15,18 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError
 from catalog.core.globs import Glob
 from catalog.core.ids import sha1_hex
-from catalog.ingest.discovery import LATEST_NS, Listing, SkippedFile, SourceFile, nfc
+from catalog.ingest.discovery import (
+    LATEST_NS,
+    Listing,
+    SkippedFile,
+    SourceFile,
+    folders_above,
+    nfc,
+)
 from catalog.ingest.nodes import Source
 from catalog.ingest.readers import ReadLimits
 from catalog.store import Database, manifest
+from catalog.store.chunks import find_root
 from catalog.store.manifest import ManifestEntry
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
@@ -32,13 +40,14 @@ class StoredFiles:
     """What the store held of a dataset when the run began.
 
     ``entries`` by file; by path ``documents``, as :func:`manifest.known_documents` has them, and
-    ``incomplete``, the ids of chunks that lack a vector.
+    ``incomplete``, the ids of chunks that lack a vector. ``root`` is the folder of that run.
     """
 
     dataset: str
     entries: Mapping[str, ManifestEntry]
     documents: Mapping[str, Mapping[str, str]]
     incomplete: Mapping[str, AbstractSet[str]]
+    root: str = ""
 
     @classmethod
     def load(cls, database: Database, dataset: str) -> StoredFiles:
@@ -49,6 +58,7 @@ class StoredFiles:
                 manifest.entries(connection, dataset),
                 manifest.known_documents(connection, dataset),
                 manifest.incomplete_documents(connection, dataset),
+                find_root(connection, dataset),
             )
 
     def paths_of(self, file: str) -> AbstractSet[str]:
@@ -81,7 +91,8 @@ class FolderChanges:
 
     ``unseen`` are files that may be there still, by name, with what kept the run from looking.
     ``pipeline`` names how documents are cut and embedded in this run. With ``reread`` nothing
-    that is there counts as unchanged.
+    that is there counts as unchanged; with ``allow_deletions`` what lay on a drive that is not
+    mounted now has vanished.
     """
 
     def __init__(
@@ -92,12 +103,16 @@ class FolderChanges:
         pipeline: str,
         limits: ReadLimits,
         reread: bool = False,
+        allow_deletions: bool = False,
     ) -> None:
         self._stored, self._reread = stored, reread
         self._pipeline, self._limits = pipeline, limits
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
         self.unseen = find_unseen(missing, listing.skipped)
+        if not allow_deletions and stored.root == str(listing.top):
+            unlisted = (stored.entries[file] for file in missing if file not in self.unseen)
+            self.unseen |= find_unmounted(unlisted, listing)
         self.vanished = [file for file in missing if file not in self.unseen]
         self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
 
@@ -208,7 +223,22 @@ class PathOwners:
         return sorted(path for path in paths if path not in self._owners)
 
 
-def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> Mapping[str, SkippedFile]:
+def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
+    """Return the files of a drive that is no longer mounted where it was, with that place.
+
+    What patterns or ignore rules leave out by now is left out, mounted or not.
+    """
+    reason = "the drive is not mounted; if it is gone for good, run again with --allow-deletions"
+    return {
+        entry.file: SkippedFile(entry.mount, reason, entry.mount)
+        for entry in entries
+        if entry.mount is not None
+        and entry.mount not in listing.mounts
+        and listing.left_out.isdisjoint(folders_above(entry.file))
+    }
+
+
+def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[str, SkippedFile]:
     """Return those files that are a skipped place or lie below one, with that place.
 
     A name that is not valid UTF-8 may be any that has the same letters where it is: a drive that

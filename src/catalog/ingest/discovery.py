@@ -33,13 +33,15 @@ class SourceFile:
     ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
     system. ``absolute`` opens the file, whatever form its name has on disk; symlinks in it are
     resolved. ``size`` is in bytes. ``mtime_ns`` is a signed 64-bit number: a file dated after the
-    year 2262 has the highest.
+    year 2262 has the highest. ``mount`` is the nearest folder above it at which a drive is
+    mounted, as a path like its own: ``.`` for the root; ``None`` if that is above the root.
     """
 
     path: str
     absolute: Path
     size: int
     mtime_ns: int
+    mount: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,17 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a folder holds, both parts sorted by path; ``top`` is the folder, or file, resolved."""
+    """What a folder holds, both parts sorted by path; ``top`` is the folder, or file, resolved.
+
+    ``mounts`` are the folders, named as in :class:`SourceFile`, at which a drive is mounted;
+    ``left_out`` those that patterns or ignore rules name.
+    """
 
     top: Path
     files: tuple[SourceFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
+    mounts: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
 
 def discover(
@@ -108,6 +116,8 @@ class _Walk:
     limits: ReadLimits
     files: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
+    mounts: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
 
     def list_file(self) -> None:
         if self._is_named_well(self.root.name, "file"):
@@ -115,16 +125,19 @@ class _Walk:
 
     def list_folder(self) -> None:
         """List depth first without recursion: folders may be nested deeper than Python's stack."""
-        waiting: list[tuple[str, _Rules]] = [("", ())]
+        waiting: list[tuple[str, _Rules, int]] = [("", (), device_of(self.root.parent))]
         while waiting:
-            base, rules = waiting.pop()
+            base, rules, device_around = waiting.pop()
             entries = self._entries(base)
+            device = device_of(self.root / base) or device_around
+            if device_around not in (device, 0):
+                self.mounts.add(nfc(base.rstrip("/")) or ".")
             lines = self._ignore_lines(base, entries)
             if lines is None:
                 continue
             if lines:
                 rules = ((base, GlobRules.compile(lines, lenient=True)), *rules)
-            waiting.extend((folder, rules) for folder in self._visit(base, entries, rules))
+            waiting.extend((folder, rules, device) for folder in self._visit(base, entries, rules))
 
     def listing(self) -> Listing:
         """Return the files by path; of names that differ in Unicode form only, NFC gets NFC."""
@@ -133,12 +146,20 @@ class _Walk:
             self.files, key=lambda file: (nfc(file[0]) != file[0], file[0])
         ):
             name = path if nfc(path) in files else nfc(path)
-            files[name] = SourceFile(name, absolute, info.st_size, min(info.st_mtime_ns, LATEST_NS))
+            mtime_ns = min(info.st_mtime_ns, LATEST_NS)
+            files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, self._mount_of(name))
         return Listing(
             self.root,
             tuple(sorted(files.values(), key=lambda file: file.path)),
             tuple(sorted(self.skipped, key=lambda file: (file.path, file.reason))),
+            frozenset(self.mounts),
+            frozenset(self.left_out),
         )
+
+    def _mount_of(self, path: str) -> str | None:
+        if not self.mounts:
+            return None
+        return next((folder for folder in folders_above(path) if folder in self.mounts), None)
 
     def _entries(self, base: str) -> list[os.DirEntry[str]]:
         try:
@@ -187,6 +208,8 @@ class _Walk:
             if not self._is_named_well(path, "folder" if is_folder else "file"):
                 continue
             if self._is_left_out(path + "/" if is_folder else path, rules):
+                if is_folder:
+                    self.left_out.add(nfc(path))
                 continue
             if is_folder:
                 yield path + "/"
@@ -267,6 +290,24 @@ def _rule_lines(entry: os.DirEntry[str]) -> list[str]:
         raise TransientReadError(f"it is longer than {_MAX_IGNORE_FILE:,} bytes")
     text = content.decode("utf-8-sig", "surrogateescape")
     return text.splitlines()
+
+
+def device_of(folder: Path) -> int:
+    """Return a number that folders of one file system share; 0 if the folder cannot be looked at.
+
+    It is that of folders alone: some file systems show other numbers for their files.
+    """
+    try:
+        return folder.stat().st_dev
+    except OSError:
+        return 0
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that a file lies in, the nearest first; the last is the root, ``.``."""
+    while path := path.rpartition("/")[0]:
+        yield path
+    yield "."
 
 
 def nfc(path: str) -> str:

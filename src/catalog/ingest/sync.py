@@ -79,7 +79,12 @@ def sync(
         listing = discover(root, include=include, exclude=exclude, limits=limits)
         stored = StoredFiles.load(database, dataset)
         changes = FolderChanges(
-            listing, stored, pipeline=steps.fingerprint, limits=limits, reread=reread
+            listing,
+            stored,
+            pipeline=steps.fingerprint,
+            limits=limits,
+            reread=reread,
+            allow_deletions=allow_deletions,
         )
         if not allow_deletions:
             changes.check_deletions(root, settings.max_missing_fraction)
@@ -143,15 +148,18 @@ class SyncRun:
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(stored.entries)
         self._files_deprived: set[str] = set()
+        self._remounted: list[ManifestEntry] = []
         self.failed: list[Failure] = []
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
 
     def keep(self, file: SourceFile) -> None:
         """Leave an unchanged file as it is, and name again what failed before."""
         self._unchanged += len(self._stored.paths_of(file.path))
-        reason = self._stored.entries[file.path].reason
-        if reason is not None:
-            self.failed.append(Failure(file.path, reason))
+        entry = self._stored.entries[file.path]
+        if entry.reason is not None:
+            self.failed.append(Failure(file.path, entry.reason))
+        if entry.mount != file.mount:
+            self._remounted.append(replace(entry, mount=file.mount))
 
     def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
@@ -196,9 +204,12 @@ class SyncRun:
     def remove_vanished(self) -> None:
         """Remove files that are gone with the documents they have left, and what only those needed.
 
-        The caches lose what no document has any more if one was removed or updated.
+        The caches lose what no document has any more if one was removed or updated. Unchanged
+        files are noted where they lie on another drive than before.
         """
         with self._database.write() as connection:
+            for entry in self._remounted:
+                manifest.record(connection, self._dataset, entry)
             paths = manifest.paths_of_files(connection, self._dataset, self._changes.vanished)
             self._removed += remove_documents(connection, self._dataset, paths, self._clock())
             manifest.forget(connection, self._dataset, self._changes.vanished)
@@ -304,4 +315,5 @@ class SyncRun:
             state=state,
             reason=reason,
             seen_at=seen_at,
+            mount=file.mount,
         )

@@ -108,6 +108,11 @@ def list_datasets(connection: Connection) -> list[StoredDataset]:
         ) from error
 
 
+def find_root(connection: Connection, dataset: str) -> str:
+    """Return the folder or file a dataset was last built from; empty for one without, or none."""
+    return connection.scalar(select(datasets.c.root).where(datasets.c.name == dataset)) or ""
+
+
 def list_dataset_names(connection: Connection) -> list[str]:
     """Return the names of the datasets, in order."""
     return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))

@@ -18,7 +18,11 @@ State = Literal["done", "partial", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One listed file: its size and modification time when read, and the outcome."""
+    """One listed file: its size and modification time when read, and the outcome.
+
+    ``mount`` is the folder at which the drive was mounted that it lay on, where that is the
+    dataset's own folder (``.``) or one in it.
+    """
 
     file: str
     size: int
@@ -27,6 +31,7 @@ class ManifestEntry:
     state: State
     reason: str | None
     seen_at: float
+    mount: str | None = None
 
 
 def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:

@@ -199,6 +199,7 @@ manifest = Table(
     Column("state", String, nullable=False),  # done, partial (some text not embedded) or failed
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
+    Column("mount", Text),  # the folder at which its drive is mounted; NULL: none of the dataset's
     Column("checksum", Integer),  # of the row: see store.checksums
 )
 
