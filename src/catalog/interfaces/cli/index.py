@@ -31,7 +31,8 @@ _BAR = 40  # characters of the longest bar
 _REASONS_SHOWN = 10
 app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
 DeletionsOption = Annotated[
-    bool, typer.Option(
+    bool,
+    typer.Option(
         "--allow-deletions", help="Forget documents even if most files, or their drive, are gone."
     ),
 ]
