@@ -8,7 +8,14 @@ from typing import Any
 
 from typer.main import get_command
 
-from catalog.core.settings import RAGv2Settings, Settings, find_field, flatten, needs_rebuild
+from catalog.core.settings import (
+    RAGv2Settings,
+    Settings,
+    acts_only_with,
+    find_field,
+    flatten,
+    needs_rebuild,
+)
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.cli.commands import app
 
@@ -25,7 +32,10 @@ def settings_page() -> str:
         bounds = ", ".join(_bounds(field))
         rebuild = "yes" if needs_rebuild(name) else ""
         variable = f"`IDX_{name.upper().replace('.', '__')}`"
-        rows.append(f"| {variable} | {default} | {bounds} | {rebuild} | {field.description} |")
+        about, choice = field.description, acts_only_with(name)
+        if choice is not None:
+            about += f" Acts only with `{choice[0].rpartition('.')[2]}={choice[1]}`."
+        rows.append(f"| {variable} | {default} | {bounds} | {rebuild} | {about} |")
     head = (
         "# Settings\n\n"
         "Environment wins over a TOML file (`IDX_CONFIG`, or `catalog.toml` in the home folder), "

@@ -72,7 +72,7 @@ class SearchParams:
     ``doc_ids`` holds ids or paths: ``None`` is every document, ``[]`` is none, and names of
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
     name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
-    ``rerank`` and ``expand`` default to the settings.
+    ``top_k``, ``rerank`` and ``expand`` default to the settings.
     """
 
     query: Annotated[
@@ -81,8 +81,14 @@ class SearchParams:
     _: KW_ONLY
     dataset: Dataset = None
     top_k: Annotated[
-        int, Param("How many passages.", least=1, most=1000, flags=("--top-k", "-k"))
-    ] = 10
+        int | None,
+        Param(
+            "How many passages; left out: top_k of the settings, 10 or a preset's.",
+            least=1,
+            most=1000,
+            flags=("--top-k", "-k"),
+        ),
+    ] = None
     mode: Annotated[Mode, Param("lexical (words), vector (meaning) or hybrid.")] = "hybrid"
     docs: Annotated[
         list[str] | None,

@@ -58,7 +58,7 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         query,
         restriction,
         filters,
-        params.top_k,
+        params.top_k or rag.top_k,
         params.mode,
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,

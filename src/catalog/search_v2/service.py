@@ -115,7 +115,7 @@ class SearchServiceV2:
         check_search(params)
         rerank = self.parts.rag.rerank_enabled if params.rerank is None else params.rerank
         refiner = Refiner(self.parts, rerank=rerank, mode=params.mode)
-        return refiner.postprocessors(params.top_k)
+        return refiner.postprocessors(params.top_k or self.parts.rag.top_k)
 
     def close(self) -> None:
         """Release threads and library."""

@@ -61,7 +61,7 @@ def test_what_is_blank_or_null_counts_as_not_given(asked):
         explain=None,
     )
     assert not answer.is_error
-    assert given == {"query": "keys", "top_k": 10, "mode": "lexical", "explain": False}
+    assert given == {"query": "keys", "mode": "lexical", "explain": False}
 
 
 @pytest.mark.parametrize("docs", [["", " "], "", " "])

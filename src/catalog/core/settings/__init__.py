@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from catalog.core.settings.loading import (
     LoadedSettings,
+    acts_only_with,
     find_field,
     find_presets,
     flatten,
@@ -28,6 +29,7 @@ __all__ = [
     "RAGv2Settings",
     "ServeSettings",
     "Settings",
+    "acts_only_with",
     "find_field",
     "find_presets",
     "flatten",

@@ -86,6 +86,13 @@ def needs_rebuild(name: str) -> bool:
         return False
 
 
+def acts_only_with(name: str) -> tuple[str, Any] | None:
+    """Return the dotted name and value of the setting without which this one does nothing."""
+    choice = (find_field(name).json_schema_extra or {}).get("acts_only_with", {})
+    section = name.rpartition(".")[0]
+    return next(((f"{section}.{other}", value) for other, value in choice.items()), None)
+
+
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every dotted name and value of nested settings."""
     for name, value in tree.items():

@@ -13,6 +13,14 @@ from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
 NEEDS_REBUILD: dict[str, JsonValue] = {"rebuild": True}
 
 
+def acts_only_with(**choice: JsonValue) -> dict[str, JsonValue]:
+    """Mark a setting that does something only while another one of v2 has this value."""
+    return {"acts_only_with": dict(choice)}
+
+
+_ONLY_RRF = acts_only_with(fusion_mode="rrf")
+
+
 class IngestSettings(BaseModel):
     """``IDX_RAG_V2__INGEST__*``: how documents are read and stored."""
 
@@ -124,8 +132,18 @@ class RAGv2Settings(BaseSettings):
         None, description="A Qdrant server; unset: Qdrant inside this process."
     )
     qdrant_api_key: str | None = Field(None, description="Key for that server.", repr=False)
-    vector_top_k: int = Field(20, ge=1, le=1000, description="Depth of the vector leg.")
-    fts_top_k: int = Field(20, ge=1, le=1000, description="Depth of the lexical leg.")
+    top_k: int = Field(
+        10, ge=1, le=1000, description="Passages of an answer, where the call does not say."
+    )
+    vector_top_k: int = Field(
+        20,
+        ge=1,
+        le=1000,
+        description="Depth of the vector leg, before overfetch; adaptive fusion reads 100 or more.",
+    )
+    fts_top_k: int = Field(
+        20, ge=1, le=1000, description="Depth of the lexical leg, in the same way."
+    )
     overfetch: int = Field(
         5,
         ge=1,
@@ -136,7 +154,13 @@ class RAGv2Settings(BaseSettings):
     fusion_mode: Literal["adaptive", "rrf", "relative_score"] = Field(
         "adaptive", description="How the legs become one list; see docs/scoring.md."
     )
-    rrf_k: int = Field(60, ge=1, le=1000, description="The constant k of 1 / (k + rank).")
+    rrf_k: int = Field(
+        60,
+        ge=1,
+        le=1000,
+        description="The constant k of 1 / (k + rank).",
+        json_schema_extra=_ONLY_RRF,
+    )
     original_weight: float = Field(
         2.0, ge=0.0, le=100.0, description="Weight of lists for the user's own query."
     )
@@ -150,10 +174,18 @@ class RAGv2Settings(BaseSettings):
         1.0, ge=0.0, le=100.0, description="Factor on the weight of every vector list."
     )
     bonus_first: float = Field(
-        0.05, ge=0.0, le=10.0, description="Added once to a passage first in an original list."
+        0.05,
+        ge=0.0,
+        le=10.0,
+        description="Added once to a passage first in an original list.",
+        json_schema_extra=_ONLY_RRF,
     )
     bonus_second: float = Field(
-        0.02, ge=0.0, le=10.0, description="Added once to a passage second or third there."
+        0.02,
+        ge=0.0,
+        le=10.0,
+        description="Added once to a passage second or third there.",
+        json_schema_extra=_ONLY_RRF,
     )
     max_chunks_per_doc: int = Field(
         3, ge=0, le=1000, description="Passages of one document in an answer; 0: no limit."
@@ -216,7 +248,11 @@ class RAGv2Settings(BaseSettings):
         "linear", description="How the reranker's order joins the fused one; see docs/scoring.md."
     )
     rerank_weight: float = Field(
-        0.3, ge=0.0, le=1.0, description="The reranker's share of a linear blend."
+        0.3,
+        ge=0.0,
+        le=1.0,
+        description="The reranker's share of a linear blend.",
+        json_schema_extra=acts_only_with(rerank_blend="linear"),
     )
     rerank_max_tokens: int = Field(
         256, ge=32, le=8192, description="Tokens of query and passage the reranker reads."

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
 _NARROWING = ("docs", "file_type", "name", "filters")
-_TOP_K = Argument(bounds=(1, 50))
+_TOP_K = Argument(
+    help="How many passages, 1 to 50; left out: as the settings say, 10 or a preset's number.",
+    bounds=(1, 50),
+)
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
 _FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
 

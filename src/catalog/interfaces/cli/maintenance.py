@@ -38,13 +38,14 @@ def config(
     preset: PresetOption = None,
 ) -> None:
     """Show every setting, its value, and where the value came from."""
-    from catalog.core.settings import find_field, flatten, needs_rebuild
+    from catalog.core.settings import acts_only_with, find_field, flatten, needs_rebuild
     from catalog.core.text import strip_userinfo
 
     loaded = settings_for(context, home, preset)
+    values = dict(flatten(loaded.settings.model_dump(mode="json")))
     rows = []
-    for name, value in flatten(loaded.settings.model_dump(mode="json")):
-        field = find_field(name)
+    for name, value in values.items():
+        field, choice = find_field(name), acts_only_with(name)
         public = strip_userinfo(value) if isinstance(value, str) else value
         is_secret = value is not None and not field.repr
         rows.append(
@@ -52,9 +53,11 @@ def config(
                 "name": name,
                 "value": SECRET if is_secret else public,
                 "origin": loaded.origins.get(name, "default"),
-                "variable": "IDX_" + name.upper().replace(".", "__"),
+                "variable": _variable(name),
                 "description": field.description,
                 "rebuild": needs_rebuild(name),
+                "acts": choice is None or values[choice[0]] == choice[1],
+                "acts_only_with": choice and f"{_variable(choice[0])}={choice[1]}",
             }
         )
     if json:
@@ -62,7 +65,13 @@ def config(
         return
     for row in rows:
         mark = "  (a change re-does every document)" if row["rebuild"] else ""
+        if not row["acts"]:
+            mark = f"  (does nothing now: only with {row['acts_only_with']})"
         say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
+
+
+def _variable(name: str) -> str:
+    return "IDX_" + name.upper().replace(".", "__")
 
 
 def doctor(
