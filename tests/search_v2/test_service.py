@@ -256,6 +256,7 @@ def test_the_json_form_holds_what_the_contract_names(service):
         "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
         "modality", "locator", "start_offset", "end_offset", "text", "snippet", "snippet_lines",
         "matches", "citation", "snippet_locator", "moment", "link", "evidence", "evidence_at",
+        "file_type", "source_type", "tags", "created", "modified", "date",
         "relevance", "explain",
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
@@ -378,3 +379,100 @@ def test_a_note_names_the_types_there_are_when_none_fits(service):
 def test_a_note_says_that_a_query_has_only_common_words(service):
     answer = service.search("the of and", dataset="notes", mode="lexical")
     assert "too common to look for" in answer.notes[0]
+
+
+@pytest.fixture
+def dated(tmp_path):
+    """A service over documents of three years, the last dated by its file alone."""
+    folder = tmp_path / "dated"
+    folder.mkdir()
+    told = {
+        "old.md": "created: 2022-05-09\ntags: [ops]",
+        "new.md": "created: 2021-01-01\nmodified: 2024-03-05",
+    }
+    for name, fields in told.items():
+        (folder / name).write_text(f"---\n{fields}\n---\nRotate the keys of {name}.\n")
+    (folder / "plain.txt").write_text("Rotate the keys of plain.txt.\n")
+    os.utime(folder / "plain.txt", (0, 86_400 * 365))  # the first day of 1971
+    with open_library(tmp_path / "other") as library:
+        Indexer(library).build(folder, "dated")
+        yield SearchServiceV2(library)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"after": "2024"}, {"new.md"}),
+        ({"after": "2022-05-09", "before": "2022-05-10"}, {"old.md"}),
+        ({"before": "2022-05"}, {"plain.txt"}),
+        ({"after": "1971", "before": "2023"}, {"old.md", "plain.txt"}),
+        ({"after": "2023", "before": "2023"}, set()),
+        ({"after": "2022", "doc_ids": ["new.md", "plain.txt"]}, {"new.md"}),
+        ({"after": "2022", "filters": {"tag": "ops"}}, {"old.md"}),
+    ],
+)
+def test_dates_bound_which_documents_answer(dated, mode, bounds, expected):
+    found = dated.search("rotate keys", dataset="dated", mode=mode, **bounds)
+    assert {hit.path for hit in found} == expected
+
+
+@pytest.mark.parametrize("bound", ["after", "before"])
+@pytest.mark.parametrize("text", ["last week", "2024-13", "yesterday", "05/06/2024", ""])
+def test_a_bound_that_is_no_date_is_refused_with_one_that_is(dated, bound, text):
+    with pytest.raises(InputError, match=rf"{bound} must be a date such as 2026-03-31"):
+        dated.search("keys", dataset="dated", **{bound: text})
+
+
+def test_where_no_document_is_of_these_dates_a_note_tells_which_there_are(dated):
+    answer = dated.search("keys", dataset="dated", after="2030")
+    assert answer.notes == ("dates are from 1971-01-01 to 2024-03-05",)
+    scoped = dated.search("keys", dataset="dated", after="2030", doc_ids=["old.md"])
+    assert scoped.notes == ("dates are from 2022-05-09 to 2022-05-09",)
+
+
+def test_a_hit_tells_type_tags_and_dates_of_its_document(dated):
+    hits = {hit.path: hit for hit in dated.search("rotate keys", dataset="dated")}
+    told = {
+        path: (hit.file_type, hit.source_type, hit.tags, hit.created, hit.modified, hit.date)
+        for path, hit in hits.items()
+    }
+    first_of_1971 = "1971-01-01T00:00:00Z"
+    file_time = told["old.md"][4]
+    assert told == {
+        "old.md": ("md", "file", ("ops",), "2022-05-09", file_time, "2022-05-09T00:00:00Z"),
+        "new.md": ("md", "file", (), "2021-01-01", "2024-03-05", "2024-03-05T00:00:00Z"),
+        "plain.txt": ("txt", "file", (), None, first_of_1971, first_of_1971),
+    }
+    assert file_time > "2025", "the file's own, where the document does not say"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ("page_title=Keys of old", {"old.md"}),
+        ("page_title=keys of old", set()),
+        ("page_title~KEYS", {"old.md", "told.md"}),
+        ("page_title=plain", {"plain.txt"}),
+        ("agent_hint=writer", {"told.md"}),
+        ("agent_hint!=writer", {"old.md", "plain.txt"}),
+        ({"agent_hint": {"is_empty": True}}, {"old.md", "plain.txt"}),
+    ],
+)
+def test_page_title_and_agent_hint_are_fields_of_every_document(tmp_path, mode, filters, expected):
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (folder / "old.md").write_text("# Keys of old\n\nRotate the keys.\n")
+    fields = "title: Else\npage_title: Keys of now\nagent_hint: writer"
+    (folder / "told.md").write_text(f"---\n{fields}\n---\nRotate the keys.\n")
+    (folder / "plain.txt").write_text("Rotate the keys.\n")
+    with open_library(tmp_path / "other") as library:
+        Indexer(library).build(folder, "pages")
+        service = SearchServiceV2(library)
+        found = service.search("rotate keys", dataset="pages", mode=mode, filters=filters)
+        assert {hit.path for hit in found} == expected
+
+
+def test_a_field_that_the_designs_name_may_be_asked_for_where_no_document_has_it(service):
+    assert len(service.search("keys", dataset="notes", filters="agent_hint=writer")) == 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
+from catalog.core.errors import InputError
+
 _PARTIAL = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2}))?")
 _FULL = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}(?:[Tt ].*)?")
 _BLANK_BEFORE_ZONE = re.compile(r"\s+(?=(?:Z|[+-][0-9:]+)\Z)")
@@ -35,6 +37,20 @@ def parse_date(text: str) -> datetime | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def read_bound(name: str, value: object) -> datetime | None:
+    """Return the moment at which the date given as ``after`` or ``before`` begins; of none, none.
+
+    Raises :class:`InputError` for what :func:`parse_date` does not read.
+    """
+    if value is None:
+        return None
+    moment = parse_date(value) if isinstance(value, str) else None
+    if moment is None:
+        shown = repr(value) if len(repr(value)) <= _MAX_CHARS else "that"
+        raise InputError(f"{name} must be a date such as 2026-03-31, 2026-03 or 2026, not {shown}")
+    return moment
 
 
 def to_timestamp(value: str | float | None) -> float | None:

@@ -133,7 +133,8 @@ class Chunk:
     """A stored passage, joined with what a result needs of its document.
 
     ``seq`` is the database's row number: never reused, so it names the chunk in lexical
-    indexes; ``chunk_id`` is the deterministic public id.
+    indexes; ``chunk_id`` is the deterministic public id. ``modified`` is as the document says, or
+    as its file does; ``dated`` is the timestamp that bounds go by.
     """
 
     seq: int
@@ -153,3 +154,7 @@ class Chunk:
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     cues: tuple[Cue, ...] = ()
     page_breaks: tuple[int, ...] = ()
+    file_type: str = ""
+    source_type: str = ""
+    modified: str | None = None
+    dated: float | None = None

@@ -30,6 +30,7 @@ DOCUMENT_FIELDS = frozenset(
     {
         "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type",
         "tags", "source_url", "confidentiality", "created", "modified", "media",
+        "page_title", "agent_hint",
     }
 )  # fmt: skip
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})

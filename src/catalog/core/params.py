@@ -63,6 +63,16 @@ Conditions = Annotated[
         json_help='Several in a list, or {"tag": "ops"}.',
     ),
 ]
+After = Annotated[
+    str | None,
+    Param(
+        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: by the date they say they "
+        "were modified or else created, else their file's."
+    ),
+]
+Before = Annotated[
+    str | None, Param("Only documents dated before that day, month or year, by the same date.")
+]
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ class SearchParams:
     ``doc_ids`` holds ids or paths: ``None`` is every document, ``[]`` is none, and names of
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
     name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
+    ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
     ``top_k``, ``rerank`` and ``expand`` default to the settings.
     """
 
@@ -101,6 +112,8 @@ class SearchParams:
     file_type: FileType = None
     name: Name = None
     filters: Conditions = None
+    after: After = None
+    before: Before = None
     rerank: Annotated[bool | None, Param("Let a second model read the best passages.")] = None
     expand: Annotated[bool | None, Param("Let a language model reword the query.")] = None
     explain: Annotated[bool, Param("Tell how each score came about.")] = False
@@ -159,12 +172,8 @@ class BrowseParams:
         ),
     ] = ()
     filters: Conditions = None
-    after: Annotated[
-        str | None, Param("Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY.")
-    ] = None
-    before: Annotated[str | None, Param("Only documents dated before that day, month or year.")] = (
-        None
-    )
+    after: After = None
+    before: Before = None
     sort: Annotated[
         Sort,
         Param(

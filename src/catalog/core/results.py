@@ -136,6 +136,8 @@ class SearchResult(PassageResult):
     second or a PDF at the page on which the best sentence begins, ``None`` for anything else.
     ``evidence`` is what a recording holds around the passage; results near one another share it,
     and ``evidence_at`` is the rank of the first that has it. In JSON it stands there alone.
+    ``file_type``, ``source_type``, ``tags`` and the dates are the document's, the latter as in
+    :class:`CatalogEntry`.
     """
 
     docid: str
@@ -153,6 +155,12 @@ class SearchResult(PassageResult):
     link: str | None = None
     evidence: Evidence | None = None
     evidence_at: int | None = None
+    file_type: str = ""
+    source_type: str = ""
+    tags: tuple[str, ...] = ()
+    created: str | None = None
+    modified: str | None = None
+    date: str | None = None
     relevance: float | None = None
     explain: Explanation | None = None
 

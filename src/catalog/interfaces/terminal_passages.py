@@ -63,6 +63,8 @@ def _result_lines(result: SearchResult, *, explain: bool, bold: bool) -> Iterato
     else:
         for line in map(format_line, evidence.lines):
             yield safe(f"    {line}")
+    if result.tags:
+        yield safe(f"    tags: {one_line(', '.join(result.tags))}")
     if result.link is not None:
         yield safe(f"    {result.link}")
     if explain and result.explain is not None:

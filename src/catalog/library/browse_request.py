@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from catalog.core.dates import parse_date
+from catalog.core.dates import read_bound
 from catalog.core.errors import InputError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter, Op, condition
@@ -56,8 +56,8 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
         by_type=None if file_type is None else file_type_filter(storable(file_type)),
         by_name=None if name is None else name_filter(storable(name)),
         by_tag={str(tag): condition("tags", Op.ALL, [tag]) for tag in tags},
-        after=_moment("after", params.after),
-        before=_moment("before", params.before),
+        after=read_bound("after", params.after),
+        before=read_bound("before", params.before),
         notes=(cut,) if len(query) < len(text) else (),
     )
     if params.sort not in SORTS:
@@ -72,14 +72,3 @@ def _cut(text: str, most: int) -> str:
         return start.rstrip()
     words = start[most // 2 :].rsplit(maxsplit=1)
     return start[: -len(words[-1])].rstrip() if len(words) > 1 else start
-
-
-def _moment(name: str, value: object) -> datetime | None:
-    if value is None:
-        return None
-    moment = parse_date(value) if isinstance(value, str) else None
-    if moment is None:
-        raise InputError(
-            f"{name} must be a date such as 2026-03-31, 2026-03 or 2026, not {value!r}"
-        )
-    return moment

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from catalog.core.dates import read_bound
 from catalog.core.errors import DocumentNotFoundError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
@@ -19,20 +20,25 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import live_documents
 from catalog.store.engine_types import Restriction
-from catalog.store.listing import allowed_documents, check_filter_fields, list_source_ids
+from catalog.store.listing import (
+    allowed_documents,
+    check_filter_fields,
+    dated_between,
+    list_source_ids,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search, checked: what to look for, where, how many, and with which stages.
 
-    ``filters`` are the caller's own conditions; the restriction also has those that a file type
-    and a name make.
+    ``visible`` is what the caller's own scope and filters let through; the restriction also has
+    the conditions that a file type, a name and dates make.
     """
 
     query: ParsedQuery
     restriction: Restriction
-    filters: Filter | None
+    visible: Restriction
     top_k: int
     mode: Mode
     rerank: bool
@@ -54,10 +60,12 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
         restriction = Restriction(dataset, scope, tree if conditions else None)
         restriction = _check(library, restriction, notes)
+        visible = replace(restriction, filter=filters)
+        restriction = _within_dates(library, restriction, params, notes)
     return SearchRequest(
         query,
         restriction,
-        filters,
+        visible,
         params.top_k or rag.top_k,
         params.mode,
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
@@ -102,6 +110,20 @@ def _narrow(params: SearchParams) -> Iterator[Filter]:
         yield file_type_filter(params.file_type)
     if params.name is not None:
         yield name_filter(params.name)
+
+
+def _within_dates(
+    library: Library, restriction: Restriction, params: SearchParams, notes: list[str]
+) -> Restriction:
+    """Return the restriction to documents whose date is within the params' bounds, if any."""
+    after, before = read_bound("after", params.after), read_bound("before", params.before)
+    if after is None and before is None:
+        return restriction
+    of_scope = allowed_documents(Restriction(restriction.dataset, restriction.scope))
+    with library.database.read() as connection:
+        ids = list_source_ids(connection, of_scope & dated_between(after, before))
+    notes.append(f"{len(ids)} documents of these dates")
+    return replace(restriction, scope=Scope.of(ids))
 
 
 def _check(library: Library, restriction: Restriction, notes: list[str]) -> Restriction:

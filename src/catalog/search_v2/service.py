@@ -152,17 +152,19 @@ class SearchServiceV2:
         """Say why there may be no result, and which types or names there are instead."""
         if any(UNSEARCHABLE in report.note for report in stages.reports):
             yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
-        if params.file_type is None and params.name is None:
+        narrowing = {
+            name: getattr(params, name) for name in ("file_type", "name", "after", "before")
+        }
+        if not any(value is not None for value in narrowing.values()):
             return
         # What the caller's own conditions hide no note may tell.
-        conditions = [] if request.filters is None else [request.filters]
-        if request.restriction.scope.ids is not None:
-            ids = sorted(request.restriction.scope.ids)
-            conditions.append(condition("source_doc_id", Op.IN, ids))
+        visible = request.visible
+        conditions = [] if visible.filter is None else [visible.filter]
+        if visible.scope.ids is not None:
+            conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
         page = DocumentCatalog(self.library).query(
-            dataset=request.restriction.dataset,
-            file_type=params.file_type,
-            name=params.name,
+            dataset=visible.dataset,
+            **narrowing,
             filters=And(tuple(conditions)) if conditions else None,
             limit=1,
         )
@@ -185,7 +187,7 @@ class SearchServiceV2:
         filters, doc_ids = params.filters, params.doc_ids
         if params.file_type is not None or params.name is not None:
             filters = request.restriction.filter
-        if params.docs is not None:
+        if (params.docs, params.after, params.before) != (None, None, None):
             doc_ids = sorted(request.restriction.scope.ids or ())
         return self._baseline.compare(
             params.query,

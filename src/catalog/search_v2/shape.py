@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from catalog.core.dates import format_timestamp
 from catalog.core.documents import Chunk, Locator
 from catalog.core.results import (
     TIMED_MODALITIES,
@@ -56,6 +57,12 @@ def to_result(
         "link": _find_link(chunk, best, evidence),
         "evidence": evidence,
         "evidence_at": evidence_at,
+        "file_type": chunk.file_type,
+        "source_type": chunk.source_type,
+        "tags": _texts(chunk.metadata.get("tags")),
+        "created": next(iter(_texts(chunk.metadata.get("created"))), None),
+        "modified": chunk.modified,
+        "date": None if chunk.dated is None else format_timestamp(chunk.dated),
         "relevance": passage.relevance,
     }
     if explain:
@@ -86,6 +93,12 @@ def explain_score(passage: ScoredPassage, fusion: str) -> Explanation:
         rerank=passage.reranked,
         score=fused.score if passage.score is None else passage.score,
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Return the values of a field as texts."""
+    values = value if isinstance(value, list | tuple) else () if value is None else (value,)
+    return tuple(map(str, values))
 
 
 def _to_locator(where: Locator) -> ResultLocator:

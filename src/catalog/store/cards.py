@@ -32,7 +32,8 @@ WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata
 _MAX_CHARS = 4000  # of headings and of metadata
 # Fields that say nothing of what a document is about, or stand in another column.
 _NOT_ABOUT = (
-    "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type", "media",
+    "dataset", "source_doc_id", "docid", "path", "title", "page_title", "file_type",
+    "source_type", "agent_hint", "media",
     "created", "modified", "confidentiality", "language", "identifier", "kernel",
 )  # fmt: skip
 CARDS_FTS = table(

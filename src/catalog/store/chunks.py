@@ -22,6 +22,16 @@ from catalog.store.sql_errors import is_damage
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
+_KNOWN = (  # of the document; its own checksum covers them, not that of its passages
+    documents.c.file_type,
+    documents.c.source_type,
+    documents.c.dated,
+    select(document_fields.c.text_value)
+    .where(document_fields.c.document_id == documents.c.id, document_fields.c.field == "modified")
+    .limit(1)
+    .scalar_subquery()
+    .label("modified"),
+)
 _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)  # a column that is none
 
 
@@ -227,7 +237,7 @@ def _passages(
     connection: Connection, dataset: str, seqs: list[int], errors: list[DamagedDocumentError]
 ) -> Sequence[Any]:
     """Return the rows; where one of them cannot be read at all, the others, one after another."""
-    query = select(*PASSAGE, chunks.c.checksum.label("sealed")).join(
+    query = select(*PASSAGE, chunks.c.checksum.label("sealed"), *_KNOWN).join(
         documents, documents.c.id == chunks.c.document_id
     )
     try:
@@ -254,7 +264,7 @@ def _chunk_or_none(row: Any) -> Chunk | None:
     """Return the passage, ``None`` when it is not what was stored."""
     sealed = row.sealed
     try:
-        if not is_whole(row[:-1], sealed) or (sealed is None and not _is_text(row)):
+        if not is_whole(row[: len(PASSAGE)], sealed) or (sealed is None and not _is_text(row)):
             return None
         return _chunk(row)
     except _UNREADABLE:
@@ -301,4 +311,8 @@ def _chunk(row: Row[Any]) -> Chunk:
         metadata=_json_object(row.metadata),
         cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
         page_breaks=page_breaks,
+        file_type=row.file_type,
+        source_type=row.source_type,
+        modified=row.modified,
+        dated=row.dated,
     )

@@ -210,6 +210,7 @@ def _fields(revision: NewRevision) -> list[dict[str, Any]]:
     document = revision.document
     fields: dict[str, MetadataValue] = {
         **({"modified": revision.modified} if revision.modified is not None else {}),
+        "page_title": document.title,
         **document.metadata,
         "dataset": revision.dataset,
         "source_doc_id": revision.source_doc_id,

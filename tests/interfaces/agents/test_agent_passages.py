@@ -24,6 +24,12 @@ def result(rank=1, **given):
         "snippet_locator": ResultLocator(line_start=121, line_end=121),
         "matches": (),
         "citation": "[source: My paper, lines 120-170]",
+        "file_type": "pdf",
+        "source_type": "file",
+        "tags": (),
+        "created": None,
+        "modified": None,
+        "date": None,
     }
     return SearchResult.model_validate(fields | given).model_dump(mode="json", exclude_unset=True)
 
@@ -156,3 +162,11 @@ def test_lines_of_a_document_cannot_look_like_another_passage():
 def test_a_path_that_no_line_can_hold_is_referred_to_by_its_docid():
     (found,), _ = agent_passages([result(path="a\nb.md", source_doc_id="vault:a\nb.md")])
     assert found.reference == "#abc123:120-170"
+
+
+def test_a_passage_carries_what_is_known_of_its_document():
+    told = {"source_type": "memo", "tags": ("a", "b\nc"), "created": "2024-05", "date": "2024-05-01"}
+    (passage,), _ = agent_passages([result(**told)])
+    assert (passage.file_type, passage.source_type, passage.tags) == ("pdf", "memo", ("a", "b c"))
+    assert (passage.created, passage.modified, passage.date) == ("2024-05", None, "2024-05-01")
+    assert format_passages([passage]).endswith("\n    tags: a, b c")

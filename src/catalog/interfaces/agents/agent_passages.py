@@ -36,7 +36,8 @@ class AgentPassage(ToolPart):
     ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
     where that text stands. ``evidence`` is what a recording holds around it; a passage that shares
     another's has its number in ``evidence_of``. ``score`` orders one answer only; ``relevance`` is
-    the estimated probability that the passage answers.
+    the estimated probability that the passage answers. ``file_type`` and all after it are of the
+    document; ``date`` is the one that ``after`` and ``before`` go by.
     """
 
     number: int
@@ -56,6 +57,12 @@ class AgentPassage(ToolPart):
     media: str | None
     evidence: tuple[EvidenceLine, ...]
     evidence_of: int | None
+    file_type: str = ""
+    source_type: str = ""
+    tags: tuple[str, ...] = ()
+    created: str | None = None
+    modified: str | None = None
+    date: str | None = None
     explain: Explanation | None = None
 
 
@@ -120,6 +127,13 @@ def _agent_passage(
         media=None if media is None else one_line(media),
         evidence=tuple(map(_clean_line, evidence["lines"])) if evidence and is_whole else (),
         evidence_of=shared.number if shared and shared.evidence else None,
+        file_type=one_line(result["file_type"], 40),
+        source_type=one_line(result["source_type"], 100),
+        tags=tuple(one_line(tag, 100) for tag in result["tags"]),
+        **{
+            name: None if result[name] is None else one_line(result[name], 40)
+            for name in ("created", "modified", "date")
+        },
         explain=result.get("explain"),
     )
 
@@ -176,6 +190,8 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
         yield _INDENT + f'"{passage.text.strip()}"'.replace("\n", f"\n{_INDENT}")
     relevance = "" if passage.relevance is None else f", relevance {passage.relevance:.2f}"
     yield f"{_INDENT}reference: {passage.reference} (#{passage.docid}){relevance}"
+    if passage.tags:
+        yield f"{_INDENT}tags: {', '.join(passage.tags)}"
     if passage.explain is not None:
         yield f"{_INDENT}{_format_explanation(passage.explain)}"
 

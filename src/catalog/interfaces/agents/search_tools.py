@@ -34,7 +34,7 @@ from catalog.interfaces.agents.tool import (
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
-_NARROWING = ("docs", "file_type", "name", "filters")
+_NARROWING = ("docs", "file_type", "name", "filters", "after", "before")
 _TOP_K = Argument(
     help="How many passages, 1 to 50; left out: as the settings say, 10 or a preset's number.",
     bounds=(1, 50),
@@ -138,6 +138,11 @@ def _describe_narrowing(params: Mapping[str, Any]) -> str:
         parts.append(f"of a document named like {quote_argument(params['name'])}")
     if "docs" in params:
         parts.append("of the docs named")
+    parts += [
+        f"dated {words} {quote_argument(params[name])}"
+        for name, words in (("after", "on or after"), ("before", "before"))
+        if name in params
+    ]
     if "filters" in params:
         parts.append("that fits the filters")
     return " ".join([*parts, "was found"])
