@@ -165,7 +165,12 @@ def test_a_path_that_no_line_can_hold_is_referred_to_by_its_docid():
 
 
 def test_a_passage_carries_what_is_known_of_its_document():
-    told = {"source_type": "memo", "tags": ("a", "b\nc"), "created": "2024-05", "date": "2024-05-01"}
+    told = {
+        "source_type": "memo",
+        "tags": ("a", "b\nc"),
+        "created": "2024-05",
+        "date": "2024-05-01",
+    }
     (passage,), _ = agent_passages([result(**told)])
     assert (passage.file_type, passage.source_type, passage.tags) == ("pdf", "memo", ("a", "b c"))
     assert (passage.created, passage.modified, passage.date) == ("2024-05", None, "2024-05-01")
