@@ -352,12 +352,122 @@ def test_a_record_of_an_unseen_file_is_not_taken_over_by_another_file(tmp_path, 
         assert answers(library, "walrus") == {"7"}
 
 
-def test_an_update_that_kept_documents_unseen_ends_with_code_one(library, monkeypatch):
+def ends_with_one(report) -> bool:
+    """Tell whether the command that made this report ends with code 1."""
     import typer
 
     from catalog.interfaces.cli import index
 
+    try:
+        index._exit_if_failed(report)
+    except typer.Exit as ended:
+        return ended.exit_code == 1
+    return False
+
+
+def test_an_update_that_kept_documents_unseen_ends_with_code_one(library, monkeypatch):
     refuse(monkeypatch, "d3")
-    with pytest.raises(typer.Exit) as ended:
-        index._exit_if_failed(Indexer(library).update("notes"))
-    assert ended.value.exit_code == 1
+    assert ends_with_one(Indexer(library).update("notes"))
+
+
+def records(count: int) -> list[str]:
+    return [json.dumps({"_id": f"r{number}", "text": f"walrus {number}"}) for number in range(count)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, library) -> Path:
+    """A file of five records beside the folders, indexed as a dataset of its own."""
+    file = tmp_path / "corpus/records.jsonl"
+    file.parent.mkdir()
+    file.write_text("\n".join(records(5)) + "\n")
+    assert Indexer(library).build(file.parent, "corpus").documents == 5
+    return file
+
+
+def found(library) -> set[str]:
+    results = SearchServiceV2(library).search("walrus", dataset="corpus", mode="lexical", top_k=50)
+    return {result.path for result in results}
+
+
+@pytest.mark.parametrize("left", [1, 20, 35, 70, 100, 138, 164])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_file_of_records_that_is_cut_short_loses_none(library, corpus, left, encoding):
+    whole = "\n".join(records(5)) + "\n"
+    corpus.write_text(whole, encoding=encoding)
+    Indexer(library).update("corpus")
+    corpus.write_text(whole[:left].replace("walrus 0", "walrus zero"), encoding=encoding)
+    for _ in range(2):
+        report = Indexer(library).update("corpus")
+        assert (report.removed, report.documents, report.unfinished) == (0, 5, 1)
+        assert any("cut short" in failure.reason for failure in report.failed)
+        assert ends_with_one(report)
+    assert report.kept == 5 - whole[:left].count("\n")
+    assert found(library) == {"r0", "r1", "r2", "r3", "r4"}
+    corpus.write_text("\n".join(records(4)), encoding=encoding)
+    report = Indexer(library).update("corpus")
+    assert (report.removed, report.kept, report.unfinished, report.failed) == (1, 0, 0, ())
+    assert not ends_with_one(report)
+
+
+def test_a_new_file_that_is_still_being_written_gives_what_it_holds(library, tmp_path):
+    root = tmp_path / "new"
+    root.mkdir()
+    (root / "new.jsonl").write_text("\n".join([*records(3), '{"_id": "r3", "te']))
+    report = Indexer(library).build(root, "corpus")
+    assert (report.added, report.kept, report.unfinished) == (3, 0, 1)
+    assert ends_with_one(report)
+
+
+def test_a_line_that_was_broken_keeps_the_record_it_was(library, corpus):
+    lines = records(5)
+    lines[1] = lines[1].replace("walrus", 'wal"rus')  # its _id can be read
+    del lines[3]  # really gone
+    corpus.write_text("\n".join(lines) + "\n")
+    for removed in (1, 0):
+        report = Indexer(library).update("corpus")
+        assert (report.removed, report.kept, report.documents) == (removed, 1, 4)
+        assert ends_with_one(report)
+        assert any(failure.path == "records.jsonl:2" for failure in report.failed)
+    assert found(library) == {"r0", "r1", "r2", "r4"}
+    lines[1] = json.dumps({"_id": "r1", "text": ""})  # what it holds now is known: nothing
+    corpus.write_text("\n".join(lines) + "\n")
+    report = Indexer(library).update("corpus")
+    assert (report.removed, report.kept) == (1, 0)
+
+
+def test_a_file_that_cannot_be_read_keeps_its_document_and_ends_with_code_one(
+    library, folder, monkeypatch
+):
+    real = os.open
+
+    def refuse_file(path, *arguments, **options):
+        if str(path).endswith("1.md"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **options)
+
+    for name in FOLDERS:
+        (folder / name / "1.md").write_text("walrus anew")
+    monkeypatch.setattr(os, "open", refuse_file)
+    for _ in range(2):
+        report = Indexer(library).update("notes")
+        assert (report.kept, report.removed, report.updated) == (4, 0, 0)
+        assert {failure.path for failure in report.failed} == {f"{name}/1.md" for name in FOLDERS}
+        assert any(note.startswith("kept 4 documents of 4 files") for note in report.notes)
+        assert ends_with_one(report)
+    monkeypatch.undo()
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.updated) == (0, 4)
+    assert not ends_with_one(report)
+
+
+def test_a_file_that_became_no_text_keeps_its_document_and_says_so_until_it_goes(library, folder):
+    (folder / "d1/1.md").write_bytes(b"\x7fELF" + bytes(range(256)))
+    (folder / "d1/other.bin").write_bytes(b"\x7fELF" + bytes(range(256)))  # was never a text
+    for _ in range(2):
+        report = Indexer(library).update("notes")
+        assert (report.kept, report.removed, report.documents) == (1, 0, 12)
+        assert ends_with_one(report)
+    (folder / "d1/1.md").unlink()
+    report = Indexer(library).update("notes")
+    assert (report.kept, report.removed) == (0, 1)
+    assert not ends_with_one(report)

@@ -22,6 +22,7 @@ CatalogError
 ├── ReadError                    one file cannot be read: it is skipped and reported, the rest go on
 │   ├── EmptyDocumentError       the file holds no text: what was indexed of it before goes
 │   └── TransientReadError       it could not be read this time: the next run tries again
+│       └── CutShortError        it is still being written, or lost its end
 ├── StoreError                   the database cannot do it
 │   ├── StoreBusyError           another process holds the write lock: try again
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
@@ -161,6 +162,10 @@ class EmptyDocumentError(ReadError):
 
 class TransientReadError(ReadError):
     """The file could not be read this time, for a reason outside it: the next run tries again."""
+
+
+class CutShortError(TransientReadError):
+    """The file is still being written, or lost its end: what it holds is read, nothing goes."""
 
 
 class StoreError(CatalogError):

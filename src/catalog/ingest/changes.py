@@ -143,7 +143,7 @@ class FolderChanges:
         return (
             entry is not None
             and not self._reread
-            and entry.state == "done"
+            and entry.state in ("done", "kept")
             and entry.pipeline == self.fingerprint(entry.reason)
             and (entry.size, entry.mtime_ns) == (file.size, file.mtime_ns)
             and entry.seen_at - file.mtime_ns / 1e9 > RACY_SECONDS

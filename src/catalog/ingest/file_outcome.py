@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import EmptyDocumentError, ReadError, TransientReadError
+from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.sync_report import Failure
@@ -26,6 +27,7 @@ class FileOutcome:
     they are.
     ``retry`` says that the next run may fare better though the file is the same; without
     ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
+    ``refused`` are the paths of those whose part of the file cannot be read.
     """
 
     file: SourceFile
@@ -35,6 +37,8 @@ class FileOutcome:
     unchanged: int = 0
     retry: bool = False
     is_whole: bool = True
+    is_cut_short: bool = False
+    refused: set[str] = field(default_factory=set)
 
     def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
         """Note why the file, or the document at ``path``, is not wholly indexed."""
@@ -48,6 +52,7 @@ class FileOutcome:
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):
                     self.fail(item.path, item.reason)
+                    self.refused |= {item.document} if item.document is not None else set()
                 else:
                     yield item
         except EmptyDocumentError as error:
@@ -55,10 +60,16 @@ class FileOutcome:
         except ReadError as error:
             self.fail(file.path, str(error), retry=isinstance(error, TransientReadError))
             self.is_whole = False
+            self.is_cut_short = isinstance(error, CutShortError)
         except DEFECTS as error:
             reason = f"the reader failed: {type(error).__name__}: {error}"
             self.fail(file.path, reason, retry=True)
             self.is_whole = False
+
+    def unread(self, known: AbstractSet[str]) -> AbstractSet[str]:
+        """Return those of the file's known documents that may be in it still, but were not read."""
+        missing = known - self.paths
+        return missing & self.refused if self.is_whole else missing
 
     @property
     def reason(self) -> str | None:

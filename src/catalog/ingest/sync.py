@@ -151,11 +151,14 @@ class SyncRun:
         self._remounted: list[ManifestEntry] = []
         self.failed: list[Failure] = []
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
+        self._kept: dict[str, int] = {}  # documents by file that could not be read
 
     def keep(self, file: SourceFile) -> None:
         """Leave an unchanged file as it is, and name again what failed before."""
-        self._unchanged += len(self._stored.paths_of(file.path))
-        entry = self._stored.entries[file.path]
+        entry, documents = self._stored.entries[file.path], self._stored.paths_of(file.path)
+        self._unchanged += len(documents)
+        if entry.state == "kept":
+            self._kept[file.path] = len(documents)
         if entry.reason is not None:
             self.failed.append(Failure(file.path, entry.reason))
         if entry.mount != file.mount:
@@ -179,8 +182,8 @@ class SyncRun:
             self._collected_chars += len(parsed.text)
             if self._collected_chars >= self._group_chars:
                 self.publish_group()
-        if outcome.is_whole:
-            self._owners.release(file.path, self._stored.paths_of(file.path) - outcome.paths)
+        known = self._stored.paths_of(file.path)
+        self._owners.release(file.path, known - outcome.paths - outcome.unread(known))
         self._files_read.append(outcome)
 
     def publish_group(self) -> None:
@@ -236,8 +239,17 @@ class SyncRun:
             removed=self._removed,
             incomplete=len(incomplete),
             unfinished=self._unfinished,
-            kept=self._changes.kept,
-            notes=self._changes.notes() + self._steps.notes(),
+            kept=self._changes.kept + sum(self._kept.values()),
+            notes=self._changes.notes() + self._notes() + self._steps.notes(),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        if not self._kept:
+            return ()
+        documents, files = sum(self._kept.values()), len(self._kept)
+        return (
+            f"kept {documents} document{'s' * (documents > 1)} of {files} file"
+            f"{'s' * (files > 1)} as they were: what is there now could not be read",
         )
 
     def _cut(self, change: Change, file: FileOutcome) -> list[BaseNode] | None:
@@ -297,9 +309,15 @@ class SyncRun:
         for outcome in outcomes:
             self.failed += outcome.failures
             self._unchanged += outcome.unchanged
-            known = self._stored.paths_of(outcome.file.path)
-            gone = self._owners.without_owner(known - outcome.paths) if outcome.is_whole else []
-            entry = self._entry(outcome.file, outcome.state, outcome.reason, outcome.begun_at)
+            self._unfinished += outcome.is_cut_short
+            file, known = outcome.file, self._stored.paths_of(outcome.file.path)
+            unread = outcome.unread(known)
+            gone = self._owners.without_owner(known - outcome.paths - unread)
+            if unread:
+                self._kept[file.path] = len(unread)
+                outcome.retry = outcome.retry or outcome.is_whole
+            state = "kept" if unread and not outcome.retry else outcome.state
+            entry = self._entry(file, state, outcome.reason, outcome.begun_at)
             with self._database.write() as connection:
                 self._removed += remove_documents(connection, self._dataset, gone, self._clock())
                 manifest.record(connection, self._dataset, entry)

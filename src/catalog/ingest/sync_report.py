@@ -21,9 +21,10 @@ class SyncReport:
     ``documents`` and ``chunks`` are what the dataset holds now; ``embedded`` counts the texts
     the model was asked for in this run and ``reused`` those whose vectors were there already.
     ``incomplete`` counts documents of which some text could not be embedded, ``unfinished``
-    documents that were not published because the model was down; the next run retries both.
-    ``kept`` counts documents that may have changed or be gone, below a place that could not be
-    looked at.
+    documents that were not published because the model was down, or because their file is cut
+    short; the next run retries both.
+    ``kept`` counts documents that may have changed or be gone: they come from a file that could
+    not be read, or lie below a place that could not be looked at.
     """
 
     documents: int

@@ -13,7 +13,8 @@ from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest
 
-State = Literal["done", "partial", "failed"]
+State = Literal["done", "kept", "partial", "failed"]
+"""``kept``: the file cannot be read as it is, and its documents are of an earlier content."""
 
 
 @dataclass(frozen=True, slots=True)

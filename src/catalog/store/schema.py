@@ -196,7 +196,7 @@ manifest = Table(
     Column("size", Integer, nullable=False),
     Column("mtime_ns", Integer, nullable=False),
     Column("pipeline", String, nullable=False),
-    Column("state", String, nullable=False),  # done, partial (some text not embedded) or failed
+    Column("state", String, nullable=False),  # see store.manifest
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
     Column("mount", Text),  # the folder at which its drive is mounted; NULL: none of the dataset's

@@ -39,10 +39,15 @@ DEFAULT_LIMITS = ReadLimits()
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can."""
+    """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can.
+
+    ``document`` is the path of the document that the part would be, if that can be told: what
+    was read of it before is kept.
+    """
 
     path: str
     reason: str
+    document: str | None = None
 
 
 class Reader(Protocol):

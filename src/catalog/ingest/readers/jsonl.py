@@ -6,6 +6,7 @@ That is the form of the BEIR collections. The file is streamed: one line is in m
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from io import TextIOWrapper
@@ -13,6 +14,7 @@ from itertools import islice
 from typing import AnyStr, BinaryIO
 
 from catalog.core.documents import ParsedDocument
+from catalog.core.errors import CutShortError
 from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     ReadFailure,
@@ -27,26 +29,29 @@ from catalog.ingest.readers.plain import PlainTextReader
 _SAMPLE_LINES = 20
 """Lines looked at to tell records from other JSON; so a broken first line spoils nothing."""
 _PIECE = 1 << 16
+_ID = re.compile(r'"_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
 class JsonLinesReader:
     """Reads each line as a document whose path is its ``_id``; other JSON Lines as plain text.
 
     A line that is no record, is longer than ``limits.text_bytes``, or repeats an ``_id`` is
-    answered as a ``ReadFailure`` named ``file.jsonl:line``.
+    answered as a ``ReadFailure`` named ``file.jsonl:line``. A last line without an end that is
+    no JSON means that the file is still being written or was cut short.
     """
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the records in order, or the whole file as one document if it holds none."""
+        """Yield the records in order, or the whole file as one document if it holds none.
+
+        Raises ``CutShortError`` after the last record of a file that is cut short.
+        """
         with closing(_read_lines(handle, limits.text_bytes)) as lines:
-            has_records = any(
-                isinstance(_parse_record(text), ParsedDocument)
-                for _, text, _ in islice(lines, _SAMPLE_LINES)
-            )
+            sample = [text for _, text, _ in islice(lines, _SAMPLE_LINES)]
         handle.seek(0)
-        if has_records:
+        is_cut_record = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
+        if is_cut_record or any(isinstance(_parse_record(s), ParsedDocument) for s in sample):
             yield from _read_records(handle, path, limits.text_bytes)
         else:
             yield from PlainTextReader().read(handle, path, limits=limits)
@@ -59,16 +64,49 @@ def _read_records(
     for number, text, is_cut in _read_lines(handle, max_bytes):
         name = f"{path}:{number}"
         if is_cut:
-            yield ReadFailure(name, f"record too large: over {max_bytes:,} bytes")
+            reason = f"record too large: over {max_bytes:,} bytes"
+            yield ReadFailure(name, reason, _find_identifier(text))
             continue
         record = _parse_record(text)
+        if isinstance(record, str) and _is_torn(text):
+            raise CutShortError(
+                f"line {number} is cut short: the file is still being written, or lost its end"
+            )
         if isinstance(record, str):
-            yield ReadFailure(name, record)
+            yield ReadFailure(name, record, None if _is_json(text) else _find_identifier(text))
         elif record.path in seen:
             yield ReadFailure(name, f"_id {record.path!r} stands in an earlier line already")
         else:
             seen.add(record.path)
             yield record
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_torn(line: str) -> bool:
+    return not line.endswith("\n") and not _is_json(line)
+
+
+def _find_identifier(line: str) -> str | None:
+    """Return the ``_id`` that stands in a line which is no JSON, if one does."""
+    match = _ID.search(line[:_PIECE])
+    try:
+        return None if match is None else _identifier(json.loads(match[1]))
+    except ValueError:
+        return None
+
+
+def _identifier(raw: object) -> str | None:
+    """Return the path of a record with this ``_id``; ``None`` if it is none."""
+    if isinstance(raw, bool) or not isinstance(raw, str | int):
+        return None
+    return storable(str(raw)).strip() or None
 
 
 def _parse_record(line: str) -> ParsedDocument | str:
@@ -79,11 +117,8 @@ def _parse_record(line: str) -> ParsedDocument | str:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
         return "not a JSON object"
-    raw_id, text, title = value.get("_id"), value.get("text"), value.get("title")
-    if isinstance(raw_id, bool) or not isinstance(raw_id, str | int):
-        return "no _id"
-    identifier = storable(str(raw_id)).strip()
-    if not identifier:
+    identifier, text, title = _identifier(value.get("_id")), value.get("text"), value.get("title")
+    if identifier is None:
         return "no _id"
     if not isinstance(text, str):
         return "no text"

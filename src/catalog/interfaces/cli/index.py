@@ -105,7 +105,11 @@ def update(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Index what changed since the last run, in the folder the dataset was built from."""
+    """Index what changed since the last run, in the folder the dataset was built from.
+
+    Ends with code 1 if documents were kept as they were because their file, folder or drive could
+    not be read, or if a text could not be embedded; what is kept is named.
+    """
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -171,9 +175,9 @@ def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:
-    """End with code 1 if text could not be indexed, or documents were kept without a look.
+    """End with code 1 if text could not be indexed, or documents were kept unread.
 
-    A file that is not text is only skipped.
+    A file that is not text, and never was, is only named.
     """
     failed = any(
         report.incomplete
