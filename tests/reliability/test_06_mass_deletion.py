@@ -371,7 +371,9 @@ def test_an_update_that_kept_documents_unseen_ends_with_code_one(library, monkey
 
 
 def records(count: int) -> list[str]:
-    return [json.dumps({"_id": f"r{number}", "text": f"walrus {number}"}) for number in range(count)]
+    return [
+        json.dumps({"_id": f"r{number}", "text": f"walrus {number}"}) for number in range(count)
+    ]
 
 
 @pytest.fixture
