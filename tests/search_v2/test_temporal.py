@@ -623,6 +623,9 @@ def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened
         ("## Frame at 1:12\n---\nnot a field\n---\nA", "--- not a field --- A"),
         ("## Frame at 1:12\n![frame](f.png)\nA #tag", "A #tag"),
         ("## Frame at 1:12\n\n![frame](f.png)\n", "Frame at 1:12"),
+        ("# BatchNorm\n\nA formula", "BatchNorm A formula"),
+        ("## [01:12] BatchNorm\nA\n**Timestamp:** 72s", "BatchNorm A"),
+        ("# Film\n\n## Frame at 72s\nA", "A"),
         ("", ""),
     ],
 )

@@ -82,7 +82,8 @@ class ParsedDocument:
     ``pages[n - 1]`` is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are
     disjoint and in the order of the text; what is in none of them is plain text.
     ``metadata`` holds user metadata and the first-class fields the reader knows
-    (``tags``, ``created``, ``modified``, ``source_url`` …).
+    (``tags``, ``created``, ``modified``, ``source_url`` …). ``untimed`` says why a document that
+    looks like a frame or a transcript is read as text; it is told and not stored.
     """
 
     path: str
@@ -96,6 +97,7 @@ class ParsedDocument:
     body_start: int = 0
     pages: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
+    untimed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

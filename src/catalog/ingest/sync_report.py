@@ -8,10 +8,18 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One file or document that was not, or not wholly, indexed, and why."""
+    """One file or document that was not, or not wholly, indexed, and why.
+
+    A reason that begins with ``as text`` is of one that is indexed, but not as what it looks like.
+    """
 
     path: str
     reason: str
+
+    @property
+    def outcome(self) -> str:
+        """``indexed`` or ``not indexed``, as a sentence about the file begins."""
+        return "indexed" if self.reason.startswith("as text") else "not indexed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
+from catalog.ingest.readers.timed.frames import is_frame_title, is_time_line, title_without_time
 
 FRAME_CHARS = 600
 """Characters of one frame's line at most."""
@@ -69,22 +70,29 @@ def short_frame_text(text: str) -> str:
 def frame_text(text: str) -> str:
     """Return what a frame shows, on one line: without its heading, fields under it, and pictures.
 
-    Of a heading below its own the text stays, as of a slide's title, unless it is only a label
-    (``### Description``). A frame that has nothing else is its heading.
+    Of a heading that says more than when the frame is shown the rest stays, as of a slide's title,
+    unless it is only a label (``### Description``). A frame that has nothing else is its heading.
     """
     lines = [line for line in map(str.strip, text.splitlines()) if line]
-    heading = lines.pop(0).lstrip("# \t") if lines and _HEADING.match(lines[0]) else ""
-    shown = " ".join(_strip_heading(line) for line in _without_fields(lines))
+    titles = [line.lstrip("# \t") for line in lines if _HEADING.match(line)]
+    heading = titles[0] if titles and _HEADING.match(lines[0]) else ""
+    if heading and any(map(is_frame_title, titles)):
+        del lines[0]
+    if heading and lines and lines[0] == "---":
+        lines = _without_fields(lines)
+    elif heading and lines[1:2] == ["---"]:
+        lines[1:] = _without_fields(lines[1:])
+    shown = " ".join(_strip_heading(line) for line in lines if not is_time_line(line))
     return _one_line(_IMAGE.sub(" ", shown)) or heading
 
 
 def _strip_heading(line: str) -> str:
-    """Return a line as it is, a heading without its marks, a label as nothing."""
+    """Return a line as it is, a heading without its marks and time, a label as nothing."""
     mark = _HEADING.match(line)
     if mark is None:
         return line
     title = line[mark.end() :].strip().rstrip("#").rstrip()
-    return "" if _LABEL.fullmatch(title.rstrip(":")) else title
+    return "" if _LABEL.fullmatch(title.rstrip(":")) else title_without_time(title)
 
 
 def _without_fields(lines: list[str]) -> list[str]:

@@ -72,7 +72,10 @@ class WholeFileReader(ABC):
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file; raise ``ReadError`` if binary, empty or too large."""
+        """Yield the one document of the file, and why it has no times though it looks so.
+
+        Raises ``ReadError`` if the file is binary, empty or too large.
+        """
         data = read_bytes(handle, limits.text_bytes)
         kind = binary_kind(data)
         if kind is not None:
@@ -80,7 +83,10 @@ class WholeFileReader(ABC):
         text = decode(data, declared=self.declares_encoding)
         if not text or text.isspace():
             raise EmptyDocumentError("empty")
-        yield self.parse(text, path)
+        document = self.parse(text, path)
+        yield document
+        if document.untimed is not None:
+            yield ReadFailure(path, document.untimed)
 
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import ClassVar
 
 from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type
-from catalog.ingest.readers.timed.source_media import describe_source
+from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
 from catalog.ingest.readers.timed.timed_markdown import add_segments
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
@@ -38,7 +39,16 @@ class JsonReader(CodeReader):
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the timed transcript, or the text with its line structure."""
-        return read_transcript_json(text, path) or super().parse(text, path)
+        transcript = read_transcript_json(text, path)
+        if transcript is not None:
+            return transcript
+        document = super().parse(text, path)
+        if is_called_transcript(path) or path.lower().endswith(".json3"):
+            return replace(document, untimed=_NO_CUES)
+        return document
+
+
+_NO_CUES = "as text, not as a transcript: it has no list of items with a text and a start"
 
 
 def _as_it_stands(text: str, path: str) -> ParsedDocument:

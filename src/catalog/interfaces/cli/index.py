@@ -203,7 +203,7 @@ def _print_report(report: SyncReport, *, json: bool) -> None:
     for note in report.notes:
         say(f"note: {note}")
     for failure in report.failed[:SHOWN_FAILURES]:
-        complain(f"not indexed: {failure.path}: {failure.reason}")
+        complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
     if len(report.failed) > SHOWN_FAILURES:
         complain(f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)")
 
@@ -234,7 +234,7 @@ def _print_files(files: FileCounts) -> None:
     share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
     say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
     _print_reasons(files.reasons, "not")
-    _print_reasons(files.partly, "not wholly, or not as it is now")
+    _print_reasons(files.partly, "not wholly, or not as it is")
 
 
 def _print_reasons(reasons: dict[str, int], outcome: str) -> None:

@@ -1,4 +1,4 @@
-"""Timecodes, speakers and cues: what every form of transcript is made of."""
+"""Speakers and cues: what every form of transcript is made of."""
 
 from __future__ import annotations
 
@@ -9,45 +9,6 @@ from dataclasses import dataclass, replace
 
 from catalog.core.documents import Modality, Segment
 from catalog.core.text import storable
-
-MAX_SECONDS = 1000 * 3600.0
-"""What claims to lie later in a recording than this is no time."""
-CODE = r"(?:\d{1,3}:)?\d{1,3}:\d{2}(?:[.,]\d{1,9})?"
-"""A timecode inside a larger pattern (to be compiled with ``re.ASCII``)."""
-_TIMECODE = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
-_SECONDS = re.compile(r"(\d{1,7})(?:[.,](\d{1,9}))?", re.ASCII)
-
-
-def parse_timecode(text: str, *, bare_seconds: bool = False) -> float | None:
-    """Return seconds of ``HH:MM:SS`` or ``MM:SS`` with ``.mmm`` or ``,mmm``; ``None`` for others.
-
-    Hours and, in ``MM:SS``, minutes have up to three digits. Minutes beside hours, and seconds,
-    stay under 60. With ``bare_seconds`` a plain number of seconds is a time as well.
-    """
-    code = text.strip()
-    match = _TIMECODE.fullmatch(code)
-    if match is None:
-        bare = _SECONDS.fullmatch(code) if bare_seconds else None
-        return None if bare is None else valid_seconds(f"{bare[1]}.{bare[2] or 0}")
-    hours, minutes, seconds, fraction = match.groups()
-    if int(seconds) > 59 or (hours is not None and int(minutes) > 59):
-        return None
-    whole = int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds)
-    return float(f"{whole}.{fraction or 0}")
-
-
-def valid_seconds(value: object) -> float | None:
-    """Return a number (or its digits) of seconds, at least 0, under 1000 hours; else ``None``."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str) and len(value) > 30:
-        return None
-    try:
-        seconds = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return seconds if 0 <= seconds < MAX_SECONDS else None
-
 
 _PREFIX = re.compile(
     r"(?:>{2,3}[ ]?|[-–—>][ ])?"

@@ -14,7 +14,8 @@ from typing import Any, cast
 from catalog.core.documents import MetadataValue, Modality
 from catalog.ingest.readers.base import choose_title
 from catalog.ingest.readers.metadata import is_web_address, normalise
-from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
+from catalog.ingest.readers.timed.frames import looks_like_frame, second_of_frame
+from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
 
 _CONVERTED = ".converted"
 """The folder in which converters put what they made of the files beside it."""
@@ -179,6 +180,10 @@ _MODALITIES = ("ocr", "image_caption", "video_transcript", "audio_transcript")
 _OCR_KEYS = ("ocr", "ocr_model", "ocr_engine")
 _METHOD_KEYS = ("method", "extraction_method", "extraction", "converter", "parser")
 _RECORDINGS = ("video", "audio")
+_TRANSCRIPT_NAME = re.compile(
+    r"(?<![^\W_])(?:transcripts?|subtitles?|captions|transkript|untertitel)(?![^\W_])",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +192,8 @@ class SourceMedia:
 
     ``name`` is its file name, ``recording`` the same from fields that count only if
     there are cues or frames. ``file_type`` is ``video``, ``audio``, ``image`` or a document's
-    extension; ``duration`` in seconds.
+    extension; ``duration`` in seconds. ``is_frame`` and ``is_transcript`` say what it looks like
+    by path and fields, ``second`` which one of the recording it shows.
     """
 
     name: str | None = None
@@ -197,6 +203,9 @@ class SourceMedia:
     is_scanned: bool = False
     is_declared: bool = False
     duration: float | None = None
+    is_frame: bool = False
+    is_transcript: bool = False
+    second: float | None = None
 
     @property
     def is_recording(self) -> bool:
@@ -236,7 +245,15 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
         or (name, file_type, known) != (None, None, None)
         or _CONVERTED in path.split("/"),
         duration=_parse_duration(fields.get("duration")),
+        is_frame=looks_like_frame(path, fields),
+        is_transcript=is_called_transcript(path),
+        second=second_of_frame(path, fields),
     )
+
+
+def is_called_transcript(path: str) -> bool:
+    """Return whether the name of a file says that it is a transcript, or subtitles."""
+    return _TRANSCRIPT_NAME.search(PurePosixPath(path).stem) is not None
 
 
 def _first_file_name(fields: Mapping[str, object], keys: Sequence[str]) -> str | None:

@@ -9,21 +9,16 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError
 from catalog.ingest.readers.base import WholeFileReader
 from catalog.ingest.readers.plain import PlainTextReader
-from catalog.ingest.readers.timed.cues import (
-    CODE,
-    ParsedCue,
-    build_transcript,
-    parse_timecode,
-    valid_seconds,
-)
+from catalog.ingest.readers.timed.cues import ParsedCue, build_transcript
 from catalog.ingest.readers.timed.source_media import find_medium
+from catalog.ingest.readers.timed.timecodes import CODE, parse_timecode, valid_seconds
 
 _Format = Literal["srt", "vtt", "sbv", "tsv"]
 
@@ -60,7 +55,7 @@ class SubtitleReader(WholeFileReader):
         if not subtitles.cues and not subtitles.has_notes:
             raise EmptyDocumentError("no text in its cues")
         if all(cue.start is None for cue in subtitles.cues):
-            return PlainTextReader().parse(text, path)
+            return _as_text(text, path)
         medium = find_medium(path)
         transcript, segments = build_transcript(subtitles.cues, medium.transcript_modality)
         language = {} if subtitles.language is None else {"language": subtitles.language}
@@ -73,6 +68,13 @@ class SubtitleReader(WholeFileReader):
             metadata={**medium.metadata(), **language},
             segments=segments,
         )
+
+
+def _as_text(text: str, path: str) -> ParsedDocument:
+    document = PlainTextReader().parse(text, path)
+    if document.segments:
+        return document
+    return replace(document, untimed="as text, not as subtitles: no cue has a time that is one")
 
 
 def looks_like_subtitles(text: str) -> bool:

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
-from catalog.ingest.readers.timed.cues import CODE, parse_timecode
+from catalog.ingest.readers.base import choose_title
+from catalog.ingest.readers.timed.frames import find_frames, is_frame_title, title_without_time
 from catalog.ingest.readers.timed.source_media import SourceMedia, find_medium
 from catalog.ingest.readers.timed.transcript_lines import CueLines, find_cues
 
@@ -99,11 +100,6 @@ def _add_field(fields: dict[str, str], match: re.Match[str]) -> None:
     fields.setdefault(name, match[2].strip().strip("`").strip())
 
 
-_FRAME = re.compile(
-    r"(?:visual |video |key ?)?(?:frame|keyframe|screenshot)(?: \d{1,6})?(?: at| @|:)? [\[(]?"
-    rf"({CODE})(?![\d:])",
-    re.ASCII | re.IGNORECASE,
-)
 _OCR_TITLE = re.compile(
     r"ocr(?: text| output| result)?|text(?: in (?:the )?image)?"
     r"|(?:extracted|recogni[sz]ed|visible|transcribed) text"
@@ -116,24 +112,28 @@ _CAPTION_TITLE = re.compile(
 def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
     """Return the document with its segments and its source, without timecodes before its cues.
 
-    A frame (``## Frame at 00:01:05``) runs to the next frame or the next heading that is not
-    below its own. How transcripts are found is said in
-    :mod:`catalog.ingest.readers.timed.transcript_lines`. In the text of an image every section
-    is a caption, or OCR text if its heading or the file says so. The lines of the file stay
-    the lines of the text. A title that is a frame's gives way to the recording's name.
+    How frames are found is said in :mod:`catalog.ingest.readers.timed.frames`, how transcripts in
+    :mod:`catalog.ingest.readers.timed.transcript_lines`; why a document that looks like one of
+    them is none, in ``untimed``. In the text of an image every section is a caption, or OCR text
+    if its heading or the file says so. The lines of the file stay the lines of the text. A title
+    that is a frame's gives way to the recording's name.
     """
     headings = [heading for heading in document.headings if heading.start >= document.body_start]
-    frames = list(_frames(headings, len(document.text)))
-    cues = find_cues(
+    frames, no_frame = find_frames(document, headings, source.second, is_frame=source.is_frame)
+    is_recording = source.is_recording or bool(frames)
+    cues, no_transcript = find_cues(
         document.text,
         document.body_start,
         headings,
         _merge_spans([*((frame.start, frame.end) for frame in frames), *document.atomic]),
-        is_declared=source.is_declared or source.is_recording or bool(frames),
+        is_declared=source.is_declared or is_recording,
+        is_recording=is_recording,
+        is_called_transcript=source.is_transcript,
         duration=source.duration,
     )
     if frames or cues:
         return _as_recording(document, source, frames, cues)
+    document = replace(document, untimed=no_frame or no_transcript)
     if (
         source.file_type == "image"
         or source.modality in ("ocr", "image_caption")
@@ -151,6 +151,8 @@ def _as_recording(
     cues: Sequence[CueLines],
 ) -> ParsedDocument:
     name = source.name or source.recording
+    if frames and not cues and source.file_type == "image":
+        name = source.recording  # its own file is the picture of the frame
     medium = find_medium(document.path, name, is_frame=bool(frames) and not cues)
     is_audio = source.modality == "audio_transcript" or medium.file_type == "audio"
     modality: Modality = "audio_transcript" if is_audio else "video_transcript"
@@ -164,7 +166,7 @@ def _as_recording(
     recording = replace(
         document,
         text=text,
-        title=medium.title if _FRAME.match(document.title) else document.title,
+        title=medium.title if _is_title_of_frame(document, frames) else document.title,
         headings=tuple(map(cuts.shift, document.headings)),
         atomic=tuple((cuts.move(start), cuts.move(end)) for start, end in document.atomic),
         body_start=cuts.move(document.body_start),
@@ -180,6 +182,14 @@ def _as_recording(
         file_type=next(name for name in file_types if name in ("video", "audio")),
         source_type="transcript" if cues else "converted",
     )
+
+
+def _is_title_of_frame(document: ParsedDocument, frames: Sequence[Segment]) -> bool:
+    """Return whether the title is a heading with a frame's time, or the name of a frame's file."""
+    if is_frame_title(document.title):
+        return True
+    is_timed = title_without_time(document.title) != document.title
+    return bool(frames) and (is_timed or document.title == choose_title(document.path))
 
 
 def _as_converted(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
@@ -203,20 +213,6 @@ def _with_duration(
     """Return the metadata with the length in seconds, or without one that is no length."""
     others = {key: value for key, value in metadata.items() if key.casefold() != "duration"}
     return others if source.duration is None else {**others, "duration": source.duration}
-
-
-def _frames(headings: Sequence[Heading], length: int) -> Iterator[Segment]:
-    frame: tuple[Heading, float] | None = None
-    for heading in headings:
-        match = _FRAME.match(heading.title)
-        time = parse_timecode(match[1]) if match else None
-        if frame is not None and (time is not None or heading.level <= frame[0].level):
-            yield Segment(frame[0].start, heading.start, "video_frame", frame[1], frame[1])
-            frame = None
-        if time is not None:
-            frame = heading, time
-    if frame is not None:
-        yield Segment(frame[0].start, length, "video_frame", frame[1], frame[1])
 
 
 def _image_segments(

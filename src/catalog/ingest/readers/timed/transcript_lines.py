@@ -7,11 +7,10 @@ brackets or an arrow. In any other at least two of its lines must be timed, and 
 that alone would take an agenda or a log for one, so its times must also rise and either begin
 in the first five minutes or be ranges set off by brackets or an arrow that cannot be times of
 day: those have seconds, or minutes that are not all multiples of five. None begins with
-a bare ``3:16`` before words, as verses, laps and ratios do.
+a bare ``3:16`` before words, as verses, laps and ratios do. A document whose name says transcript
+is one where a third of the lines are timed.
 
-A line opens with ``[start]``, ``[start - end]`` (also ``-->``, ``→``, an en dash; also in round
-brackets or bold), a bare ``MM:SS`` or ``HH:MM:SS``, or one of those after a name:
-``Anna (00:01:05): text``.
+What opens a line is said in :mod:`catalog.ingest.readers.timed.line_times`.
 """
 
 from __future__ import annotations
@@ -19,19 +18,23 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
 from catalog.core.documents import Heading
 from catalog.ingest.chunking.boundaries import Line, iter_lines
-from catalog.ingest.readers.timed.cues import CODE, find_speakers, is_name, parse_timecode
+from catalog.ingest.readers.timed.cues import find_speakers
+from catalog.ingest.readers.timed.line_times import LineTime, line_time, may_have_times
 
 _TITLES = re.compile(
     r"(?:full |video |audio |auto(?:matic|-generated)? |timed )?(?:transcription|transcripts?"
     r"|subtitles?|(?:closed )?captions?|transkript(?:ion)?|untertitel|transcrição|transcripción"
     r"|trascrizione|legendas|subtítulos|sottotitoli|sous-titres)(?: \(.*\))?[:.]?"
 )
+_AS_TEXT = "as text, not as a transcript: "
+_NO_TIMES = f"{_AS_TEXT}none of its lines begins with a time"
+_NO_TIMES_BELOW = "none of the lines under its heading begins with a time"
 _FIRST_MINUTES = 300.0
 _LAST_CUE = 5.0
 """Seconds that the last cue lasts where nothing tells."""
@@ -59,32 +62,70 @@ def find_cues(
     excluded: Sequence[tuple[int, int]],
     *,
     is_declared: bool,
+    is_recording: bool,
+    is_called_transcript: bool,
     duration: float | None,
-) -> list[CueLines]:
-    """Return the cues of every transcript in ``text[start:]``, in order; none in ``excluded``.
+) -> tuple[list[CueLines], str | None]:
+    """Return the cues of every transcript in ``text[start:]``, and why there are none.
 
-    ``is_declared``: the document says which recording it is of. ``excluded`` are disjoint spans in
-    order (code, tables, frames). A cue runs to the next one or to the end of its section. One
-    without an end lasts until the next begins; the last one to ``duration`` or 5 s.
+    The reason is given only for a text that looks like a transcript. ``is_declared``: the document
+    says which file it is of, and ``is_recording``, that it is of a recording;
+    ``is_called_transcript``: its name says so. ``excluded`` are disjoint spans in order (code,
+    tables, frames). A cue runs to the next one or to the end of its section. One without an end
+    lasts until the next begins; the last one to ``duration`` or 5 s.
     """
-    if _ANY_CODE.search(text, start) is None:  # a quick no for most texts
-        return []
     cues: list[CueLines] = []
+    timed_lines = all_lines = 0
+    doubt: str | None = None
+    if not (may_have_times(text, start) or any(map(_is_transcript_title, headings))):
+        return [], _NO_TIMES if is_called_transcript else None
     for section_start, section_end, is_named in _sections(text, start, headings):
         lines = [
             line
             for line in _filled_lines(text, section_start, section_end)
             if not _is_inside(excluded, line.start)
         ]
-        timed = [
-            (line, time)
-            for line in lines
-            if (time := line_time(text[line.start : line.end])) is not None
-        ]
+        timed = _choose_times(
+            [
+                (line, time)
+                for line in lines
+                if (time := line_time(text[line.start : line.end])) is not None
+            ],
+            len(lines),
+            is_told=is_named or is_recording or is_called_transcript,
+        )
         times = [time for _, time in timed]
-        if _is_transcript(times, len(lines), is_named=is_named, is_declared=is_declared):
+        all_lines, timed_lines = all_lines + len(lines), timed_lines + len(times)
+        if is_named:
+            is_transcript = bool(times)
+            doubt = doubt or (_NO_TIMES_BELOW if lines and not times else None)
+        elif is_called_transcript and times and 3 * len(times) >= len(lines):
+            is_transcript = True
+        else:
+            is_transcript = _is_transcript(times, len(lines), is_declared=is_declared)
+        if is_transcript:
             cues.extend(_build_cues(text, timed, section_end, excluded, duration))
-    return cues
+        elif len(times) > 1 and 3 * len(times) >= len(lines):
+            doubt = doubt or _doubt(times, len(lines))
+    if cues:
+        return cues, None
+    if is_called_transcript and doubt is None:
+        doubt = f"only {timed_lines} of its {all_lines} lines begin with a time"
+        return [], f"{_AS_TEXT}{doubt}" if timed_lines else _NO_TIMES
+    return [], None if doubt is None else f"{_AS_TEXT}{doubt}"
+
+
+def _choose_times(
+    timed: Sequence[tuple[Line, LineTime]], lines: int, *, is_told: bool
+) -> list[tuple[Line, LineTime]]:
+    """Leave out the weak times beside others, and where no transcript is known to be.
+
+    All of a section's times are weak only if a third of its lines have one, and they rise.
+    """
+    strong = [pair for pair in timed if not pair[1].is_weak]
+    if strong or not is_told or 3 * len(timed) < lines:
+        return strong
+    return list(timed) if _rise([time for _, time in timed]) else []
 
 
 def _is_inside(spans: Sequence[tuple[int, int]], offset: int) -> bool:
@@ -109,11 +150,15 @@ def _sections(
     for position, heading in enumerate(headings):
         if heading.level <= named_level:
             named_level = 0
-        if not named_level and _TITLES.fullmatch(heading.title.casefold().strip()):
+        if not named_level and _is_transcript_title(heading):
             named_level = heading.level
         is_last = position + 1 == len(headings)
         end = len(text) if is_last else headings[position + 1].start
         yield heading.end, end, named_level > 0
+
+
+def _is_transcript_title(heading: Heading) -> bool:
+    return _TITLES.fullmatch(heading.title.casefold().strip()) is not None
 
 
 def _filled_lines(text: str, start: int, end: int) -> Iterator[Line]:
@@ -124,20 +169,31 @@ def _filled_lines(text: str, start: int, end: int) -> Iterator[Line]:
             yield line
 
 
-def _is_transcript(
-    times: Sequence[LineTime], lines: int, *, is_named: bool, is_declared: bool
-) -> bool:
-    if is_named:
-        return bool(times)
+def _is_transcript(times: Sequence[LineTime], lines: int, *, is_declared: bool) -> bool:
     is_dense = 3 * len(times) >= lines
     if is_declared:
         return bool(times) and (is_dense or all(time.is_set_off for time in times))
     return is_dense and len(times) >= 2 and _is_like_a_recording(times)
 
 
-def _is_like_a_recording(times: Sequence[LineTime]) -> bool:
+def _doubt(times: Sequence[LineTime], lines: int) -> str:
+    """Say why times are none of a recording, though most lines have one."""
+    what = "they do not rise" if not _rise(times) else "they may be times of day"
+    if times[0].may_be_ratio:
+        what = "they may count verses or laps"
+    return (
+        f"{len(times)} of {lines} lines begin with a time, but {what}; "
+        "'transcript' in its name makes it one"
+    )
+
+
+def _rise(times: Sequence[LineTime]) -> bool:
     falls = sum(after.start < before.start for before, after in pairwise(times))
-    if 10 * falls > len(times) - 1 or times[0].may_be_ratio:
+    return 10 * falls <= max(0, len(times) - 1)
+
+
+def _is_like_a_recording(times: Sequence[LineTime]) -> bool:
+    if not _rise(times) or times[0].may_be_ratio:
         return False
     if times[0].start <= _FIRST_MINUTES:
         return True
@@ -183,106 +239,3 @@ def _time_end(time: LineTime, following: LineTime | None, duration: float | None
     if duration is not None and duration > time.start:
         return min(duration, time.start + _LONGEST_LAST_CUE)
     return time.start + _LAST_CUE
-
-
-_RANGE = (
-    rf"(?P<start>{CODE})"
-    rf"(?:[ \t]{{0,4}}(?P<dash>-{{1,3}}>|=>|→|-{{1,2}}|[–—])[ \t]{{0,4}}(?P<end>{CODE}))?"
-)
-_BRACKETED = rf"(?P<open>[\[(])?[ \t]{{0,4}}{_RANGE}(?:[ \t]{{0,4}}(?P<close>[\])]))?"
-_LEADING = re.compile(
-    rf"[ \t]{{0,12}}+(?:[-*+>][ \t]{{1,4}}+)?(?P<mark>\*\*|__|`)?{_BRACKETED}"
-    r"(?::?(?P<shut>(?P=mark)))?",
-    re.ASCII,
-)
-_NAMED = re.compile(
-    r"[ \t]{0,12}+(?:[-*+>][ \t]{1,4}+)?(?P<mark>\*\*|__|)(?P<name>[^\W_][^:()\[\]<>*|]{0,59}?):?"
-    rf"(?P=mark)?:?(?P<gap>[ \t]{{0,8}}){_BRACKETED}(?P<after>:?(?:\*\*|__):?|:|[ \t]*$|)"
-)
-_SEPARATOR = re.compile(r"[ \t]*(?:(?:-{1,2}|[–—:|])(?=[ \t]|$))?[ \t]*")
-_CLOCK = re.compile(r"(?:[ap]\.?m\b|uhr\b|h\b|o'clock)", re.IGNORECASE)
-_ANY_CODE = re.compile(r"\d:\d\d", re.ASCII)
-_RATIO = re.compile(r"[1-9]:\d\d", re.ASCII)
-_PAIRS = {("[", "]"), ("(", ")"), (None, None)}
-_MAX_HEAD = 200
-"""Characters of a line within which its timecode stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class LineTime:
-    """The time of a line.
-
-    ``line[cut_start:cut_end]`` is the timecode with what sets it off from the text. ``name`` is
-    a speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may
-    as well be a time of day; ``is_set_off`` tells brackets or an arrow from a bare code, and
-    ``may_be_ratio`` a bare ``3:16`` with text behind it, which may as well count verses, laps or
-    parts of a mixture.
-    """
-
-    start: float
-    end: float | None
-    cut_start: int
-    cut_end: int
-    name: str | None = None
-    has_seconds: bool = False
-    is_set_off: bool = False
-    may_be_ratio: bool = False
-
-
-def line_time(line: str) -> LineTime | None:
-    """Return the time that ``line`` (without its break) opens with, or ``None``."""
-    head = line[:_MAX_HEAD]
-    if _ANY_CODE.search(head) is None:
-        return None
-    return _leading_time(head, line) or _time_after_name(head)
-
-
-def _leading_time(head: str, line: str) -> LineTime | None:
-    match = _LEADING.match(head)
-    if match is None or (match["open"], match["close"]) not in _PAIRS:
-        return None
-    is_marked = match["open"] is not None or match["shut"] is not None
-    if not is_marked and not _is_bare(head, match.end()):
-        return None
-    separator = _SEPARATOR.match(line, match.end())
-    end = match.end() if separator is None else separator.end()
-    first = "mark" if match["shut"] else "open" if match["open"] else "start"
-    time = _build_time(match, (match.start(first), end), None)
-    if time is None or time.is_set_off or _RATIO.fullmatch(match["start"]) is None:
-        return time
-    return replace(time, may_be_ratio=end < len(line))
-
-
-def _is_bare(head: str, at: int) -> bool:
-    """Return whether a code without brackets ends there, and is no time of day by its words."""
-    following = head[at : at + 1]
-    if following == ":":
-        return head[at + 1 : at + 2] in ("", " ", "\t")
-    if following and following not in " \t":
-        return False
-    return _CLOCK.match(head[at:].lstrip()) is None
-
-
-def _time_after_name(head: str) -> LineTime | None:
-    match = _NAMED.match(head)
-    if match is None or (match["open"], match["close"]) not in _PAIRS:
-        return None
-    at_end = match["after"].strip() == "" and match.end() == len(head)
-    is_bold = match["mark"] != ""
-    name = match["name"].strip()
-    if match["open"] is None and not (at_end and match["gap"]):
-        return None
-    if not is_bold and not (is_name(name) and (match["after"] == ":" or at_end)):
-        return None
-    return _build_time(match, (match.start("gap"), match.start("after")), name)
-
-
-def _build_time(match: re.Match[str], cut: tuple[int, int], name: str | None) -> LineTime | None:
-    start = parse_timecode(match["start"])
-    if start is None:
-        return None
-    end = parse_timecode(match["end"]) if match["end"] else None
-    has_seconds = match["start"].count(":") == 2 or "." in match["start"] or "," in match["start"]
-    dash = match["dash"]
-    is_arrow = dash is not None and dash[-1] in ">→"
-    return LineTime(start, end, *cut, name, has_seconds, match["open"] is not None or is_arrow)

@@ -1,0 +1,96 @@
+"""What README.md and docs/time.md say of recordings is so."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalog.embedding import model_files as packaged
+from catalog.ingest.readers.plain import PlainTextReader
+from catalog.interfaces.cli import main
+
+ROOT = Path(__file__).parents[2]
+TIME = (ROOT / "docs" / "time.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NAMES = [
+    (name, says)
+    for names, says in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|$", TIME, re.MULTILINE)
+    for name in re.findall(r"`([^`]+)`", names)
+]
+SUBTITLES = """1
+00:00:50,000 --> 00:01:04,000
+Before that we look at the activations of each layer.
+
+2
+00:01:05,000 --> 00:01:18,000
+Then we introduce batch normalisation.
+
+3
+00:01:18,000 --> 00:01:30,000
+ANNA: So does the mean go to zero?
+"""
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a line of a page: what it prints on standard output, and on standard error."""
+
+    def run_line(line):
+        monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert not ended.value.code, err
+        return out, err
+
+    return run_line
+
+
+@pytest.mark.parametrize(("name", "says"), NAMES)
+def test_a_name_of_the_page_tells_the_second_that_it_says(name, says):
+    doc = PlainTextReader().parse("# BatchNorm\n", f"lecture_frames/{name}.txt")
+    seconds = [each.time_start for each in doc.segments]
+    if says.startswith("none"):
+        assert seconds == []
+        assert doc.untimed
+    else:
+        (second,) = seconds
+        assert int(second) in (72, 12, 3723)
+
+
+def test_every_beginning_of_a_line_on_the_page_is_a_time():
+    (listed,) = re.findall(r"are times: (.*?), the same in bold", TIME, re.DOTALL)
+    for beginning in re.findall(r"`([^`]+)`", listed):
+        doc = PlainTextReader().parse(f"{beginning} a\n{beginning} b\n", "talk.txt")
+        assert [each.modality for each in doc.segments] == ["video_transcript"] * 2, beginning
+    (listed,) = re.findall(r"\n(`65s`.*?) are, too,", TIME)
+    for beginning in re.findall(r"`([^`]+)`", listed):
+        text = f"{beginning} a\n{beginning} b\n"
+        assert PlainTextReader().parse(text, "talk.txt").segments == (), beginning
+        for path in ("talk.transcript.txt", "lecture.mp4.txt"):
+            assert len(PlainTextReader().parse(text, path).segments) == 2, beginning
+
+
+@pytest.mark.skipif(
+    packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None,
+    reason="the packaged bge-small model is not installed (pip install '.[offline]')",
+)
+@pytest.mark.parametrize("heading", ["# Visual Frame at 01:12", "# Slide 7", ""])
+def test_the_example_of_the_readme_comes_out_as_it_shows(run, tmp_path, monkeypatch, heading):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    frames = tmp_path / "vault" / "talks" / "lecture_frames"
+    frames.mkdir(parents=True)
+    (frames.parent / "lecture.srt").write_text(SUBTITLES)
+    (frames.parent / "lecture.mp4").write_bytes(b"\0\0\0\x20ftypisom\0\0")
+    (frames / "frame_01m12s.md").write_text(f"{heading}\n\nSlide: BatchNorm formula\n")
+    (block,) = re.findall(r"```\n(catalog index build ~/vault.*?)```", README, re.DOTALL)
+    build, search, *shown = [line for line in block.splitlines() if line]
+    out, err = run(build.replace("~", str(tmp_path)))
+    assert "2 documents, 2 chunks" in out
+    assert "as text" not in err
+    out, _ = run(search)
+    lines = [line.replace(f"{heading[2:]} Slide: ", "Slide: ") for line in out.splitlines()]
+    assert lines[0].startswith(shown[0].partition("  score")[0])
+    assert lines[1 : len(shown)] == shown[1:]

@@ -1,0 +1,155 @@
+"""Files that describe frames of a video: when they are taken for such, and what is said if not."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.core.documents import ParsedDocument
+from catalog.ingest.readers.markdown import MarkdownReader
+from catalog.ingest.readers.plain import JsonReader, PlainTextReader
+from catalog.ingest.readers.timed.subtitles import SubtitleReader
+
+
+def parse(text: str, path: str) -> ParsedDocument:
+    reader = MarkdownReader() if path.endswith(".md") else PlainTextReader()
+    return reader.parse(text, path)
+
+
+def shown(doc: ParsedDocument) -> list[float | None]:
+    return [each.time_start for each in doc.segments if each.modality == "video_frame"]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["# BatchNorm formula", "## Slide 4", "Just text.", "# Frame at noon", "# Frame 7",
+     "# Meeting at 10:30"],
+)  # fmt: skip
+@pytest.mark.parametrize("extension", ["md", "txt"])
+def test_the_time_in_the_name_of_a_frame_counts_under_any_heading(
+    heading: str, extension: str
+) -> None:
+    text = f"{heading}\n\nThe formula.\n"
+    doc = parse(text, f"talks/attention_frames/frame_01m12s.{extension}")
+    assert shown(doc) == [72.0]
+    assert doc.text == text
+    assert (doc.file_type, doc.source_type, doc.untimed) == ("video", "converted", None)
+    assert doc.metadata["media"] == "talks/attention"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("# A\n", "talks/frame_01m12s.md"),
+        ("# A\n", "talks/lecture_frame_01m12s.md"),
+        ("# A\n", "lecture_frames/00-01-12.md"),
+        ("# A\n", "lecture_frames/frame_01m12s.jpg.md"),
+        ("# A\n", "frames/72s.md"),
+        ("---\ntimestamp: 72\n---\n# A\n", "lecture_frames/a.md"),
+        ("---\nframe_file: frame_01m12s.jpg\n---\n# A\n", "a.md"),
+        ("# A\n\n---\nvideo_source: `a.mp4`\ntimestamp: 01:12\n---\n\nB\n", "a.md"),
+        ("# A\n\n**Timestamp:** 01:12\n\nB\n", "lecture_frames/a.md"),
+        ("## [01:12] A\n\nB\n", "lecture_frames.md"),
+        ("# Slide (1m12s)\n\nB\n", "lecture_frames/a.md"),
+        ("# Frame at 72 seconds\n", "a.md"),
+        ("# Frame at 72\n", "a.md"),
+        ("# Frame [72s]\n", "a.md"),
+        ("# Visual Frame at 1m12s\n", "a.md"),
+        ("# Frame 3 (72.0)\n", "a.md"),
+        ("# Frame at 00:01:12:15\n", "a.md"),
+    ],
+)
+def test_a_frame_tells_its_second_in_many_ways(text: str, path: str) -> None:
+    assert shown(parse(text, path)) == [72.0]
+
+
+def test_what_a_file_says_of_its_second_comes_before_its_name() -> None:
+    path = "lecture_frames/frame_00m10s.md"
+    assert shown(parse("# Frame at 01:12\n", path)) == [72.0]
+    assert shown(parse("---\ntimestamp: 01:12\n---\n# A\n", path)) == [72.0]
+    assert shown(parse("# A\n\nTimestamp: 01:12\n", path)) == [72.0]
+    assert shown(parse("# A\n\nTimestamp: soon\n", path)) == [10.0]
+
+
+def test_a_frame_without_a_title_is_called_as_its_recording() -> None:
+    assert parse("A formula.\n", "talks/lecture_frames/frame_01m12s.md").title == "lecture"
+    assert parse("# Norms\n", "talks/lecture_frames/frame_01m12s.md").title == "Norms"
+
+
+@pytest.mark.parametrize("name", ["frame_0001.md", "slide.md", "frame_0001.txt"])
+def test_a_frame_that_tells_no_second_is_text_and_says_so(name: str) -> None:
+    doc = parse("# A\n\nB\n", f"lecture_frames/{name}")
+    assert doc.segments == ()
+    assert doc.untimed is not None
+    assert doc.untimed.startswith("as text, not as a frame: ")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["notes/a.md", "frame.md", "data-frame-1.5.md", "iframe_10s.md", "time-frame.md",
+     "10s.md", "timeframe/72s.md"],
+)  # fmt: skip
+def test_a_note_that_only_has_such_a_word_in_its_name_is_a_note(path: str) -> None:
+    doc = parse("# A\n\nTimestamp: 01:12\n", path)
+    assert (doc.segments, doc.untimed) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[10s] Hello.\n[20s] Bye.\n", "[0.00s -> 10.00s] Hello.\n[10.00s -> 20.00s] Bye.\n",
+     "0.000000\t10.000000\tHello.\n10.000000\t20.000000\tBye.\n"],
+)  # fmt: skip
+def test_seconds_that_are_set_off_make_a_transcript(text: str) -> None:
+    doc = parse(text, "talk.txt")
+    assert [doc.text[each.start : each.end] for each in doc.segments] == ["Hello.", "Bye."]
+
+
+@pytest.mark.parametrize("text", ["12.5 Hello.\n20 - 22.5 Bye.\n", "10s Hello.\n1m Bye.\n"])
+def test_bare_seconds_make_one_where_it_is_known_to_be_one(text: str) -> None:
+    assert parse(text, "notes.txt").segments == ()
+    for path, document in (
+        ("talk.transcript.txt", text),
+        ("talk.mp4.txt", text),
+        ("a.md", f"## Transcript\n\n{text}"),
+        ("a.md", f"---\nvideo: talk.mp4\n---\n{text}"),
+    ):
+        doc = parse(document, path)
+        assert [doc.text[each.start : each.end].strip() for each in doc.segments] == [
+            "Hello.", "Bye.",
+        ]  # fmt: skip
+
+
+def test_numbers_among_words_are_left_to_a_transcript() -> None:
+    said = "[00:01] We sold\n2.5 million.\n[00:04] In\n12.5 years.\n"
+    doc = parse(said, "talk.transcript.txt")
+    assert [each.time_start for each in doc.segments] == [1.0, 4.0]
+    assert "2.5 million" in doc.text
+    contents = "## Transcript\n\n1.1 Aim\n1.2 Means\n0.5 End\n0.1 Zero\n"
+    assert parse(contents, "a.md").segments == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "why"),
+    [
+        ("Hello.\nBye.\n", "talk_transcript.txt", "none of its lines begins with a time"),
+        ("[00:10] a\n" + "b\n" * 9, "talk.transcript.md", "only 1 of its 10 lines begin with"),
+        ("## Transcript\n\nAnna: hello.\n", "a.md", "none of the lines under its heading begins"),
+        ("10:30 meeting\n11:00 lunch\n", "a.md", "2 of 2 lines begin with a time, but they may be"),
+        ("[00:30] a\n[00:20] b\n[00:10] c\n", "a.md", "but they do not rise"),
+        ("1:10 And God called.\n1:11 And God said.\n", "a.md", "they may count verses or laps"),
+    ],
+)
+def test_what_looks_like_a_transcript_and_is_none_says_why(text: str, path: str, why: str) -> None:
+    doc = parse(text, path)
+    assert doc.segments == ()
+    assert doc.untimed is not None
+    assert doc.untimed.startswith("as text, not as a transcript: ")
+    assert why in doc.untimed
+
+
+def test_subtitles_without_times_and_other_json_say_so() -> None:
+    subtitles = SubtitleReader().parse("Hello.\n\nBye.\n", "talk.srt")
+    assert subtitles.untimed == "as text, not as subtitles: no cue has a time that is one"
+    told = JsonReader().parse('{"a": 1}', "talk.transcript.json").untimed
+    assert told is not None
+    assert told.startswith("as text, not as a transcript: ")
+    assert JsonReader().parse('{"a": 1}', "talk.json").untimed is None
