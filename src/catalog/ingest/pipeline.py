@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.schema import BaseNode, TransformComponent
+from pydantic import PrivateAttr
 
+from catalog.core.errors import InputError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings import RAGv2Settings
 from catalog.embedding.resilient import ResilientEmbedding
@@ -22,6 +26,12 @@ from catalog.ingest.transforms import (
     PersistenceTransform,
 )
 from catalog.store import Database
+from catalog.store.embedding_cache import StoredModel, require_model
+
+if TYPE_CHECKING:
+    from llama_index.core.node_parser import NodeParser
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +83,55 @@ class PipelineSteps:
 TEXTS_VERSION = 5  # +1 when the same file gives other chunks, metadata, or other text to embed
 
 
-class IngestionPipelineBuilderV2:
-    """Builds the pipeline of one store: split, prefix, embed, persist.
+class DatasetPipeline(IngestionPipeline):
+    """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
+
+    Each run replaces the documents of the paths it is given and leaves the others. What could
+    not be embedded is stored all the same, found by its words, and logged.
+    """
+
+    _prepare: Callable[[], None] = PrivateAttr()
+
+    def run(
+        self, *arguments: Any, num_workers: int | None = None, **more: Any
+    ) -> Sequence[BaseNode]:
+        """Store the documents and return their chunks; see ``IngestionPipeline.run``.
+
+        Raises :class:`InputError` for ``num_workers``, :class:`EmbeddingMismatchError` if the
+        store took another model on meanwhile.
+        """
+        self._begin(num_workers)
+        nodes = super().run(*arguments, **more)
+        self._report()
+        return nodes
+
+    async def arun(
+        self, *arguments: Any, num_workers: int | None = None, **more: Any
+    ) -> Sequence[BaseNode]:
+        """Do the same as :meth:`run`."""
+        self._begin(num_workers)
+        nodes = await super().arun(*arguments, **more)
+        self._report()
+        return nodes
+
+    def _begin(self, num_workers: int | None) -> None:
+        if num_workers is not None and num_workers > 1:
+            raise InputError(
+                f"num_workers is {num_workers}: leave it out. One process writes the store, and "
+                "the embedding model uses every core already"
+            )
+        self._prepare()
+
+    def _report(self) -> None:
+        for step in self.transformations:
+            if isinstance(step, CachedEmbedding) and step.failures:
+                count, reason = len(step.failures), next(iter(step.failures.values()))
+                _log.warning("%d passages have no vector, only words: %s", count, reason)
+                step.failures.clear()
+
+
+class PipelineBuilder:
+    """Build the pipelines of one store: split, prefix, embed, persist.
 
     LlamaIndex's own docstore strategies and cache are off: they lose documents when an
     embedding fails. :func:`catalog.ingest.sync` decides what is run instead.
@@ -91,10 +148,12 @@ class IngestionPipelineBuilderV2:
         *,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
-    ) -> IngestionPipeline:
+        splitter: NodeParser | None = None,
+    ) -> DatasetPipeline:
         """Build the pipeline of one dataset.
 
-        Sizes are in the model's tokens; ``None`` means that of the settings.
+        Sizes are in the model's tokens; ``None`` means that of the settings. A ``splitter`` cuts
+        texts in place of the chunker.
         """
         settings = self._settings
         chunker = DocumentChunker(
@@ -104,10 +163,13 @@ class IngestionPipelineBuilderV2:
             min_size=settings.chunk_min_size,
             window_seconds=settings.transcript_window_seconds,
         )
-        staging = ChunkPersistenceTransform(pipeline=pipeline_fingerprint(settings, embed_model))
-        return IngestionPipeline(
+        fingerprint = pipeline_fingerprint(settings, embed_model)
+        if splitter is not None:
+            fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
+        staging = ChunkPersistenceTransform(pipeline=fingerprint)
+        pipeline = DatasetPipeline(
             transformations=[
-                ChunkSplitter(chunker, dataset=dataset_name),
+                ChunkSplitter(chunker, dataset=dataset_name, splitter=splitter),
                 EmbeddingPrefixTransform(
                     embed_model,
                     context=settings.embed_context,
@@ -119,6 +181,11 @@ class IngestionPipelineBuilderV2:
             ],
             disable_cache=True,
         )
+        encoder = embed_model.encoder
+        pipeline._prepare = lambda: require_model(
+            self._database, StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
+        )
+        return pipeline
 
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbedding) -> str:

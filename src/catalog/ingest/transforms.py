@@ -19,35 +19,46 @@ from pydantic import Field, PrivateAttr
 
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.nodes import ChunkNode, Source, get_source
+from catalog.ingest.chunking.llama_splitter import split_text
+from catalog.ingest.nodes import ChunkNode, Source, read_sources
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 
 if TYPE_CHECKING:
+    from llama_index.core.node_parser import NodeParser
+
     from catalog.store.embedding_cache import Vector
 
 
 class ChunkSplitter(TransformComponent):
     """Cuts documents into chunks with exact offsets and deterministic ids.
 
-    ``fallbacks`` says, by document id, why one was measured as four characters a token.
+    A LlamaIndex ``splitter`` cuts texts in place of the chunker. ``fallbacks`` says, by document
+    id, why one was measured as four characters a token.
     """
 
     dataset: str
     fallbacks: dict[str, str] = Field(default_factory=dict, exclude=True)
     _chunker: DocumentChunker = PrivateAttr()
+    _splitter: NodeParser | None = PrivateAttr()
 
-    def __init__(self, chunker: DocumentChunker, *, dataset: str) -> None:
+    def __init__(
+        self, chunker: DocumentChunker, *, dataset: str, splitter: NodeParser | None = None
+    ) -> None:
         super().__init__(dataset=dataset)
-        self._chunker = chunker
+        self._chunker, self._splitter = chunker, splitter
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
-        sources = [get_source(node, self.dataset) for node in nodes]
+        sources = read_sources(nodes, self.dataset)
         return [node for source in sources for node in self._cut(source)]
 
     def _cut(self, source: Source) -> list[ChunkNode]:
-        cut = self._chunker.cut(source.parsed)
+        parsed = source.parsed
+        if self._splitter is None or parsed.segments:
+            cut = self._chunker.cut(parsed)
+        else:
+            cut = self._chunker.cut_at(parsed, split_text(self._splitter, parsed))
         if cut.fallback is not None:
             self.fallbacks[source.source_doc_id] = cut.fallback
         return [ChunkNode.of(source, span) for span in cut.spans]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
-from catalog.ingest.pipeline import IngestionPipelineBuilderV2
+from catalog.ingest.pipeline import PipelineBuilder
 from catalog.ingest.sync import check_dataset_name, sync
 from catalog.ingest.sync_report import Progress, SyncReport
 from catalog.library.document_cards import make_cards
@@ -41,7 +41,7 @@ class Indexer:
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         require_model(library.database, library.wanted_model)
-        builder = IngestionPipelineBuilderV2(library.database, library.settings.rag_v2)
+        builder = PipelineBuilder(library.database, library.settings.rag_v2)
         pipeline = builder.build_pipeline(dataset, library.model)
         lock = library.settings.home / "locks" / f"{dataset}.lock"
         report = sync(

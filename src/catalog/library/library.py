@@ -14,6 +14,7 @@ from catalog.store.chunks import list_dataset_names, require_dataset
 from catalog.store.embedding_cache import StoredModel
 
 if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.llms import LLM
 
     from catalog.embedding.resilient import ResilientEmbedding
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 class Library:
     """Open the store at once, and models and indexes when first needed; close it, or use ``with``.
 
-    ``model`` and ``llm`` stand in for those that the settings name.
+    ``model``, any LlamaIndex one, and ``llm`` stand in for those that the settings name.
     """
 
     def __init__(
         self,
         settings: Settings,
         *,
-        model: ResilientEmbedding | None = None,
+        model: BaseEmbedding | None = None,
         llm: LLM | None = None,
     ) -> None:
         self.settings = settings
@@ -41,19 +42,28 @@ class Library:
 
     @classmethod
     def open(
-        cls, *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
+        cls,
+        *,
+        preset: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        model: BaseEmbedding | None = None,
+        llm: LLM | None = None,
     ) -> Library:
         """Open the library of the effective settings; see ``load_settings``."""
-        return cls(load_settings(preset=preset, overrides=overrides).settings)
+        settings = load_settings(preset=preset, overrides=overrides).settings
+        return cls(settings, model=model, llm=llm)
 
     @cached_property
     def model(self) -> ResilientEmbedding:
         """The embedding model; its weights load at its first use."""
         from catalog.embedding import get_embed_model
+        from catalog.embedding.resilient import ResilientEmbedding
 
-        if self._model is not None:
+        if self._model is None:
+            return get_embed_model(self.settings.embedding, rag=self.settings.rag_v2)
+        if isinstance(self._model, ResilientEmbedding):
             return self._model
-        return get_embed_model(self.settings.embedding, rag=self.settings.rag_v2)
+        return ResilientEmbedding(self._model)
 
     @cached_property
     def llm(self) -> LLM:

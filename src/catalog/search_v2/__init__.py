@@ -1,20 +1,79 @@
-"""The v2 pipeline: opt-in successor of ``catalog.search``, driven by ``IDX_RAG_V2__*``."""
+"""The v2 pipeline: opt-in successor of ``catalog.search``, driven by ``IDX_RAG_V2__*``.
+
+``search`` is the whole of it as a function. Every LlamaIndex part can be imported from here as
+well, and is loaded when it is: ``from catalog.search_v2 import CatalogRetriever``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from catalog.core.open_services import OpenServices
 from catalog.core.param_fields import takes
 from catalog.core.params import SearchParams
+from catalog.search_v2.shared import close, shared_service
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.search_v2.llama import (
+        CachedEmbedding,
+        CatalogRetriever,
+        ChunkPersistenceTransform,
+        ChunkSplitter,
+        CitedPassages,
+        DatasetRetriever,
+        DistinctText,
+        EmbeddingPrefixTransform,
+        HybridRetrieverFactoryV2,
+        IngestionPipelineBuilderV2,
+        KeepFirst,
+        KeywordChunkSelector,
+        LexicalRetriever,
+        LexVecQueryTransform,
+        MaxChunksPerDocument,
+        PersistenceTransform,
+        QueryEngineBuilderV2,
+        QueryExpansionRetrieverV2,
+        RelevanceEstimator,
+        RerankPostprocessor,
+        SearchServiceV2,
+        ServicePostprocessor,
+        SimilarityThreshold,
+        TemporalExpansion,
+        TokenBudget,
+        VectorRetriever,
+    )
 
-__all__ = ["close", "search"]
-
-_services: OpenServices[SearchServiceV2] = OpenServices()
+__all__ = [
+    "CachedEmbedding",
+    "CatalogRetriever",
+    "ChunkPersistenceTransform",
+    "ChunkSplitter",
+    "CitedPassages",
+    "DatasetRetriever",
+    "DistinctText",
+    "EmbeddingPrefixTransform",
+    "HybridRetrieverFactoryV2",
+    "IngestionPipelineBuilderV2",
+    "KeepFirst",
+    "KeywordChunkSelector",
+    "LexVecQueryTransform",
+    "LexicalRetriever",
+    "MaxChunksPerDocument",
+    "PersistenceTransform",
+    "QueryEngineBuilderV2",
+    "QueryExpansionRetrieverV2",
+    "RelevanceEstimator",
+    "RerankPostprocessor",
+    "SearchServiceV2",
+    "ServicePostprocessor",
+    "SimilarityThreshold",
+    "TemporalExpansion",
+    "TokenBudget",
+    "VectorRetriever",
+    "close",
+    "search",
+]
 
 
 @takes(SearchParams)
@@ -24,18 +83,18 @@ def search(params: SearchParams) -> SearchResults:
     Uses the effective settings (``catalog config``) and keeps one service open for each set of
     them in this process; :func:`close` releases it. See ``SearchServiceV2.search`` for the rules.
     """
-    return _open_service().run(params)
+    return shared_service().run(params)
 
 
-def close() -> None:
-    """Release every service that :func:`search` opened: connections, models, index locks."""
-    _services.close()
+def __getattr__(name: str) -> Any:
+    """Load the LlamaIndex parts when the first of them is asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    part = getattr(import_module("catalog.search_v2.llama"), name)
+    globals()[name] = part
+    return part
 
 
-def _open_service() -> SearchServiceV2:
-    from catalog.core.settings import get_settings
-    from catalog.library.library import Library
-    from catalog.search_v2.service import SearchServiceV2
-
-    settings = get_settings()
-    return _services.get(settings.model_dump_json(), lambda: SearchServiceV2(Library(settings)))
+def __dir__() -> list[str]:
+    """List every name there is, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,7 @@ from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import DEPTH
 from catalog.search_v2.expansion.plan import ExpansionPlan
+from catalog.search_v2.legs import bundle_about
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
@@ -25,22 +26,30 @@ MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 
 
 def gather_candidates(
-    parts: SearchParts, request: SearchRequest, stages: StageLog, *, wanted: int
+    parts: SearchParts,
+    request: SearchRequest,
+    stages: StageLog,
+    *,
+    wanted: int,
+    bundle: QueryBundle | None = None,
 ) -> tuple[list[ScoredPassage], str]:
     """Return fused and selected passages, best first, and the name of the fusion.
+
+    ``bundle`` is the query as LlamaIndex gave it, for what that brings to be embedded.
 
     They come from the documents that the router chooses, if it is on, else from all. Where its
     documents give fewer than ``request.top_k`` passages, all are searched after all.
     """
     started = time.perf_counter()
+    bundle = bundle_about(bundle or QueryBundle(""), request.query, request.mode)
     routed = route(parts, request, stages)
     if routed is None:
-        return _search(parts, request, request.restriction, stages, wanted)
+        return _search(parts, request, bundle, request.restriction, stages, wanted)
     doc_ids, note = routed
     ms = (time.perf_counter() - started) * 1000
     chosen, everything = stages.fork(), request.restriction
     within = replace(everything, scope=everything.scope & Scope.of(doc_ids))
-    passages, fusion = _search(parts, request, within, chosen, wanted)
+    passages, fusion = _search(parts, request, bundle, within, chosen, wanted)
     if len(passages) >= request.top_k:
         stages.ran("route", ms, note)
         stages.join(chosen)
@@ -48,7 +57,7 @@ def gather_candidates(
     ms = (time.perf_counter() - started) * 1000
     few = f"they gave {len(passages)} passages, so all documents were searched"
     stages.ran("route", ms, f"{note}; {few}")
-    return _search(parts, request, everything, stages, wanted)
+    return _search(parts, request, bundle, everything, stages, wanted)
 
 
 def build_selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
@@ -64,6 +73,7 @@ def build_selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocesso
 def _search(
     parts: SearchParts,
     request: SearchRequest,
+    bundle: QueryBundle,
     within: Restriction,
     stages: StageLog,
     wanted: int,
@@ -74,7 +84,6 @@ def _search(
     where the search is confined to one document or recording, except in best-chunk mode.
     """
     rag = parts.rag
-    bundle = QueryBundle(request.query.about(request.mode))
     for leg in ("lexical", "vector"):
         if request.mode not in (leg, "hybrid"):
             stages.skipped(leg, f"mode is {request.mode}")

@@ -7,6 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -17,9 +18,10 @@ from catalog.core.errors import (
     EngineBlockedError,
     EngineError,
     EngineLockedError,
+    QueryError,
 )
 from catalog.core.params import Mode
-from catalog.core.query import SubQuery, SubQueryKind
+from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
 from catalog.search_v2.fusion import Leg
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.search_parts import SearchParts
@@ -29,6 +31,12 @@ from catalog.store.embedding_cache import Side
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.listing import allowed_documents, list_source_ids
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +70,8 @@ class LegRun:
 class LegRetriever(BaseRetriever):
     """Retrieve the hits of one leg, within a restriction.
 
-    With a ``sub_query`` it always looks for that; without, for the query it is given, by the
-    embedding which that may bring.
+    With a ``sub_query`` it always looks for that; without, for the query it is given. By meaning
+    that is the embedding the query brings, else its ``custom_embedding_strs``, else its text.
     """
 
     kind: SubQueryKind
@@ -157,15 +165,9 @@ class VectorRetriever(LegRetriever):
         self._parts = parts
 
     def _search(self, query: QueryBundle) -> LegRun:
-        import numpy as np
-
         sub_query = self._sub_query(query)
-        if self.sub_query is None and query.embedding is not None:
-            vector, is_cached = np.asarray(query.embedding, dtype=np.float32), True
-        else:
-            side: Side = "document" if sub_query.kind == "hyde" else "query"
-            vector, is_cached = self._parts.query_vectors.embed(sub_query.text, side)
-        note, fallback = "query embedding cached" if is_cached else "", ""
+        vector, note = self._embed(sub_query, query)
+        fallback = ""
         dataset = self.restriction.dataset
         engine = self._parts.vector(dataset)
         try:
@@ -180,6 +182,25 @@ class VectorRetriever(LegRetriever):
         damaged = self._damaged(engine.damaged)
         return LegRun(sub_query, self.top_k, engine.name, hits, note, fallback, damaged)
 
+    def _embed(self, sub_query: SubQuery, query: QueryBundle) -> tuple[Vector, str]:
+        """Return the vector to search by, shape ``(dim,)``, and a note of where it comes from."""
+        import numpy as np
+
+        embed = self._parts.query_vectors.embed
+        if self.sub_query is None and query.embedding is not None:
+            check_embedding(query, self._parts)
+            return np.asarray(query.embedding, dtype=np.float32), "the query's own embedding"
+        texts = query.custom_embedding_strs if self.sub_query is None else None
+        if texts:  # as HyDE gives: passages that might answer, and often the query itself
+            sides: list[Side] = ["query" if t == query.query_str else "document" for t in texts]
+            vectors = [embed(text, side)[0] for text, side in zip(texts, sides, strict=True)]
+            mean = np.mean([vector / np.linalg.norm(vector) for vector in vectors], axis=0)
+            return np.asarray(mean / np.linalg.norm(mean), dtype=np.float32), f"{len(texts)} texts"
+        vector, is_cached = embed(
+            sub_query.text, "document" if sub_query.kind == "hyde" else "query"
+        )
+        return vector, "query embedding cached" if is_cached else ""
+
     def _damaged(self, documents: frozenset[str]) -> tuple[DamagedDocumentError, ...]:
         """Return an error for each of the documents that the restriction lets be seen."""
         if not documents:
@@ -188,6 +209,25 @@ class VectorRetriever(LegRetriever):
         with self._database.read() as connection:
             visible = documents & list_source_ids(connection, allowed)
         return tuple(DamagedDocumentError(document, "a vector") for document in sorted(visible))
+
+
+def check_embedding(query: QueryBundle, parts: SearchParts) -> None:
+    """Raise :class:`QueryError` for an embedding that is not of the store's model's length."""
+    if query.embedding is None:
+        return
+    wanted = parts.library.wanted_model
+    if len(query.embedding) != wanted.dim:
+        raise QueryError(
+            f"the query's embedding has {len(query.embedding)} numbers, those of {wanted.model} "
+            f"have {wanted.dim}: embed it with that model, or leave it out"
+        )
+
+
+def bundle_about(bundle: QueryBundle, query: ParsedQuery, mode: Mode) -> QueryBundle:
+    """Return the bundle with what the parsed query is about; what it brings to embed stays."""
+    text = query.about(mode)
+    texts = [text if t == bundle.query_str else t for t in bundle.custom_embedding_strs or ()]
+    return QueryBundle(text, custom_embedding_strs=texts or None, embedding=bundle.embedding)
 
 
 class LegMaker:

@@ -1,16 +1,22 @@
 """Search as LlamaIndex objects: everything that a LlamaIndex user takes from here, in one place.
 
 ================================  ===========================================================
+``CatalogRetriever``              the whole query path as one retriever
+``HybridRetrieverFactoryV2``      both legs, fused: makes ``QueryFusionRetriever`` objects
+``DatasetRetriever``              what it makes for a dataset
+``QueryExpansionRetrieverV2``     the same with a language model's other words for the query
 ``LexicalRetriever``              one leg over one dataset (``BaseRetriever``)
 ``VectorRetriever``               the other
-``HybridRetrieverFactoryV2``      both, fused: makes a ``QueryFusionRetriever`` for a query
-``CatalogRetriever``              the whole query path as one retriever
 ``ServicePostprocessor``          the stages after fusion as one postprocessor
-``QueryEngineBuilderV2``          a ``RetrieverQueryEngine`` of the last two
+``QueryEngineBuilderV2``          a ``RetrieverQueryEngine`` of retriever and stages
+``CitedPassages``                 its synthesizer where there is no language model
+``LexVecQueryTransform``          other words for a query as a query transform
+``IngestionPipelineBuilderV2``    an ``IngestionPipeline`` into a dataset
 ================================  ===========================================================
 
-The first three are what the service itself runs; the others call it. The postprocessors that a
-``ServicePostprocessor`` chains are in ``select``, ``rerank``, ``relevance`` and ``temporal``.
+Postprocessors and transforms stand beside them. All can be imported from ``catalog.search_v2``.
+What is given no service uses the one that this process shares: that of the effective settings.
+The service itself runs the retrievers and postprocessors; the others call it.
 ``docs/decisions/0015-where-llamaindex-runs.md`` says why the line is drawn there.
 """
 
@@ -18,52 +24,111 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM
-from llama_index.core.llms.mock import MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import CompactAndRefine
-from llama_index.core.response_synthesizers.no_text import NoText
+from llama_index.core.response_synthesizers import BaseSynthesizer, CompactAndRefine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
+from catalog.ingest.transforms import (
+    CachedEmbedding,
+    ChunkPersistenceTransform,
+    ChunkSplitter,
+    EmbeddingPrefixTransform,
+    PersistenceTransform,
+)
+from catalog.search_v2.cited_passages import CitedPassages
+from catalog.search_v2.expansion.sources import LexVecQueryTransform
+from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.legs import LexicalRetriever, VectorRetriever
 from catalog.search_v2.passages import PassagePostprocessor
-from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
+from catalog.search_v2.relevance import RelevanceEstimator
+from catalog.search_v2.request import check_search
+from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
+from catalog.search_v2.retriever_factory import (
+    DatasetRetriever,
+    HybridRetrieverFactoryV2,
+    QueryExpansionRetrieverV2,
+)
+from catalog.search_v2.select import (
+    DistinctText,
+    KeepFirst,
+    KeywordChunkSelector,
+    MaxChunksPerDocument,
+    SimilarityThreshold,
+    TokenBudget,
+)
 from catalog.search_v2.service import SearchServiceV2
+from catalog.search_v2.shared import shared_service
+from catalog.search_v2.temporal import TemporalExpansion
+
+if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
 
 __all__ = [
+    "CachedEmbedding",
     "CatalogRetriever",
+    "ChunkPersistenceTransform",
+    "ChunkSplitter",
+    "CitedPassages",
+    "DatasetRetriever",
+    "DistinctText",
+    "EmbeddingPrefixTransform",
     "HybridRetrieverFactoryV2",
+    "IngestionPipelineBuilderV2",
+    "KeepFirst",
+    "KeywordChunkSelector",
+    "LexVecQueryTransform",
     "LexicalRetriever",
+    "MaxChunksPerDocument",
+    "PersistenceTransform",
     "QueryEngineBuilderV2",
+    "QueryExpansionRetrieverV2",
+    "RelevanceEstimator",
+    "RerankPostprocessor",
+    "SearchServiceV2",
     "ServicePostprocessor",
+    "SimilarityThreshold",
+    "TemporalExpansion",
+    "TokenBudget",
     "VectorRetriever",
 ]
 
 
 class CatalogRetriever(BaseRetriever):
-    """The v2 query path as one LlamaIndex retriever; plan and legs are made per query.
+    """The v2 query path over one dataset as one LlamaIndex retriever, for any query.
 
-    ``search`` are parameters of :class:`SearchParams`. ``whole=False`` ends after selection, for
-    those who chain the later stages themselves.
+    ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
+    ``rerank``. The dataset may be left out when there is only one. ``whole=False`` ends after
+    selection, for those who chain the later stages themselves. A query bundle's ``embedding`` or
+    ``custom_embedding_strs`` are searched for by meaning in place of the query.
     """
 
     def __init__(
-        self, service: SearchServiceV2, dataset: str, *, whole: bool = True, **search: Any
+        self,
+        dataset: str | None = None,
+        *,
+        service: SearchServiceV2 | None = None,
+        whole: bool = True,
+        callback_manager: CallbackManager | None = None,
+        **search: Any,
     ) -> None:
         self._service, self._is_whole = service, whole
         self._params = SearchParams("", dataset=dataset, **search)
-        super().__init__()
+        check_search(self._params)
+        super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        service = self._service or shared_service()
         params = replace(self._params, query=query_bundle.query_str)
-        return self._service.nodes(params, is_refined=self._is_whole)
+        return service.nodes(params, is_refined=self._is_whole, bundle=query_bundle)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
@@ -76,20 +141,19 @@ class ServicePostprocessor(PassagePostprocessor):
     """
 
     stages: list[BaseNodePostprocessor]
-    _service: SearchServiceV2 = PrivateAttr()
+    _max_chars: int = PrivateAttr()
     _params: SearchParams = PrivateAttr()
 
-    def __init__(self, service: SearchServiceV2, **search: Any) -> None:
-        params = SearchParams("", **search)
+    def __init__(self, service: SearchServiceV2 | None = None, **search: Any) -> None:
+        service, params = service or shared_service(), SearchParams("", **search)
         super().__init__(stages=service.postprocessors(params))
-        self._service, self._params = service, params
+        self._max_chars, self._params = service.parts.rag.max_query_chars, params
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is not None:
-            most = self._service.parts.rag.max_query_chars
-            parsed = parse_query(query_bundle.query_str, max_chars=most)
+            parsed = parse_query(query_bundle.query_str, max_chars=self._max_chars)
             query_bundle = QueryBundle(parsed.about(self._params.mode))
         for stage in self.stages:
             nodes = stage.postprocess_nodes(nodes, query_bundle)
@@ -99,30 +163,36 @@ class ServicePostprocessor(PassagePostprocessor):
 class QueryEngineBuilderV2:
     """Assemble retriever, stages and answer synthesis."""
 
-    def __init__(self, service: SearchServiceV2) -> None:
+    def __init__(self, service: SearchServiceV2 | None = None) -> None:
         self._service = service
 
     def build_query_engine(
         self,
-        dataset_name: str,
+        dataset_name: str | None = None,
         *,
         llm: LLM | None = None,
         postprocessors: tuple[BaseNodePostprocessor, ...] = (),
+        response_synthesizer: BaseSynthesizer | None = None,
+        callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> RetrieverQueryEngine:
         """Return a query engine over one dataset; ``search`` takes what ``retrieve`` takes.
 
         Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
         recordings), so that it answers from the passages ``retrieve`` gives, and then those added
-        here. Without an ``llm`` it answers with the passages themselves (``source_nodes``) and asks
-        no model.
+        here. Without an ``llm``, here or in LlamaIndex's ``Settings``, its answer is the passages
+        themselves, cited (:class:`CitedPassages`), and no model is asked.
         """
-        model = llm or MockLLM()  # given explicitly: LlamaIndex would look for OpenAI otherwise
-        synthesizer = NoText(llm=model) if llm is None else CompactAndRefine(llm=model)
+        model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI
+        callbacks = callback_manager or LlamaSettings.callback_manager
+        if response_synthesizer is None and model is None:
+            response_synthesizer = CitedPassages(callbacks)
+        elif response_synthesizer is None:
+            response_synthesizer = CompactAndRefine(llm=model, callback_manager=callbacks)
         own = ServicePostprocessor(self._service, **search)
-        return RetrieverQueryEngine.from_args(
-            CatalogRetriever(self._service, dataset_name, whole=False, **search),
-            llm=model,
-            response_synthesizer=synthesizer,
-            node_postprocessors=[own, *postprocessors],
+        retriever = CatalogRetriever(
+            dataset_name, service=self._service, whole=False, callback_manager=callbacks, **search
+        )
+        return RetrieverQueryEngine(
+            retriever, response_synthesizer, [own, *postprocessors], callback_manager=callbacks
         )

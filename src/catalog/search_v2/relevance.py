@@ -109,8 +109,14 @@ class RelevanceEstimator(PassagePostprocessor):
     _find: CalibrationFinder = PrivateAttr()
     _original_weight: float = PrivateAttr()
 
-    def __init__(self, find: CalibrationFinder, original_weight: float) -> None:
+    def __init__(self, find: CalibrationFinder | None = None, original_weight: float = 2.0) -> None:
+        """Take what finds calibrations, else all from the service that this process shares."""
         super().__init__()
+        if find is None:
+            from catalog.search_v2.shared import shared_service
+
+            parts = shared_service().parts
+            find, original_weight = parts.calibration, parts.rag.original_weight
         self._find, self._original_weight = find, original_weight
 
     def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms.mock import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
@@ -18,7 +20,7 @@ from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
-from catalog.search_v2.legs import LegRetriever, LegRun
+from catalog.search_v2.legs import LegRetriever, LegRun, check_embedding
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
@@ -45,13 +47,37 @@ class HybridRun:
     damaged: tuple[DamagedDocumentError, ...] = ()
 
 
-class HybridRetrieverV2(QueryFusionRetriever):
-    """Every sub-query at once, fused as the settings say; a drop-in ``QueryFusionRetriever``.
+class FusionRetriever(QueryFusionRetriever):
+    """A ``QueryFusionRetriever`` of which only the type is used.
 
     The stock class ignores weights, merges equal texts, counts ranks from 0, wants an LLM and
-    runs synchronous retrievers one after the other: of it only the type is used. A failing leg
-    is a failed stage, not a failed query, unless every leg fails. ``stages`` tells how the last
-    retrieval went; build one retriever per query.
+    runs synchronous retrievers one after the other. Retrievals are reported to the
+    ``callback_manager``, else to that of LlamaIndex's ``Settings``.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[BaseRetriever],
+        top_k: int,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
+        self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
+        self.similarity_top_k, self.mode = top_k, FUSION_MODES.RECIPROCAL_RANK
+        self.use_async = False
+        self._retrievers, self._llm = list(retrievers), MockLLM()
+        self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
+        BaseRetriever.__init__(self, callback_manager or LlamaSettings.callback_manager)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class HybridRetrieverV2(FusionRetriever):
+    """Every sub-query of one query at once, fused as the settings say.
+
+    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` tells
+    how the last retrieval went; build one retriever per query.
     """
 
     def __init__(
@@ -63,13 +89,7 @@ class HybridRetrieverV2(QueryFusionRetriever):
         top_k: int,
         stages: StageLog | None = None,
     ) -> None:
-        # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
-        self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
-        self.similarity_top_k, self.mode = top_k, FUSION_MODES.RECIPROCAL_RANK
-        self.use_async = False
-        self._retrievers, self._llm = list(legs), MockLLM()
-        self._retriever_weights = [1.0 / len(legs)] * len(legs)
-        BaseRetriever.__init__(self)
+        super().__init__(legs, top_k)
         self._parts, self._dataset, self._legs = parts, dataset, tuple(legs)
         self._last: HybridRun | None = None
         self.stages = stages or StageLog()
@@ -90,14 +110,12 @@ class HybridRetrieverV2(QueryFusionRetriever):
         )
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        check_embedding(query_bundle, self._parts)
         for _ in range(ATTEMPTS):
             run = self._fuse(self._run_all(query_bundle, self._run_beside))
             if run.is_whole:
                 return self._report(run)
         return self._retrieve_held(query_bundle)
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await asyncio.to_thread(self._retrieve, query_bundle)
 
     def _retrieve_held(self, query: QueryBundle) -> list[NodeWithScore]:
         """Run leg after leg on one state of the store: slower, but no writer can come between."""

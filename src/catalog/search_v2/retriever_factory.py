@@ -1,32 +1,57 @@
-"""The factory of hybrid retrievers: which legs a query gets, how deep they go, what binds them."""
+"""Hybrid retrievers: which legs a query gets, how deep they go, what binds them."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
-from catalog.core.errors import QueryError
-from catalog.core.params import Mode
+from llama_index.core.llms import LLM
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from catalog.core.errors import InputError, QueryError
+from catalog.core.params import Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
-from catalog.search_v2.expansion.expanded_retriever import QueryExpansionRetrieverV2
+from catalog.search_v2.expansion.expanded_retriever import ExpandedRetrieverV2
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.legs import LegMaker
-from catalog.search_v2.retriever import HybridRetrieverV2
+from catalog.search_v2.legs import LegMaker, bundle_about
+from catalog.search_v2.request import SearchRequest, check_search, read_request
+from catalog.search_v2.retriever import FusionRetriever, HybridRetrieverV2
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import Restriction
 
+if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
+
+_log = logging.getLogger(__name__)
+
 
 class HybridRetrieverFactoryV2:
-    """Build the retriever of one query from a service's parts, ``SearchServiceV2.parts``."""
+    """Build hybrid retrievers of a service's parts, or of those that this process shares."""
 
-    def __init__(self, parts: SearchParts, *, stages: StageLog | None = None) -> None:
-        self._parts = parts
+    def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
+        self._given_parts = parts
         self._stages = stages
 
+    @overload
+    def build(
+        self,
+        query: None = None,
+        dataset_name: str | None = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        mode: Mode = "hybrid",
+        **narrow: Any,
+    ) -> DatasetRetriever: ...
+
+    @overload
     def build(
         self,
         query: str | ParsedQuery,
-        dataset_name: str,
+        dataset_name: str | None = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
         k_fused: int | None = None,
@@ -34,20 +59,49 @@ class HybridRetrieverFactoryV2:
         within: Restriction | None = None,
         mode: Mode = "hybrid",
         expansion: ExpansionPlan | None = None,
-    ) -> HybridRetrieverV2:
+        **narrow: Any,
+    ) -> HybridRetrieverV2: ...
+
+    def build(
+        self,
+        query: str | ParsedQuery | None = None,
+        dataset_name: str | None = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        within: Restriction | None = None,
+        mode: Mode = "hybrid",
+        expansion: ExpansionPlan | None = None,
+        **narrow: Any,
+    ) -> HybridRetrieverV2 | DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
-        The query's phrases bind the lexical leg, expansions included, and its exclusions both;
-        what is then asked of the retriever should be what the parsed query is ``about``. With an
-        ``expansion`` the legs are asked its lines as well. Raises :class:`QueryError` for a
-        typed query without a part for the mode's legs.
+        Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`.
+        For one query, its phrases bind the lexical leg, expansions included, and its exclusions
+        both; what is then asked of the retriever should be what the parsed query is ``about``.
+        With an ``expansion`` the legs are asked its lines as well.
+
+        ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
+        :class:`SearchParams`. The dataset may be left out when there is only one. Raises
+        :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
+        part for the mode's legs.
         """
-        rag = self._parts.rag
+        depths = check_depths(k_lex, k_dense, k_fused)
+        if query is None:
+            return DatasetRetriever(
+                dataset_name, *depths, mode=mode, parts=self._given_parts, **narrow
+            )
+        parts = self._parts
+        rag = parts.rag
         if isinstance(query, str):
             query = parse_query(query, max_chars=rag.max_query_chars)
+        if within is None:
+            params = SearchParams(query.original, dataset=dataset_name, mode=mode, **narrow)
+            within = read_request(params, parts, StageLog()).restriction
         maker = LegMaker(
-            self._parts,
-            replace(within or Restriction(dataset_name), without=query.exclusions),
+            parts,
+            replace(within, without=query.exclusions),
             k_lex or rag.fts_top_k,
             k_dense or rag.vector_top_k,
             mode,
@@ -59,14 +113,110 @@ class HybridRetrieverFactoryV2:
         top_k = k_fused or rag.fusion_top_k
         if expansion is None:
             return HybridRetrieverV2(
-                self._parts, legs, dataset=dataset_name, top_k=top_k, stages=self._stages
+                parts, legs, dataset=within.dataset, top_k=top_k, stages=self._stages
             )
-        return QueryExpansionRetrieverV2(
-            self._parts,
+        return ExpandedRetrieverV2(
+            parts,
             legs,
-            dataset=dataset_name,
+            dataset=within.dataset,
             top_k=top_k,
             stages=self._stages,
             plan=expansion,
             maker=maker,
         )
+
+    @property
+    def _parts(self) -> SearchParts:
+        return self._given_parts or _shared_parts()
+
+
+class DatasetRetriever(FusionRetriever):
+    """Search one dataset by both legs, fused, for whatever query it is given.
+
+    ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
+    :class:`SearchParams`. A stage that fails is logged, and an error with ``strict``.
+    """
+
+    def __init__(
+        self,
+        dataset: str | None = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        mode: Mode = "hybrid",
+        parts: SearchParts | None = None,
+        callback_manager: CallbackManager | None = None,
+        **narrow: Any,
+    ) -> None:
+        chosen = narrow.keys() & {"top_k", "rerank", "expand", "explain", "compare_with_v1"}
+        if chosen:
+            names = ", ".join(sorted(chosen))
+            raise InputError(
+                f"{names}: not of fusion alone; k_fused is its depth, and ask "
+                "CatalogRetriever for the rest"
+            )
+        self._depths = check_depths(k_lex, k_dense, k_fused)
+        self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
+        check_search(self._params)
+        self._given_parts = parts
+        super().__init__((), k_fused or 0, callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        parts = self._given_parts or _shared_parts()
+        stages = StageLog(strict=self._params.strict)
+        params = replace(self._params, query=query_bundle.query_str)
+        request = read_request(params, parts, stages)
+        retriever = HybridRetrieverFactoryV2(parts, stages=stages).build(
+            request.query,
+            request.restriction.dataset,
+            *self._depths,
+            within=request.restriction,
+            mode=request.mode,
+            expansion=self._plan(parts, request),
+        )
+        nodes = retriever._retrieve(bundle_about(query_bundle, request.query, request.mode))
+        stages.log_failures(_log)
+        return nodes
+
+    def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
+        """Return what else is to be asked; nothing here."""
+        del parts, request
+        return None
+
+
+class QueryExpansionRetrieverV2(DatasetRetriever):
+    """A :class:`DatasetRetriever` that also asks a language model's other words for the query.
+
+    The model is ``llm``, else the one that the settings name; :class:`ConfigError` without one.
+    The query's own lists weigh ``original_weight``, the others ``expansion_weight``; filters and
+    scope bind both. A query that is typed, or sure already, is not expanded.
+    """
+
+    def __init__(
+        self, dataset: str | None = None, *, llm: LLM | None = None, **settings: Any
+    ) -> None:
+        super().__init__(dataset, **settings)
+        self._given_llm = llm
+
+    def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
+        if request.query.is_typed:
+            return None
+        expander = None if self._given_llm is None else parts.expander_of(self._given_llm)
+        return ExpansionPlan(parts, strict=self._params.strict, expander=expander)
+
+
+def check_depths(
+    k_lex: int | None, k_dense: int | None, k_fused: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """Return the depths as they are; raise :class:`InputError` for one below 1."""
+    for name, depth in (("k_lex", k_lex), ("k_dense", k_dense), ("k_fused", k_fused)):
+        if depth is not None and (isinstance(depth, bool) or depth < 1):
+            raise InputError(f"{name} is {depth}: use 1 or more, or leave it out")
+    return k_lex, k_dense, k_fused
+
+
+def _shared_parts() -> SearchParts:
+    from catalog.search_v2.shared import shared_service
+
+    return shared_service().parts

@@ -20,6 +20,8 @@ from catalog.search_v2.relevance import Calibration, Signals, describe_fusion, f
 from catalog.search_v2.rerank import get_reranker
 
 if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
     from catalog.embedding.resilient import ResilientEmbedding
     from catalog.search_v2.expansion.sources import ExpansionSource
     from catalog.search_v2.rerank.base import Reranker
@@ -64,6 +66,7 @@ class SearchParts:
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
         self._retrievals: dict[str, tuple[Stamp | None, LRUCache[Hashable, Any]]] = {}
+        self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
@@ -124,9 +127,20 @@ class SearchParts:
     @cached_property
     def expander(self) -> Expander:
         """Other words for queries, through the cache; raises as ``Library.llm`` does."""
+        return self._make_expander(
+            self._source or get_source(self.rag.expansion_source, self.library.llm)
+        )
+
+    def expander_of(self, llm: LLM) -> Expander:
+        """Return the expander that asks this language model; the last one is kept."""
+        if self._llm_expander is None or self._llm_expander[0] is not llm:
+            source = get_source(self.rag.expansion_source, llm)
+            self._llm_expander = (llm, self._make_expander(source))
+        return self._llm_expander[1]
+
+    def _make_expander(self, source: ExpansionSource) -> Expander:
         lifetime = self.rag.cache_ttl_seconds
         answers = ModelCache(self.database, kind="expansion", lifetime=lifetime)
-        source = self._source or get_source(self.rag.expansion_source, self.library.llm)
         return Expander(source, answers, self.rag)
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.filters import And, Op, condition
 from catalog.core.param_fields import takes_self
@@ -26,6 +27,8 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.shape import to_result
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import allowed_paths
+
+_log = logging.getLogger(__name__)
 
 
 class SearchServiceV2:
@@ -100,14 +103,21 @@ class SearchServiceV2:
             notes=() if results else tuple(self._explain_nothing(params, request, stages)),
         )
 
-    def nodes(self, params: SearchParams, *, is_refined: bool = True) -> list[NodeWithScore]:
-        """Return the passages as LlamaIndex nodes, or the candidates they are chosen from."""
+    def nodes(
+        self, params: SearchParams, *, is_refined: bool = True, bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        """Return the passages as LlamaIndex nodes, or the candidates they are chosen from.
+
+        A ``bundle`` may bring an embedding, or texts to embed, in place of the query's. A stage
+        that fails is logged, since nodes cannot tell of it.
+        """
         stages = StageLog(strict=params.strict)
         request = read_request(params, self.parts, stages)
-        refiner, passages, _ = self._gather(request, stages)
+        refiner, passages, _ = self._gather(request, stages, bundle)
         if is_refined:
             about = request.query.about(request.mode)
             passages, _ = refiner.refine(passages, about, request.top_k, stages)
+        stages.log_failures(_log)
         return list(passages)
 
     def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
@@ -122,11 +132,13 @@ class SearchServiceV2:
         self.parts.close()
 
     def _gather(
-        self, request: SearchRequest, stages: StageLog
+        self, request: SearchRequest, stages: StageLog, bundle: QueryBundle | None = None
     ) -> tuple[Refiner, list[ScoredPassage], str]:
         refiner = Refiner(self.parts, rerank=request.rerank, mode=request.mode)
         wanted = refiner.wanted(request.top_k)
-        passages, fusion = gather_candidates(self.parts, request, stages, wanted=wanted)
+        passages, fusion = gather_candidates(
+            self.parts, request, stages, wanted=wanted, bundle=bundle
+        )
         return refiner, passages, fusion
 
     def _shape(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,12 @@ class StageLog:
         self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
         if self.strict:
             raise StageFailedError(f"stage {name} failed: {error}") from error
+
+    def log_failures(self, log: logging.Logger) -> None:
+        """Log a warning for each step that failed, where no caller sees the stages."""
+        for report in self.reports:
+            if report.status == "failed":
+                log.warning("%s failed, the rest answers: %s", report.name, report.note)
 
     def fell_back(self, name: str, note: str) -> None:
         """Note that the step did its work another way than set; ``strict`` raises."""

@@ -98,9 +98,17 @@ class TemporalExpansion(PassagePostprocessor):
     _restriction: Restriction | None = PrivateAttr(default=None)
 
     def __init__(
-        self, database: Database, restriction: Restriction | None = None, **settings: object
+        self,
+        database: Database | None = None,
+        restriction: Restriction | None = None,
+        **settings: object,
     ) -> None:
+        """Take the store to read, else that of the service which this process shares."""
         super().__init__(**settings)
+        if database is None:
+            from catalog.search_v2.shared import shared_service
+
+            database = shared_service().library.database
         self._database, self._restriction = database, restriction
 
     @classmethod

@@ -92,6 +92,12 @@ class DocumentChunker:
         cutter = _DocumentCutter(doc, sizes, self._band, self._seconds)
         return Cut(tuple(cutter.spans()), fallback)
 
+    def cut_at(self, doc: ParsedDocument, ranges: Sequence[tuple[int, int]]) -> Cut:
+        """Return the passages ``[start, end)`` that somebody else cut, with their places."""
+        sizes, fallback = TokenSizes.count(doc.text, self._counter)
+        cutter = _DocumentCutter(doc, sizes, self._band, self._seconds)
+        return Cut(tuple(cutter.spans_at(ranges)), fallback)
+
 
 class _DocumentCutter:
     """Cuts one document whose tokens are counted."""
@@ -116,6 +122,10 @@ class _DocumentCutter:
                 sections = self._outline.sections(stream.start, stream.end)
                 for start, end, path in self._packer.cut(sections):
                     yield self._span(start, end, path, stream.modality)
+
+    def spans_at(self, ranges: Sequence[tuple[int, int]]) -> Iterator[ChunkSpan]:
+        for start, end in ranges:
+            yield self._span(start, end, self._outline.path_at(start))
 
     def _cut_transcript(self, stream: Stream) -> Iterator[ChunkSpan]:
         cues = [_cue(segment) for segment in stream.segments]

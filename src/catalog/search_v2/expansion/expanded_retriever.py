@@ -30,7 +30,7 @@ class CachedRetrieval:
     since: float  # time.monotonic()
 
 
-class QueryExpansionRetrieverV2(HybridRetrieverV2):
+class ExpandedRetrieverV2(HybridRetrieverV2):
     """A :class:`HybridRetrieverV2` that first asks the query, then what the plan adds to it.
 
     The added lists weigh ``expansion_weight``, the query's own ``original_weight``; filters and
@@ -83,7 +83,8 @@ class QueryExpansionRetrieverV2(HybridRetrieverV2):
 
     def _cache_key(self, query: QueryBundle) -> Hashable | None:
         """Return all that the answer depends on beside the dataset; ``None``: do not cache it."""
-        if query.embedding is not None or not self._parts.rag.cache_ttl_seconds:
+        brings_own = query.embedding is not None or query.custom_embedding_strs
+        if brings_own or not self._parts.rag.cache_ttl_seconds:
             return None
         try:
             identity = self._plan.identity

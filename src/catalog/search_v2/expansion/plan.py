@@ -7,6 +7,7 @@ from statistics import median
 
 from catalog.core.errors import CatalogError
 from catalog.core.query import SubQuery
+from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.fusion import Leg
 from catalog.search_v2.legs import LegRun
 from catalog.search_v2.search_parts import SearchParts
@@ -23,8 +24,10 @@ class ExpansionPlan:
     library has no language model.
     """
 
-    def __init__(self, search: SearchParts, *, strict: bool = False) -> None:
-        self._search, self._expander = search, search.expander
+    def __init__(
+        self, search: SearchParts, *, strict: bool = False, expander: Expander | None = None
+    ) -> None:
+        self._search, self._expander = search, expander or search.expander
         self._sub_queries: tuple[SubQuery, ...] | None = None
         self.stages = StageLog(strict=strict)
 

@@ -63,13 +63,19 @@ class RerankPostprocessor(PassagePostprocessor):
 
     def __init__(
         self,
-        reranker: Reranker,
+        reranker: Reranker | None = None,
         cache: ModelCache | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
         **settings: object,
     ) -> None:
+        """Take a reranker, else that of the service which this process shares, with its cache."""
         super().__init__(**settings)
+        if reranker is None:
+            from catalog.search_v2.shared import shared_service
+
+            parts = shared_service().parts
+            reranker, cache = parts.reranker, cache or parts.rerank_cache
         self._reranker, self._cache, self._clock = reranker, cache, clock
 
     def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> RerankOutcome:
