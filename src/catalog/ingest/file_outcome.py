@@ -10,6 +10,7 @@ from pathlib import Path
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
 from catalog.ingest.discovery import SourceFile
+from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.sync_report import Failure
 from catalog.store.manifest import State
@@ -45,8 +46,10 @@ class FileOutcome:
         self.failures.append(Failure(path, reason))
         self.retry = self.retry or retry
 
-    def read(self, top: Path, limits: ReadLimits) -> Iterator[ParsedDocument]:
-        """Yield the documents of the file; note what cannot be read."""
+    def read(
+        self, top: Path, limits: ReadLimits, originals: Originals
+    ) -> Iterator[ParsedDocument]:
+        """Yield the documents of the file, named by their originals; note what cannot be read."""
         file = self.file
         try:
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
@@ -54,7 +57,7 @@ class FileOutcome:
                     self.fail(item.path, item.reason)
                     self.refused |= {item.document} if item.document is not None else set()
                 else:
-                    yield item
+                    yield originals.name_original(item, file.path)
         except EmptyDocumentError as error:
             self.fail(file.path, str(error))
         except ReadError as error:

@@ -6,7 +6,7 @@ Nothing here looks at the file system, and no name from inside a file leads out 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -17,7 +17,7 @@ from catalog.ingest.readers.metadata import is_web_address, normalise
 from catalog.ingest.readers.timed.frames import looks_like_frame, second_of_frame
 from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
 
-_CONVERTED = ".converted"
+CONVERTED = ".converted"
 """The folder in which converters put what they made of the files beside it."""
 _MEDIA_EXTENSIONS = {
     "video": "mp4 mkv mov avi webm m4v mpg mpeg wmv flv ogv 3gp",
@@ -29,6 +29,7 @@ _FILE_TYPES = {
     **{ext: media for media, names in _MEDIA_EXTENSIONS.items() for ext in names.split()},
     **{extension: extension for extension in _DOCUMENT_EXTENSIONS.split()},
 }
+RECORDINGS = ("video", "audio")
 _LANGUAGES = (
     "aa ab af ak am ar as ay az ba be bg bn bo br bs ca co cs cy da de dz el en eo es et eu fa "
     "fi fj fo fr fy ga gd gl gn gu ha haw he hi hr ht hu hy ia id ig is it iw ja jv ka kk km kn "
@@ -52,8 +53,8 @@ _MAX_NAME = 255
 class Medium:
     """The recording, image or document that a text was made of.
 
-    ``key`` groups the texts of one medium: its path in the dataset without an extension.
-    ``file`` is its path where its own name is known. ``file_type`` is ``video``, ``audio``,
+    ``key`` groups the texts of one medium: of a recording its path in the dataset without an
+    extension, of anything else its path. ``file`` is its path where its own name is known. ``file_type`` is ``video``, ``audio``,
     ``image`` or a document's extension, ``language`` the one in the text's own name.
     """
 
@@ -86,20 +87,33 @@ def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -
     (``is_frame``, or named like one) in a folder ``talk_frames`` belongs to ``talk``
     beside that folder.
     """
-    parts = [part for part in path.split("/") if part not in ("", ".", "..", _CONVERTED)]
+    parts = [part for part in path.split("/") if part not in ("", ".", "..", CONVERTED)]
     *folder, own_name = parts or [path]
-    stem, language = _split_language(_split_extension(own_name)[0])
+    stem, language = _split_language(split_extension(own_name)[0])
     is_frames_folder = bool(folder) and folder[-1].endswith(_FRAMES) and folder[-1] != _FRAMES
     if is_frames_folder and (is_frame or _FRAME_NAME.match(stem)):
         stem = folder.pop().removesuffix(_FRAMES)
-    file_name = media_file_name(name) or (stem if _file_type_of(stem) else None)
-    key = _split_extension(file_name)[0] if file_name else stem
-    return Medium(
-        "/".join([*folder, key]),
-        "/".join([*folder, file_name]) if file_name else None,
-        _file_type_of(file_name) if file_name else None,
-        language,
-    )
+    file_name = media_file_name(name) or (stem if file_type_of(stem) else None)
+    file_type = file_type_of(file_name) if file_name else None
+    key = file_name or stem
+    if file_type in RECORDINGS:
+        key = split_extension(key)[0]
+    file = "/".join([*folder, file_name]) if file_name else None
+    return Medium("/".join([*folder, key]), file, file_type, language)
+
+
+def possible_originals(path: str) -> Iterator[str]:
+    """Yield the names that the file a text was made of may have, by the text's own path.
+
+    They are whole (of ``photo.png.md``) or without an extension; the likeliest comes first.
+    """
+    parts = [part for part in path.split("/") if part != CONVERTED]
+    *folder, own_name = parts
+    stem = split_extension(own_name)[0]
+    for name in dict.fromkeys([stem, _split_language(stem)[0]]):
+        yield "/".join([*folder, name])
+    if folder and folder[-1].endswith(_FRAMES) and folder[-1] != _FRAMES:
+        yield "/".join(folder).removesuffix(_FRAMES)
 
 
 def media_file_name(value: object) -> str | None:
@@ -107,14 +121,14 @@ def media_file_name(value: object) -> str | None:
     if not isinstance(value, str) or _SCHEME.match(value.strip()[:40]):
         return None
     name = re.split(r"[/\\]", value.strip().strip("`'\"[]").strip())[-1].strip()
-    if len(name) > _MAX_NAME or _CONTROL.search(name) or _file_type_of(name) is None:
+    if len(name) > _MAX_NAME or _CONTROL.search(name) or file_type_of(name) is None:
         return None
     return name
 
 
-def _file_type_of(name: str) -> str | None:
+def file_type_of(name: str) -> str | None:
     """Return ``video``, ``audio``, ``image`` or a document's extension, by the extension."""
-    stem, extension = _split_extension(name)
+    stem, extension = split_extension(name)
     return _FILE_TYPES.get(extension.lower()) if stem else None
 
 
@@ -131,7 +145,7 @@ def _split_language(stem: str) -> tuple[str, str | None]:
     return name, "-".join([match[1].lower(), *subtags])
 
 
-def _split_extension(name: str) -> tuple[str, str]:
+def split_extension(name: str) -> tuple[str, str]:
     """Split off the extension (without its dot); a leading dot begins no extension."""
     stem, dot, extension = name.rpartition(".")
     return (stem, extension) if dot and stem else (name, "")
@@ -179,12 +193,10 @@ _RECORDING_FILE_KEYS = ("source", "media", "video", "audio", "recording")
 _MODALITIES = ("ocr", "image_caption", "video_transcript", "audio_transcript")
 _OCR_KEYS = ("ocr", "ocr_model", "ocr_engine")
 _METHOD_KEYS = ("method", "extraction_method", "extraction", "converter", "parser")
-_RECORDINGS = ("video", "audio")
 _TRANSCRIPT_NAME = re.compile(
     r"(?<![^\W_])(?:transcripts?|subtitles?|captions|transkript|untertitel)(?![^\W_])",
     re.IGNORECASE,
 )
-
 
 @dataclass(frozen=True, slots=True)
 class SourceMedia:
@@ -210,7 +222,7 @@ class SourceMedia:
     @property
     def is_recording(self) -> bool:
         """Return whether it names sound or video as its source."""
-        return self.file_type in _RECORDINGS or self.recording is not None
+        return self.file_type in RECORDINGS or self.recording is not None
 
 
 def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -> SourceMedia:
@@ -224,7 +236,7 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
     header_keys = (*_SOURCE_KEYS, *_RECORDING_FILE_KEYS, "image")
     name = _first_file_name(fields, header_keys if has_header else _SOURCE_KEYS)
     recording = _first_file_name(fields, _RECORDING_FILE_KEYS)
-    if recording is not None and _file_type_of(recording) not in _RECORDINGS:
+    if recording is not None and file_type_of(recording) not in RECORDINGS:
         recording = None
     modality = fields.get("modality")
     known = cast("Modality", modality) if modality in _MODALITIES else None
@@ -233,7 +245,7 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
     file_type = (
         (_file_type_on_a_site(fields) if has_header else None)
         or _file_type_of_format(fields.get("source_format"))
-        or _file_type_of(name or stem)
+        or file_type_of(name or stem)
     )
     return SourceMedia(
         name=name,
@@ -243,7 +255,7 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
         is_scanned=known == "ocr" or _is_scanned(fields),
         is_declared=has_header
         or (name, file_type, known) != (None, None, None)
-        or _CONVERTED in path.split("/"),
+        or CONVERTED in path.split("/"),
         duration=_parse_duration(fields.get("duration")),
         is_frame=looks_like_frame(path, fields),
         is_transcript=is_called_transcript(path),
