@@ -94,7 +94,7 @@ def test_a_file_read_within_two_seconds_of_its_change_may_have_changed_since(age
 def test_other_limits_are_another_reading_only_of_a_file_that_failed():
     file, other = listed("a.md"), ReadLimits(pages=1)
     reason = "too many pages"
-    fingerprint = compare(stored()).fingerprint(reason)
+    fingerprint = compare(stored()).fingerprint("a.md", reason)
     failed = stored(entry(file, reason=reason, pipeline=fingerprint))
     assert compare(failed, file).is_unchanged(file)
     assert not compare(failed, file, limits=other).is_unchanged(file)

@@ -264,7 +264,7 @@ def test_names_and_front_matter_tell_captions_and_ocr(
 def test_a_converted_document_is_text_of_its_source() -> None:
     doc = parse("# Paper\n\nText.\n", "papers/paper.pdf.md")
     assert (doc.file_type, doc.source_type, doc.segments) == ("pdf", "converted", ())
-    assert doc.metadata == {"media": "papers/paper", "media_file": "papers/paper.pdf"}
+    assert doc.metadata == {"media": "papers/paper.pdf", "media_file": "papers/paper.pdf"}
 
 
 def test_facts_of_a_video_site_become_metadata() -> None:

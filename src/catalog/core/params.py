@@ -94,7 +94,8 @@ class SearchParams:
     top_k: Annotated[
         int | None,
         Param(
-            "How many passages; left out: top_k of the settings, 10 or a preset's.",
+            "How many passages, those told with an earlier one not counted; left out: top_k of the "
+            "settings, 10 or a preset's.",
             least=1,
             most=1000,
             flags=("--top-k", "-k"),

@@ -134,10 +134,11 @@ class SearchResult(PassageResult):
     itself stands; ``moment`` the second from which its best sentence is said. ``citation`` names
     the source and that second, or the passage's pages or lines. ``link`` opens a recording at that
     second or a PDF at the page on which the best sentence begins, ``None`` for anything else.
-    ``evidence`` is what a recording holds around the passage; results near one another share it,
-    and ``evidence_at`` is the rank of the first that has it. In JSON it stands there alone.
-    ``file_type``, ``source_type``, ``tags`` and the dates are the document's, the latter as in
-    :class:`CatalogEntry`.
+    ``original`` is the path of the file that the document was made of, under whose name it is
+    listed, ``None`` (and not in JSON) for any other. ``evidence`` is what a recording holds around
+    the passage; results near one another share it, and ``evidence_at`` is the rank of the first
+    that has it. In JSON it stands there alone. ``file_type``, ``source_type``, ``tags`` and the
+    dates are the document's, the latter as in :class:`CatalogEntry`.
     """
 
     docid: str
@@ -152,6 +153,7 @@ class SearchResult(PassageResult):
     citation: str
     snippet_locator: ResultLocator | None = None
     moment: float | None = None
+    original: str | None = None
     link: str | None = None
     evidence: Evidence | None = None
     evidence_at: int | None = None

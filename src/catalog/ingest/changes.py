@@ -24,6 +24,7 @@ from catalog.ingest.discovery import (
     nfc,
 )
 from catalog.ingest.nodes import Source
+from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadLimits
 from catalog.store import Database, manifest
 from catalog.store.chunks import find_root
@@ -114,16 +115,27 @@ class FolderChanges:
             unlisted = (stored.entries[file] for file in missing if file not in self.unseen)
             self.unseen |= find_unmounted(unlisted, listing)
         self.vanished = [file for file in missing if file not in self.unseen]
+        skipped = (file.path for file in listing.skipped)  # too large to read, most of them
+        self.originals = Originals({*self._listed, *self.unseen, *skipped})
         self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
 
-    def fingerprint(self, reason: str | None) -> str:
+    @property
+    def told_fingerprint(self) -> str:
+        """The fingerprint of a file that was not read since what was made of it answers."""
+        return f"{self._pipeline}:told"
+
+    def fingerprint(self, file: str, reason: str | None) -> str:
         """Name how a file is read in this run; another name means: read it again.
 
-        A file that failed for a ``reason`` is read again under other limits, too.
+        What it may be made of, beside it, is part of that. A file that failed for a ``reason`` is
+        read again under other limits, too.
         """
-        if reason is None:
-            return self._pipeline
-        return f"{self._pipeline}:{sha1_hex(repr(self._limits))[:8]}"
+        parts = [self._pipeline]
+        if beside := self.originals.beside(file):
+            parts.append(sha1_hex("/".join(beside))[:8])
+        if reason is not None:
+            parts.append(sha1_hex(repr(self._limits))[:8])
+        return ":".join(parts)
 
     def check_deletions(self, root: Path, max_missing_fraction: float) -> None:
         """Raise :class:`MassDeletionError` if all files vanished, or many and most of them."""
@@ -144,7 +156,7 @@ class FolderChanges:
             entry is not None
             and not self._reread
             and entry.state in ("done", "kept")
-            and entry.pipeline == self.fingerprint(entry.reason)
+            and entry.pipeline == self.fingerprint(file.path, entry.reason)
             and (entry.size, entry.mtime_ns) == (file.size, file.mtime_ns)
             and entry.seen_at - file.mtime_ns / 1e9 > RACY_SECONDS
             and self._stored.incomplete.keys().isdisjoint(self._stored.paths_of(file.path))

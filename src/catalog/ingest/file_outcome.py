@@ -46,9 +46,7 @@ class FileOutcome:
         self.failures.append(Failure(path, reason))
         self.retry = self.retry or retry
 
-    def read(
-        self, top: Path, limits: ReadLimits, originals: Originals
-    ) -> Iterator[ParsedDocument]:
+    def read(self, top: Path, limits: ReadLimits, originals: Originals) -> Iterator[ParsedDocument]:
         """Yield the documents of the file, named by their originals; note what cannot be read."""
         file = self.file
         try:

@@ -32,6 +32,7 @@ from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.checksums import has_unsealed, seal_dataset
 from catalog.store.locks import hold_lock
 from catalog.store.manifest import ManifestEntry, State
+from catalog.store.recordings import read_originals
 from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
@@ -98,15 +99,18 @@ def sync(
         run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
         run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
         progress.start(sum(file.size for file in listing.files))
-        for file in listing.files:
-            if changes.is_unchanged(file):
+        converted = changes.originals.converted
+        for file in sorted(listing.files, key=lambda file: file.path in converted):
+            is_left = file.path in converted and run.leave_to_conversions(file)
+            if changes.is_unchanged(file) and not is_left:
                 run.keep(file)
-            else:
+            elif not is_left:
                 progress.advance(0, file.path)
                 run.read(file, listing.top, limits)
             progress.advance(file.size, file.path)
         run.publish_group()
         run.remove_vanished()
+        run.excuse_originals()
         return run.report(time.monotonic() - started)
 
 
@@ -167,7 +171,7 @@ class SyncRun:
     def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
         outcome = FileOutcome(file, begun_at=self._clock())
-        for parsed in outcome.read(top, limits):
+        for parsed in outcome.read(top, limits, self._changes.originals):
             owner = self._owners.claim(parsed.path, file.path)
             if owner != file.path:
                 reason = f"the path is taken by a document of {owner}"
@@ -185,6 +189,28 @@ class SyncRun:
         known = self._stored.paths_of(file.path)
         self._owners.release(file.path, known - outcome.paths - outcome.unread(known))
         self._files_read.append(outcome)
+
+    def leave_to_conversions(self, file: SourceFile) -> bool:
+        """Drop the documents of a file of which others were made; tell whether there are any."""
+        self.publish_group()
+        with self._database.write() as connection:
+            if file.path not in read_originals(connection, self._dataset):
+                return False
+            paths = manifest.paths_of_files(connection, self._dataset, [file.path])
+            self._removed += remove_documents(connection, self._dataset, paths, self._clock())
+            self._owners.release(file.path, paths)
+            entry = self._entry(file, "done", None, self._clock())
+            entry = replace(entry, pipeline=self._changes.told_fingerprint)
+            manifest.record(connection, self._dataset, entry)
+        return True
+
+    def excuse_originals(self) -> None:
+        """Name no file as unread of which something that was made of it answers."""
+        with self._database.write() as connection:
+            told = read_originals(connection, self._dataset, unread=True)
+            pipeline = self._changes.told_fingerprint
+            manifest.excuse(connection, self._dataset, told, pipeline)
+        self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def publish_group(self) -> None:
         """Publish what is collected, and note the files that are wholly published."""
@@ -329,7 +355,7 @@ class SyncRun:
             file=file.path,
             size=file.size,
             mtime_ns=file.mtime_ns,
-            pipeline=self._changes.fingerprint(reason),
+            pipeline=self._changes.fingerprint(file.path, reason),
             state=state,
             reason=reason,
             seen_at=seen_at,

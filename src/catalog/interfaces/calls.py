@@ -108,7 +108,10 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
     note = None
     if max_bytes is not None and _size(document) > max_bytes:
         document, note = _cut(replace(document, ending=""), max_bytes)
-    return document.to_dict() | {"notes": [] if note is None else [note]}
+    notes = [] if note is None else [note]
+    if document.others:
+        notes.append(f"the same document is also told by {', '.join(document.others)}")
+    return document.to_dict() | {"notes": notes}
 
 
 def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | None]:

@@ -49,7 +49,7 @@ def _passage_lines(results: SearchResults, *, explain: bool, bold: bool) -> Iter
 
 def _result_lines(result: SearchResult, *, explain: bool, bold: bool) -> Iterator[str]:
     evidence = result.evidence
-    name = format_header(result)
+    name = " — ".join(filter(None, (result.original, format_header(result))))
     if evidence is not None:
         name = one_line(f"{evidence.media} — {result.modality.replace('_', ' ')}")
     relevance = f"  relevance {_per_cent(result.relevance)}" if result.relevance is not None else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
+from catalog.core.ids import source_doc_id
 from catalog.core.param_fields import takes_self
 from catalog.core.params import BrowseParams
 from catalog.core.results import CatalogEntry, CatalogPage
@@ -14,8 +15,10 @@ from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.library import Library
+from catalog.library.names import Names
 from catalog.store.card_search import find_documents, top_documents
 from catalog.store.cards import count_without_card
+from catalog.store.document_names import Member, find_groups
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
 from catalog.store.listing import (
@@ -27,6 +30,7 @@ from catalog.store.listing import (
     describe_documents,
     list_document_ids,
     materialize,
+    without_repeats,
 )
 from catalog.store.schema import documents
 
@@ -65,8 +69,9 @@ class DocumentCatalog:
         notes = request.notes + lacking
         with self._library.database.read() as connection:
             check_filter_fields(connection, Restriction(dataset, filter=request.visible))
-            page, types, scores = _find(connection, dataset, request, carded=not lacking)
-            described = describe_documents(connection, page)
+            request = request.with_names(Names(connection, dataset))
+            page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
+            described = describe_documents(connection, page, groups)
             if not types:
                 notes += find_hints(connection, dataset, request)
         return CatalogPage(
@@ -100,31 +105,37 @@ class DocumentCatalog:
 
 def _find(
     connection: Connection, dataset: str, request: BrowseRequest, *, carded: bool
-) -> tuple[list[int], dict[str, int], dict[int, float]]:
-    """Return the documents of the page, how many match by type, and scores if there is a query."""
+) -> tuple[list[int], dict[str, int], dict[int, float], dict[int, list[Member]]]:
+    """Return the documents of the page, how many match by type, scores if there is a query.
+
+    One stands for all files of a recording: the last are these, by it.
+    """
     allowed = allowed_documents(Restriction(dataset, filter=request.wanted))
     if request.after is not None or request.before is not None:
         allowed = allowed & dated_between(request.after, request.before)
     if request.wanted is not None:
         allowed = materialize(connection, allowed)
+    groups = find_groups(connection, dataset, allowed)
     sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
     if request.query is None:
+        allowed = without_repeats(allowed, groups)
         ids = list_document_ids(connection, allowed, sort, limit, offset)
-        return ids, count_by_type(connection, allowed), {}
+        return ids, count_by_type(connection, allowed), {}, groups
     matches = find_documents(connection, dataset, request.query, allowed, carded=carded)
+    matches = matches.joined(groups)
     if sort == "best":
         ids = top_documents(connection, matches.scores, limit, offset)
     else:
         among_matches = among(documents.c.id, matches.scores)
         ids = list_document_ids(connection, among_matches, sort, limit, offset)
-    return ids, matches.types, {id_: round(matches.scores[id_], 6) for id_ in ids}
+    return ids, matches.counts, {id_: round(matches.scores[id_], 6) for id_ in ids}, groups
 
 
 def _entry(document: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
     return CatalogEntry(
-        source_doc_id=document.source_doc_id,
+        source_doc_id=source_doc_id(dataset, document.name),
         dataset=dataset,
-        path=document.path,
+        path=document.name,
         title=document.title,
         file_type=document.file_type,
         docid=document.docid,

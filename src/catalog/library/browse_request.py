@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from catalog.core.dates import read_bound
@@ -12,6 +12,7 @@ from catalog.core.filters import And, Filter, Op, condition
 from catalog.core.param_fields import check_params
 from catalog.core.params import SORTS, BrowseParams
 from catalog.core.text import storable
+from catalog.library.names import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ class BrowseRequest:
         filters = (self.visible, self.by_type, self.by_name, *self.by_tag.values())
         parts = tuple(part for part in filters if part is not None)
         return And(parts) if parts else None
+
+    def with_names(self, names: Names) -> BrowseRequest:
+        """Return the request in which a name finds all files of its document."""
+        visible = None if self.visible is None else names.keep_whole(self.visible)
+        by_name = None if self.by_name is None else names.keep_whole(self.by_name)
+        return replace(self, visible=visible, by_name=by_name)
 
 
 def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:

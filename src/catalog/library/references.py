@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
+from catalog.library.names import DOCID, Names
 from catalog.store import Database
 from catalog.store.chunks import (
     StoredDocument,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 
 _LINES = re.compile(r":(\d+)(?:-(\d+))?$")
-_DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _BREAK = re.compile(r"\r\n|\n|\r")
 _SUGGESTIONS = 5
 _MAX_DIGITS = 18  # of a line's number
@@ -39,7 +39,7 @@ class DocumentLines:
     """A document, or a range of its lines; lines count from 1, both ends included.
 
     ``ending`` is the line end after the last line, where the range goes to the end of a document
-    that has one.
+    that has one. ``others`` are the paths of what else was made of the same original.
     """
 
     document: StoredDocument
@@ -47,6 +47,7 @@ class DocumentLines:
     line_start: int
     lines_total: int
     ending: str = ""
+    others: tuple[str, ...] = ()
 
     @property
     def line_end(self) -> int:
@@ -87,9 +88,10 @@ def find_document(
 ) -> DocumentLines:
     """Return the document a reference names: whole, or the lines given or after its last colon.
 
-    Lines that are given win over those in the reference. Raises :class:`DocumentNotFoundError`
-    with near misses, and :class:`InputError` for a docid or path that several documents share,
-    and for lines beyond the end.
+    By the name of a file that several documents were made of it is the first of these. Lines that
+    are given win over those in the reference. Raises :class:`DocumentNotFoundError` with near
+    misses, and :class:`InputError` for a name that several documents share, and for lines beyond
+    the end.
     """
     has_lines = line_start is not None or line_end is not None
     with database.read() as connection:
@@ -97,10 +99,12 @@ def find_document(
         if whole is not None:
             return _lines_of(whole, line_start, line_end)
         name, lines = split_reference(reference)
-        part = None if lines is None else _find(connection, name, dataset)
+        part, others = None if lines is None else _find(connection, name, dataset), ()
+        if part is None:
+            part, others = _find_by_name(connection, name, dataset)
         if part is not None:
             first, last = (line_start, line_end) if has_lines else lines or (None, None)
-            return _lines_of(part, first, last)
+            return replace(_lines_of(part, first, last), others=others)
         raise DocumentNotFoundError(f"no document {name!r}", _near(connection, name, dataset))
 
 
@@ -118,42 +122,52 @@ def split_reference(reference: str) -> tuple[str, tuple[int, int] | None]:
     return reference[: ranged.start()], (int(first), int(last))
 
 
-def resolve_documents(database: Database, dataset: str, patterns: Iterable[str]) -> list[str]:
+def resolve_documents(
+    database: Database, dataset: str, patterns: Iterable[str], *, whole: bool = False
+) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
-    Raises :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError`
-    for one that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
+    So does every other name (see :class:`~catalog.library.names.Names`); that of an original names
+    all that was made of it. With ``whole`` any name brings those along. Raises
+    :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError` for one
+    that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
     """
     source_doc_ids: dict[str, None] = {}
     others = 0
     with database.read() as connection:
-        paths = dict.fromkeys(list_paths(connection, dataset))
+        names = Names(connection, dataset)
         for pattern in dict.fromkeys(patterns):
             path = pattern.removeprefix(f"{dataset}:")
-            if path in paths:
+            if path in names.paths:
                 source_doc_ids[f"{dataset}:{path}"] = None
                 continue
             others += 1
             if others > MAX_DOCUMENTS:
                 raise InputError(f"at most {MAX_DOCUMENTS:,} patterns and #docids; give paths")
-            matches = _match(connection, dataset, pattern, paths)
+            matches = _match(names, pattern)
             if not matches:
                 near = _near(connection, pattern, dataset)
                 raise DocumentNotFoundError(f"no document of {dataset!r} is {pattern!r}", near)
-            source_doc_ids.update(dict.fromkeys(matches))
+            source_doc_ids |= dict.fromkeys(f"{dataset}:{path}" for path in matches)
+        if whole:
+            return names.documents.whole_ids(source_doc_ids)
     return list(source_doc_ids)
 
 
-def _match(connection: Connection, dataset: str, pattern: str, paths: Iterable[str]) -> list[str]:
-    docid = _DOCID.fullmatch(pattern)
-    if docid is not None:
-        return [document.source_doc_id for document in find_by_docid(connection, docid[1], dataset)]
-    glob = Glob.compile(pattern.removeprefix(f"{dataset}:"))
-    return [f"{dataset}:{path}" for path in paths if glob.matches(path)]
+def _match(names: Names, pattern: str) -> list[str]:
+    """Return the paths that a pattern names, or any other name of :class:`Names`."""
+    if DOCID.fullmatch(pattern) is not None:
+        return names.resolve(pattern)
+    glob = Glob.compile(pattern.removeprefix(f"{names.dataset}:"))
+    groups = names.documents.groups.values()
+    originals = {member.path: member.names for group in groups for member in group}
+    return [
+        path for path in names.paths if any(map(glob.matches, (path, *originals.get(path, ()))))
+    ] or names.resolve(pattern)
 
 
 def _find(connection: Connection, reference: str, dataset: str | None) -> StoredDocument | None:
-    docid = _DOCID.fullmatch(reference)
+    docid = DOCID.fullmatch(reference)
     if docid is not None:
         return _only(find_by_docid(connection, docid[1], dataset), reference)
     names = [dataset] if dataset else list_dataset_names(connection)
@@ -165,6 +179,23 @@ def _find(connection: Connection, reference: str, dataset: str | None) -> Stored
             documents.append(document)
     exact = [document for document in documents if document.source_doc_id == reference]
     return _only(exact or documents, reference)
+
+
+def _find_by_name(
+    connection: Connection, reference: str, dataset: str | None
+) -> tuple[StoredDocument | None, tuple[str, ...]]:
+    """Return the document that has the name though not as its path, and its other files."""
+    found: list[tuple[StoredDocument | None, tuple[str, ...]]] = []
+    for one in [dataset] if dataset else list_dataset_names(connection):
+        names = Names(connection, one)
+        paths = names.resolve(reference)
+        while paths:
+            first, whole = paths[0], names.documents.whole(paths[:1])
+            others = tuple(path for path in whole if path != first)
+            found.append((find_by_path(connection, one, first), others))
+            paths = [path for path in paths if path not in whole]
+    documents = [document for document, _ in found if document is not None]
+    return (_only(documents, reference), found[0][1]) if documents else (None, ())
 
 
 def _only(documents: list[StoredDocument], reference: str) -> StoredDocument | None:

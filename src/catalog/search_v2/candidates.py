@@ -90,7 +90,7 @@ def _search(
     expansion = _plan_expansion(parts, request, stages)
     least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
     factor = rag.overfetch
-    limit = _cap_per_document(rag, request.restriction)
+    limit = _cap_per_document(rag, request)
     while True:
         round_stages = stages.fork()
         retriever = HybridRetrieverFactoryV2(parts, stages=round_stages).build(
@@ -122,13 +122,13 @@ def _search(
     return passages, retriever.fusion
 
 
-def _cap_per_document(rag: RAGv2Settings, restriction: Restriction) -> int:
+def _cap_per_document(rag: RAGv2Settings, request: SearchRequest) -> int:
     """Return how many passages one document may give, 0 for any number.
 
     There is nothing to share out when only one may answer. Best-chunk mode (a cap of 1) stays.
     """
     cap = rag.max_chunks_per_doc
-    return 0 if cap > 1 and restriction.is_one_document else cap
+    return 0 if cap > 1 and request.is_one_document else cap
 
 
 def _plan_expansion(

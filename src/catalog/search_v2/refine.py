@@ -16,7 +16,7 @@ from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.select import KeepFirst, SimilarityThreshold, TokenBudget
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.temporal import TemporalExpansion
+from catalog.search_v2.temporal import KeepTelling, TemporalExpansion
 
 _STAGES: dict[type, str] = {SimilarityThreshold: "threshold", TokenBudget: "token budget"}
 
@@ -110,7 +110,10 @@ class Refiner:
         cuts: list[BaseNodePostprocessor] = []
         if self._rag.similarity_threshold > 0:
             cuts.append(SimilarityThreshold(minimum=self._rag.similarity_threshold))
-        cuts.append(KeepFirst(limit=top_k))
+        if self._temporal is None:
+            cuts.append(KeepFirst(limit=top_k))
+        else:
+            cuts.append(KeepTelling(self._temporal, top_k))
         if self._rag.token_budget:
             counter = self._parts.model.encoder.counter
             cuts.append(TokenBudget(limit=self._rag.token_budget, counter=counter))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from catalog.core.dates import read_bound
 from catalog.core.errors import DocumentNotFoundError, UnknownModeError
@@ -15,10 +16,11 @@ from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.library import Library
+from catalog.library.names import Names
 from catalog.library.references import resolve_documents
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
-from catalog.store.chunks import live_documents
+from catalog.store.document_names import DocumentNames
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     allowed_documents,
@@ -27,13 +29,17 @@ from catalog.store.listing import (
     list_source_ids,
 )
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search, checked: what to look for, where, how many, and with which stages.
 
     ``visible`` is what the caller's own scope and filters let through; the restriction also has
-    the conditions that a file type, a name and dates make.
+    the conditions that a file type, a name and dates make. ``is_one_document``: scope or filter
+    name the only one that may answer.
     """
 
     query: ParsedQuery
@@ -43,6 +49,7 @@ class SearchRequest:
     mode: Mode
     rerank: bool
     expand: bool
+    is_one_document: bool = False
 
 
 def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
@@ -59,7 +66,14 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         conditions = [one for one in (filters, *_narrow(params)) if one is not None]
         tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
         restriction = Restriction(dataset, scope, tree if conditions else None)
-        restriction = _check(library, restriction, notes)
+        is_one_document = restriction.is_one_document
+        if not restriction.is_whole_dataset:
+            with library.database.read() as connection:
+                names = Names(connection, dataset)
+                restriction = _check(connection, restriction, names, notes)
+                filters = None if filters is None else names.keep_whole(filters)
+                named = restriction.scope.ids or ()
+                is_one_document |= names.documents.count(named) == 1
         visible = replace(restriction, filter=filters)
         restriction = _within_dates(library, restriction, params, notes)
     return SearchRequest(
@@ -70,6 +84,7 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         params.mode,
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
+        is_one_document=is_one_document,
     )
 
 
@@ -84,10 +99,13 @@ def _read_scope(
     library: Library, dataset: str, params: SearchParams, filters: Filter | None
 ) -> Scope:
     scope = Scope.from_doc_ids(_qualify(dataset, params.doc_ids))
+    if scope.ids is not None:
+        with library.database.read() as connection:
+            scope = Scope.of(DocumentNames(connection, dataset).live(scope.ids))
     if params.docs is None:
         return scope
     try:
-        named = resolve_documents(library.database, dataset, params.docs)
+        named = resolve_documents(library.database, dataset, params.docs, whole=True)
     except DocumentNotFoundError as error:
         visible = Restriction(dataset, scope, filters)
         if visible.is_whole_dataset:
@@ -126,16 +144,15 @@ def _within_dates(
     return replace(restriction, scope=Scope.of(ids))
 
 
-def _check(library: Library, restriction: Restriction, notes: list[str]) -> Restriction:
+def _check(
+    connection: Connection, restriction: Restriction, names: Names, notes: list[str]
+) -> Restriction:
     """Return the restriction to documents that exist; raise for a field that does not."""
     dataset, scope, tree = restriction.dataset, restriction.scope, restriction.filter
-    if scope.is_all and tree is None:
-        return restriction
-    with library.database.read() as connection:
-        if scope.ids is not None:
-            scope = Scope.of(live_documents(connection, scope.ids))
-            notes.append(f"{len(scope.ids or ())} documents in scope")
-        if tree is not None:
-            check_filter_fields(connection, Restriction(dataset, scope, tree))
-            notes.append("filtered")
+    if scope.ids is not None:
+        notes.append(f"{names.documents.count(scope.ids or ())} documents in scope")
+    if tree is not None:
+        check_filter_fields(connection, Restriction(dataset, scope, tree))
+        tree = names.keep_whole(tree)
+        notes.append("filtered")
     return Restriction(dataset, scope, tree)

@@ -14,6 +14,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store import Database
 from catalog.store.card_search import card_terms, search_cards
+from catalog.store.document_names import DocumentNames
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     allowed_documents,
@@ -28,7 +29,7 @@ PASSAGES = 100  # of the lexical index, whose documents are candidates
 def shortlist(
     parts: SearchParts, query: str, restriction: Restriction, limit: int
 ) -> tuple[list[str], str]:
-    """Return at most ``limit`` source document ids, likeliest first, all within the restriction.
+    """Return at most ``limit`` source document ids, likeliest first, and the other files of these.
 
     Documents are taken in turn from those of the best passages by keywords and from those of
     the best cards by BM25 (title, name, headings, summary, metadata): the one list finds
@@ -52,10 +53,12 @@ def shortlist(
     hits = parts.lexical(dataset).search(query, PASSAGES, restriction)
     with database.read() as connection:
         by_passage = read_documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
-    chosen = _take_in_turn(by_passage, [names[one] for one in by_card if one in names], limit)
+        chosen = _take_in_turn(by_passage, [names[one] for one in by_card if one in names], limit)
+        documents = DocumentNames(connection, dataset)
+        chosen, number = documents.whole_ids(chosen), documents.count(chosen)
     if not chosen:
         return [], "no document has a word of the query"
-    count = "1 document chosen" if len(chosen) == 1 else f"{len(chosen)} documents chosen"
+    count = "1 document chosen" if number == 1 else f"{number} documents chosen"
     return chosen, "; ".join([count, *notes])
 
 

@@ -16,11 +16,17 @@ from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.search_v2.evidence import frame_text
 from catalog.search_v2.fusion import FusedHit
 from catalog.search_v2.passages import PassageNode, PassagePostprocessor
+from catalog.store.document_names import document_key
 from catalog.store.lexical.analysis import WORD_CHARACTERS
 
 
 def document_of(node: NodeWithScore) -> str:
-    """Return the document a node was cut from; a node that names none stands for itself."""
+    """Return the document a node was cut from; a node that names none stands for itself.
+
+    The files of one recording are one document.
+    """
+    if isinstance(node.node, PassageNode):
+        return document_key(node.node.chunk)
     named = node.node.metadata.get("source_doc_id") or node.node.ref_doc_id
     return str(named or node.node.node_id)
 

@@ -17,6 +17,7 @@ from catalog.core.results import (
 from catalog.search_v2.citations import format_citation, move_link, page_link, recording_link
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.snippets import find_snippet
+from catalog.store.document_names import original_of
 
 
 def to_result(
@@ -65,6 +66,8 @@ def to_result(
         "date": None if chunk.dated is None else format_timestamp(chunk.dated),
         "relevance": passage.relevance,
     }
+    if (original := original_of(chunk)) is not None:
+        fields["original"] = original
     if explain:
         fields["explain"] = explain_score(passage, fusion)
     return SearchResult.model_validate(fields)
@@ -118,7 +121,6 @@ def _find_link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str |
     if evidence is not None and seconds is not None:
         return move_link(evidence.link, seconds)
     if chunk.modality in TIMED_MODALITIES and seconds is not None:
-        file = chunk.metadata.get("media_file")
-        path = file if isinstance(file, str) and file else chunk.path
+        path = original_of(chunk) or chunk.path
         return recording_link(chunk.metadata.get("source_url"), path, seconds)
     return None if where.page is None else page_link(chunk.path, where.page)

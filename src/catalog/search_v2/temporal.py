@@ -30,6 +30,7 @@ from catalog.search_v2.evidence import (
     times_of,
 )
 from catalog.search_v2.passages import PassageNode, PassagePostprocessor, ScoredPassage
+from catalog.search_v2.select import KeepFirst
 from catalog.store.recordings import (
     find_media_end,
     find_media_file,
@@ -126,11 +127,7 @@ class TemporalExpansion(PassagePostprocessor):
 
         Without a timed node the store is not asked and the note is empty.
         """
-        timed = {
-            place: node.node.chunk
-            for place, node in enumerate(nodes)
-            if isinstance(node.node, PassageNode) and is_timed(node.node.chunk)
-        }
+        timed = _timed(nodes)
         expanded, bundles = list(nodes), 0
         if not timed:
             return expanded, ""
@@ -138,7 +135,9 @@ class TemporalExpansion(PassagePostprocessor):
             for group in self._group_by_recording(nodes, timed):
                 chunks = [timed[place] for place in group]
                 restriction = self._restriction_of(nodes[group[0]])
-                for evidence, numbers in self._bundles(connection, chunks, restriction):
+                for window, numbers in self._bundles(connection, chunks):
+                    anchors = [chunks[number] for number in numbers]
+                    evidence = self._evidence(connection, anchors, window, restriction)
                     bundles += 1
                     first, *others = sorted(group[number] for number in numbers)
                     expanded[first] = _with_evidence(nodes[first], evidence, is_read=True)
@@ -146,6 +145,23 @@ class TemporalExpansion(PassagePostprocessor):
                         expanded[place] = _with_evidence(nodes[place], evidence, is_read=False)
         hits = f"{len(timed)} {'hit' if len(timed) == 1 else 'hits'}"
         return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
+
+    def take(self, nodes: Sequence[NodeWithScore], limit: int) -> list[NodeWithScore]:
+        """Return the first ``limit`` nodes, and one more for each that an earlier one tells.
+
+        Those further ones tell bundles of their own.
+        """
+        taken, others = list(nodes[:limit]), nodes[limit:]
+        if not (others and _timed(taken)):
+            return taken
+        with self._database.read() as connection:
+            shared = self._count_shared(connection, taken)
+            for node in others:
+                if len(taken) - shared >= limit:
+                    break
+                if self._count_shared(connection, [*taken, node]) == shared:
+                    taken.append(node)
+        return taken
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -173,10 +189,19 @@ class TemporalExpansion(PassagePostprocessor):
             groups.setdefault((recording, self._restriction_of(nodes[place])), []).append(place)
         return list(groups.values())
 
+    def _count_shared(self, connection: Connection, nodes: Sequence[NodeWithScore]) -> int:
+        """Count the nodes that share a bundle with an earlier one."""
+        timed = _timed(nodes)
+        return sum(
+            len(numbers) - 1
+            for group in self._group_by_recording(nodes, timed)
+            for _, numbers in self._bundles(connection, [timed[place] for place in group])
+        )
+
     def _bundles(
-        self, connection: Connection, chunks: Sequence[Chunk], restriction: Restriction | None
-    ) -> Iterator[tuple[Evidence, list[int]]]:
-        """Return the evidence of a recording's passages, each with the numbers of its passages."""
+        self, connection: Connection, chunks: Sequence[Chunk]
+    ) -> Iterator[tuple[TimeWindow, list[int]]]:
+        """Return the windows of a recording's passages, each with the numbers of its passages."""
         end = find_media_end(connection, chunks[0])
         windows = [
             seconds_around(
@@ -189,20 +214,18 @@ class TemporalExpansion(PassagePostprocessor):
         ]
         for group in group_transcripts(chunks):
             for window, places in merge_windows([windows[number] for number in group]):
-                numbers = [group[place] for place in places]
-                anchors = [chunks[number] for number in numbers]
-                near: list[Chunk] = []
-                if restriction is not None:
-                    near = load_chunks_between(connection, restriction, anchors[0], *window)
-                yield self._evidence(connection, anchors, near, window), numbers
+                yield window, [group[place] for place in places]
 
     def _evidence(
         self,
         connection: Connection,
         anchors: Sequence[Chunk],
-        near: Sequence[Chunk],
         window: TimeWindow,
+        restriction: Restriction | None,
     ) -> Evidence:
+        near: list[Chunk] = []
+        if restriction is not None:
+            near = load_chunks_between(connection, restriction, anchors[0], *window)
         anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
         others = drop_repeated(anchors, near)
         first = anchors[0]
@@ -220,6 +243,38 @@ class TemporalExpansion(PassagePostprocessor):
             anchors=tuple(chunk.chunk_id for chunk in anchors),
             link=recording_link(next(addresses, None), file or first.path, times_of(first).start),
         )
+
+
+class KeepTelling(KeepFirst):
+    """Keep the first ``limit`` passages, and more for those that only repeat.
+
+    One whose evidence is told with an earlier passage's takes no place of another.
+    """
+
+    _temporal: TemporalExpansion = PrivateAttr()
+
+    def __init__(self, temporal: TemporalExpansion, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._temporal = temporal
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        del query_bundle
+        try:
+            return self._temporal.take(nodes, self.limit)
+        except Exception as error:  # noqa: BLE001 - the expansion that follows fails and says so
+            _log.warning("passages of recordings count one by one: %s", error)
+            return nodes[: self.limit]
+
+
+def _timed(nodes: Sequence[NodeWithScore]) -> dict[int, Chunk]:
+    """Return the passages of recordings by their place."""
+    return {
+        place: node.node.chunk
+        for place, node in enumerate(nodes)
+        if isinstance(node.node, PassageNode) and is_timed(node.node.chunk)
+    }
 
 
 def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Float, bindparam, literal_column, select, text
 
 from catalog.store.cards import CARDS_FTS, WEIGHTS, ids_without_card, separate_characters
+from catalog.store.document_names import Member
 from catalog.store.filter_sql import among
 from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, stop_words
@@ -36,11 +37,30 @@ _RELEVANCE: ColumnElement[float] = literal_column(
 class DocumentMatches:
     """The documents a query finds: scores by document, as ``find_documents`` gives them.
 
-    ``types`` counts them by file type.
+    ``types`` are their file types.
     """
 
     scores: dict[int, float]
-    types: dict[str, int]
+    types: dict[int, str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of documents of each file type, most first, then by name."""
+        counts = Counter(self.types[id_] for id_ in self.scores)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def joined(self, groups: Mapping[int, Sequence[Member]]) -> DocumentMatches:
+        """Return them with the best score of those that are one document, under the first's id.
+
+        ``groups`` are as ``find_groups`` gives them.
+        """
+        firsts = {member.id: first for first, group in groups.items() for member in group}
+        scores, types = dict[int, float](), dict(self.types)
+        for id_, score in self.scores.items():
+            first = firsts.get(id_, id_)
+            scores[first] = max(score, scores.get(first, score))
+            types.setdefault(first, self.types[id_])
+        return DocumentMatches(scores, types)
 
 
 def card_terms(query: str) -> list[str]:
@@ -107,10 +127,7 @@ def find_documents(
     for id_, file_type, more in _named_by(connection, query, allowed):
         types[id_] = file_type
         scores[id_] = scores.get(id_, 0.0) + more
-    counts = Counter(types.values())
-    return DocumentMatches(
-        scores, dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    )
+    return DocumentMatches(scores, types)
 
 
 def top_documents(

@@ -181,6 +181,24 @@ def list_paths(connection: Connection, dataset: str) -> list[str]:
     return list(connection.scalars(query.order_by(documents.c.path)))
 
 
+def list_titles(connection: Connection, dataset: str) -> list[tuple[str, str]]:
+    """Return title and path of the dataset's documents, by path."""
+    query = select(documents.c.title, documents.c.path).where(documents.c.dataset == dataset)
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(documents.c.path))]
+
+
+def list_addresses(connection: Connection, dataset: str) -> list[tuple[str, str]]:
+    """Return ``source_url`` and path of the dataset's documents that have one, by path."""
+    fields = document_fields.c
+    query = (
+        select(fields.text_value, documents.c.path)
+        .join(documents, documents.c.id == fields.document_id)
+        .where(documents.c.dataset == dataset, fields.field == "source_url", fields.kind == "s")
+        .order_by(documents.c.path)
+    )
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
 def read_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
     """Yield the dataset's live documents with their text, in path order, as they are taken."""
     return _documents(connection, (documents.c.dataset == dataset,))

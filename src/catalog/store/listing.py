@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from sqlalchemy import (
     collate,
     func,
     literal,
+    not_,
     nulls_last,
     select,
     text,
@@ -32,6 +33,7 @@ from catalog.core.filters import (
 from catalog.core.params import Sort
 from catalog.store.cards import CARD_VERSION
 from catalog.store.chunks import has_field, list_fields
+from catalog.store.document_names import Member
 from catalog.store.engine_types import Restriction
 from catalog.store.field_rows import DATES
 from catalog.store.filter_sql import among, compile_filter
@@ -47,10 +49,13 @@ _MOST_MATERIALIZED = 20_000  # documents
 
 @dataclass(slots=True)
 class ListedDocument:
-    """A document as a listing shows it; ``summary`` is ``""`` while it has no card."""
+    """A document as a listing shows it; ``summary`` is ``""`` while it has no card.
 
-    source_doc_id: str
-    path: str
+    Characters and passages are those of all its files, ``name`` is the path it is shown under:
+    that of the file it was made of, where it is known, else its own.
+    """
+
+    name: str
     title: str
     file_type: str
     docid: str
@@ -211,8 +216,23 @@ def count_by_tag(connection: Connection, allowed: ColumnElement[bool]) -> dict[s
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def describe_documents(connection: Connection, ids: Sequence[int]) -> dict[int, ListedDocument]:
-    """Return what a listing shows of these documents, by id, without those that have gone."""
+def without_repeats(
+    allowed: ColumnElement[bool], groups: Mapping[int, Sequence[Member]]
+) -> ColumnElement[bool]:
+    """Return the condition that of each of the groups lets the first through alone."""
+    others = [member.id for _, *others in groups.values() for member in others]
+    return and_(allowed, not_(among(documents.c.id, others))) if others else allowed
+
+
+def describe_documents(
+    connection: Connection, ids: Sequence[int], groups: Mapping[int, Sequence[Member]]
+) -> dict[int, ListedDocument]:
+    """Return what a listing shows of these documents, by id, without those that have gone.
+
+    Each of ``groups`` (see ``find_groups``) is told of as one, its first.
+    """
+    firsts = {member.id: id_ for id_ in ids for member in groups.get(id_, ())}
+    firsts |= {id_: id_ for id_ in ids}
     is_wanted = among(documents.c.id, ids)
     is_current = document_cards.c.version == CARD_VERSION
     with_card = documents.outerjoin(
@@ -220,7 +240,6 @@ def describe_documents(connection: Connection, ids: Sequence[int]) -> dict[int, 
     ).outerjoin(manifest, _IS_ITS_FILE)
     columns = (
         documents.c.id,
-        documents.c.source_doc_id,
         documents.c.path,
         documents.c.title,
         documents.c.file_type,
@@ -234,11 +253,18 @@ def describe_documents(connection: Connection, ids: Sequence[int]) -> dict[int, 
     listed = {row[0]: ListedDocument(*row[1:]) for row in connection.execute(query)}
     counts = (
         select(chunks.c.document_id, func.count())
-        .where(among(chunks.c.document_id, ids))
+        .where(among(chunks.c.document_id, firsts))
         .group_by(chunks.c.document_id)
     )
     for document, count in connection.execute(counts):
-        listed[document].chunks = count
+        listed[firsts[document]].chunks += count
+    others = firsts.keys() - set(ids)
+    sizes = select(documents.c.id, documents.c.characters).where(among(documents.c.id, others))
+    for document, characters in connection.execute(sizes) if others else ():
+        listed[firsts[document]].characters += characters
+    for id_ in listed.keys() & groups.keys():
+        originals = (member.original for member in groups[id_])
+        listed[id_].name = next(filter(None, originals), listed[id_].name)
     for document, name, value, number in connection.execute(_select_fields(ids)):
         if name != "tags":
             listed[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlalchemy import Connection, delete, insert, select
 
 from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
+from catalog.store.recordings import read_originals
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest
 
 State = Literal["done", "kept", "partial", "failed"]
@@ -49,6 +50,14 @@ def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
     connection.execute(insert(manifest).values(dataset=dataset, **values))
     is_it = (manifest.c.dataset == dataset) & (manifest.c.file == entry.file)
     seal_rows(connection, manifest, is_it)
+
+
+def excuse(connection: Connection, dataset: str, files: Set[str], pipeline: str) -> None:
+    """Note of those of the files that could not be read that nothing is missing."""
+    for entry in entries(connection, dataset).values():
+        if entry.file in files and entry.reason is not None:
+            excused = replace(entry, state="done", reason=None, pipeline=pipeline)
+            record(connection, dataset, excused)
 
 
 def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
@@ -93,7 +102,8 @@ def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """``listed`` files in the folder; ``indexed`` ones have passages; ``reasons`` for the others.
+    """``listed`` files in the folder; ``indexed`` ones have passages, of their own or of
+    what was made of them; ``reasons`` for the others.
 
     ``partly`` are reasons of files that have passages all the same: of what could be read, or of
     a content from before they became unreadable. ``coverage`` is the share of the files that
@@ -120,6 +130,7 @@ def count_files(connection: Connection, dataset: str) -> FileCounts:
     reasons_by_file: dict[str, str | None] = {
         row[0]: row[1] for row in connection.execute(reasons_query)
     }
+    indexed |= read_originals(connection, dataset) & reasons_by_file.keys()
     without = [reason for file, reason in reasons_by_file.items() if file not in indexed]
     readable = len(indexed) + without.count(None)
     return FileCounts(

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, case, func, select
 from catalog.core.documents import Chunk
 from catalog.core.results import TIMED_MODALITIES
 from catalog.store.chunks import load_chunks
+from catalog.store.document_names import original_of
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, document_fields, documents, manifest
@@ -26,6 +27,21 @@ def media_key(chunk: Chunk) -> str | None:
     """Return what the passage's document gives as its recording; ``None``: it is one by itself."""
     key = chunk.metadata.get("media")
     return key if isinstance(key, str) and key else None
+
+
+def read_originals(connection: Connection, dataset: str, *, unread: bool = False) -> set[str]:
+    """Return the files of which documents of the dataset say that they were made.
+
+    With ``unread`` those alone that have no document of their own.
+    """
+    fields = document_fields.c
+    named = select(fields.text_value).join(documents, documents.c.id == fields.document_id)
+    named = named.where(documents.c.dataset == dataset, fields.field == "media_file")
+    files = {str(file) for file in connection.scalars(named.where(fields.kind == "s"))}
+    if unread:
+        own = select(documents.c.file).where(documents.c.dataset == dataset)
+        files -= set(connection.scalars(own.where(among(documents.c.file, files))))
+    return files
 
 
 def load_chunks_between(
@@ -66,8 +82,8 @@ def find_media_file(connection: Connection, chunk: Chunk) -> str | None:
     The chunk's document names it in ``media_file``; else it is the file of the recording's name
     with an extension of videos or sound among all that were listed, read or not.
     """
-    own = chunk.metadata.get("media_file")
-    if isinstance(own, str) and own:
+    own = original_of(chunk)
+    if own is not None:
         return own
     stem = media_key(chunk) or chunk.path.removesuffix(PurePosixPath(chunk.path).suffix)
     kinds = (*_AUDIO, *_VIDEO) if chunk.modality == "audio_transcript" else (*_VIDEO, *_AUDIO)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Table, column, func, insert, select, text
 from sqlalchemy import table as sql_table
 
+from catalog.store.document_names import find_groups
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -73,7 +74,7 @@ def count_orphans(connection: Connection) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a dataset holds now."""
+    """What a dataset holds now; all files of one recording are one of the ``documents``."""
 
     documents: int
     chunks: int
@@ -86,8 +87,10 @@ def count_totals(connection: Connection, dataset: str) -> Totals:
     count = func.count()
     of_dataset = chunks.c.dataset == dataset
     windows = select(count).select_from(chunk_windows.join(chunks)).where(of_dataset)
+    stored = connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0
+    groups = find_groups(connection, dataset).values()
     return Totals(
-        documents=connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0,
+        documents=stored - sum(len(group) - 1 for group in groups),
         chunks=connection.scalar(select(count).where(of_dataset)) or 0,
         windows=connection.scalar(windows) or 0,
         vectors=count_vectors(connection, dataset),

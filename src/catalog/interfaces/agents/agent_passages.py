@@ -34,15 +34,17 @@ class AgentPassage(ToolPart):
     """One passage found. ``reference`` is what ``get`` takes for the whole of it.
 
     ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
-    where that text stands. ``evidence`` is what a recording holds around it; a passage that shares
-    another's has its number in ``evidence_of``. ``score`` orders one answer only; ``relevance`` is
-    the estimated probability that the passage answers. ``file_type`` and all after it are of the
-    document; ``date`` is the one that ``after`` and ``before`` go by.
+    where that text stands. ``original`` is the file that the one at ``path`` was made of.
+    ``evidence`` is what a recording holds around it; a passage that shares another's has its number
+    in ``evidence_of``. ``score`` orders one answer only; ``relevance`` is the estimated probability
+    that the passage answers. ``file_type`` and all after it are of the document; ``date`` is the
+    one that ``after`` and ``before`` go by.
     """
 
     number: int
     reference: str
     path: str
+    original: str | None
     title: str
     docid: str
     headings: tuple[str, ...]
@@ -108,11 +110,12 @@ def _agent_passage(
             (passage for passage in before if passage.number == result["evidence_at"]), None
         )
     media = evidence["media"] if evidence else shared.media if shared else None
-    link = result.get("link")
+    link, original = result.get("link"), result.get("original")
     return AgentPassage(
         number=number,
         reference=_passage_reference(result),
         path=one_line(result["path"]),
+        original=None if original is None else one_line(original),
         title=one_line(result["title"]),
         docid=result["docid"],
         headings=tuple(one_line(heading) for heading in result["heading_path"]),
@@ -175,7 +178,7 @@ def format_passages(passages: Sequence[AgentPassage]) -> str:
 
 def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     is_timed = passage.modality in TIMED_MODALITIES and passage.locator.times is not None
-    name = _recording_name(passage) if is_timed else passage.path
+    name = _recording_name(passage) if is_timed else passage.original or passage.path
     about = passage.modality.replace("_", " ") if is_timed else " > ".join(passage.headings)
     head = f"[{passage.number}] {name}" + (f" — {about}" if about else "")
     place = _format_place(passage.locator, is_timed)

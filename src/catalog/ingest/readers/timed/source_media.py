@@ -54,8 +54,9 @@ class Medium:
     """The recording, image or document that a text was made of.
 
     ``key`` groups the texts of one medium: of a recording its path in the dataset without an
-    extension, of anything else its path. ``file`` is its path where its own name is known. ``file_type`` is ``video``, ``audio``,
-    ``image`` or a document's extension, ``language`` the one in the text's own name.
+    extension, of anything else its path. ``file`` is its path where its own name is known.
+    ``file_type`` is ``video``, ``audio``, ``image`` or a document's extension, ``language`` the
+    one in the text's own name.
     """
 
     key: str
@@ -197,6 +198,7 @@ _TRANSCRIPT_NAME = re.compile(
     r"(?<![^\W_])(?:transcripts?|subtitles?|captions|transkript|untertitel)(?![^\W_])",
     re.IGNORECASE,
 )
+
 
 @dataclass(frozen=True, slots=True)
 class SourceMedia:

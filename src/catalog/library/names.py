@@ -1,0 +1,146 @@
+"""The one resolver of names: what outputs call a document, every argument takes.
+
+A path goes before any other name. The others are ``#docid``, a link, the name of the file a
+document was made of, a passage's reference or citation, an address, a title.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from sqlalchemy import Connection
+
+from catalog.core.documents import MetadataScalar
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
+from catalog.store.chunks import find_by_docid, list_addresses, list_paths, list_titles
+from catalog.store.document_names import DocumentNames, Member
+
+DOCID = re.compile(r"#([0-9a-f]{4,64})")
+_PLACE = re.compile(r":\d{1,18}(?:-\d{1,18})?$")
+_CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
+_NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
+_NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
+_EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
+_TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
+_SECONDS = ("t", "start")  # parameters of an address that say when to begin
+
+
+class Names:
+    """What the documents of a dataset are called. What is not asked for is not read."""
+
+    def __init__(self, connection: Connection, dataset: str) -> None:
+        self._connection, self.dataset = connection, dataset
+        self.documents = DocumentNames(connection, dataset)
+
+    @cached_property
+    def paths(self) -> Mapping[str, None]:
+        """The paths of all documents, in order."""
+        return dict.fromkeys(list_paths(self._connection, self.dataset))
+
+    @cached_property
+    def _by_title(self) -> Mapping[str, list[str]]:
+        return _by_key(list_titles(self._connection, self.dataset), _one_line)
+
+    @cached_property
+    def _by_address(self) -> Mapping[str, list[str]]:
+        return _by_key(list_addresses(self._connection, self.dataset), _without_seconds)
+
+    def resolve(self, name: str) -> list[str]:
+        """Return the paths of the documents that the name, no glob, is that of; maybe none.
+
+        The name of an original is that of all that was made of it, the first to show first.
+        """
+        docid = DOCID.fullmatch(name)
+        if docid is not None:
+            found = find_by_docid(self._connection, docid[1], self.dataset)
+            return [document.path for document in found]
+        name = name.removeprefix(f"{self.dataset}:")
+        meanings: Iterator[list[str]] = (
+            paths for form in _forms(name) for paths in self._meanings(form)
+        )
+        return next((paths for paths in meanings if paths), [])
+
+    def keep_whole(self, tree: Filter) -> Filter:
+        """Return the filter, under which the files of a document that a name fits stay together.
+
+        Conditions on fields that name documents take every name.
+        """
+        match tree:
+            case And():
+                return And(tuple(map(self.keep_whole, tree.parts)))
+            case Or():
+                return Or(tuple(map(self.keep_whole, tree.parts)))
+            case Not():
+                return Not(self.keep_whole(tree.part))
+        if tree.field not in _NAMING:
+            return tree
+        if tree.op in _NEGATED:
+            equal = Condition(tree.field, _NEGATED[tree.op], tree.value)
+            further = self._further(equal)
+            return Not(Or((equal, *further))) if further else tree
+        further = self._further(tree) if tree.op in _TELLING else ()
+        return Or((tree, *further)) if further else tree
+
+    def _meanings(self, name: str) -> Iterator[list[str]]:
+        yield [name] if name in self.paths else []
+        yield [member.path for member in self.documents.named(name)]
+        if "://" in name:
+            yield self.documents.whole(self._by_address.get(_without_seconds(name), ()))
+        citation = _CITATION.fullmatch(name)
+        title = _one_line(citation[1] if citation else name)
+        yield self.documents.whole(self._by_title.get(title, ()))
+        while citation and ", " in title:  # what follows says the place
+            title = title.rpartition(", ")[0]
+            yield self.documents.whole(self._by_title.get(title, ()))
+
+    def _further(self, tree: Condition) -> tuple[Filter, ...]:
+        """Return a condition on the documents that are named and that the filter itself misses."""
+        paths = {
+            member.path: None
+            for group in self.documents.groups.values()
+            if any(matches(tree, member.values) for member in group)
+            for member in group
+            if not matches(tree, _stored(member))
+        }
+        if tree.field != "title":
+            values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
+            for value in values:
+                if isinstance(value, str) and not (tree.field == "path" and value in self.paths):
+                    paths |= dict.fromkeys(self.documents.whole(self.resolve(value)))
+        return (Condition("path", Op.IN, tuple(paths)),) if paths else ()
+
+
+def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:
+    return lambda field: member.values(field, is_stored=True)
+
+
+def _forms(name: str) -> Iterable[str]:
+    """Return what a name, link or reference may be that of, the likeliest first."""
+    bare = name.partition("#")[0]
+    forms = (name, unquote(name), bare, unquote(bare), _PLACE.sub("", name))
+    return dict.fromkeys(filter(None, forms))
+
+
+def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapping[str, list[str]]:
+    by_key: dict[str, list[str]] = {}
+    for name, path in named:
+        by_key.setdefault(key(name), []).append(path)
+    return by_key
+
+
+def _one_line(title: str) -> str:
+    """Return the title as a citation has it."""
+    return " ".join(title.replace("[", "(").replace("]", ")").split())
+
+
+def _without_seconds(address: str) -> str:
+    """Return the address without the second it opens at; itself if it is broken."""
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return address
+    query = [(name, value) for name, value in parse_qsl(url.query) if name not in _SECONDS]
+    return url._replace(query=urlencode(query), fragment="").geturl()

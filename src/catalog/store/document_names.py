@@ -1,0 +1,198 @@
+"""What documents are called, and which files are one document: those made of the same original.
+
+A recording, a picture or a scan has one identity, whichever files tell of it: the value of their
+field ``media`` (see ``docs/time.md``). The field counts for recordings, and for what names the
+file it was made of; anybody may write one into a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select
+
+from catalog.core.documents import Chunk, MetadataScalar
+from catalog.core.results import TIMED_MODALITIES
+from catalog.store.chunks import live_documents
+from catalog.store.filter_sql import among
+from catalog.store.schema import document_fields, documents
+
+_RECORDINGS = ("video", "audio")  # file types
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A stored document that is, perhaps with others, the document ``key`` of its dataset.
+
+    ``original`` is the path of the file that all were made of, where that is known.
+    """
+
+    id: int
+    dataset: str
+    path: str
+    docid: str
+    title: str
+    key: str
+    original: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the whole is called, the name that is shown first."""
+        if self.original is None:
+            return (self.key,)
+        return self.original, self.key, self.original.rpartition("/")[2]
+
+    def values(self, field: str, *, is_stored: bool = False) -> tuple[MetadataScalar, ...]:
+        """Return the values of a field that names documents; the stored ones, or all names."""
+        names = (self.key,) if is_stored else self.names
+        match field:
+            case "path":
+                return (self.path,) if is_stored else (self.path, *names)
+            case "source_doc_id":
+                paths = (self.path,) if is_stored else (self.path, *names)
+                return tuple(f"{self.dataset}:{path}" for path in paths)
+            case "media":
+                return names
+            case "docid":
+                return (self.docid,)
+            case _:
+                return (self.title,)
+
+
+class DocumentNames:
+    """The documents of a dataset, or those a condition allows, that other files may belong to."""
+
+    def __init__(
+        self, connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+    ) -> None:
+        of_dataset = documents.c.dataset == dataset
+        self._dataset = dataset
+        self._allowed = of_dataset if allowed is None else and_(of_dataset, allowed)
+        self._connection = connection
+
+    @cached_property
+    def groups(self) -> dict[str, list[Member]]:
+        """The files of each such document by its key; the one to show for all comes first."""
+        members = list(self._read())
+        groups: dict[str, list[Member]] = {}
+        for member in sorted(members, key=_precedence):
+            groups.setdefault(member.key, []).append(member)
+        return groups
+
+    def named(self, name: str) -> list[Member]:
+        """Return the files of all documents of whose original the name is one."""
+        return [
+            member
+            for group in self.groups.values()
+            if any(name in member.names for member in group)
+            for member in group
+        ]
+
+    def whole(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths with those of the other files of the same documents."""
+        keys = {member.path: key for key, group in self.groups.items() for member in group}
+        all_paths: dict[str, None] = {}
+        for path in paths:
+            group = self.groups.get(keys.get(path, ""), ())
+            all_paths |= dict.fromkeys([member.path for member in group] or [path])
+        return list(all_paths)
+
+    def whole_ids(self, source_doc_ids: Iterable[str]) -> list[str]:
+        """Return the ids of the dataset's documents with those of the other files of the same."""
+        prefix = f"{self._dataset}:"
+        paths = self.whole(one.removeprefix(prefix) for one in source_doc_ids)
+        return [f"{prefix}{path}" for path in paths]
+
+    def count(self, source_doc_ids: Collection[str]) -> int:
+        """Count the documents that these stored documents of the dataset are."""
+        ids = set(source_doc_ids)
+        prefix = f"{self._dataset}:"
+        groups = (
+            [one for member in group if (one := f"{prefix}{member.path}") in ids]
+            for group in self.groups.values()
+        )
+        return len(ids) - sum(len(group) - 1 for group in groups if group)
+
+    def live(self, source_doc_ids: Collection[str]) -> set[str]:
+        """Return the ids of those of the documents that are there.
+
+        The path of an original stands for all that was made of it, if no document has it itself.
+        """
+        live = live_documents(self._connection, source_doc_ids)
+        prefix = f"{self._dataset}:"
+        paths = {one.removeprefix(prefix) for one in live}
+        missing = {one.removeprefix(prefix) for one in source_doc_ids} - paths
+        if not missing:
+            return live
+        return live | {
+            f"{prefix}{member.path}"
+            for group in self.groups.values()
+            if any(not missing.isdisjoint((member.key, member.original)) for member in group)
+            for member in group
+        }
+
+    def _read(self) -> Iterable[Member]:
+        is_any = select(document_fields.c.document_id).where(document_fields.c.field == "media")
+        if self._connection.scalar(is_any.limit(1)) is None:  # most stores: nothing to join
+            return
+        fields, original = document_fields, document_fields.alias()
+        joined = documents.join(fields, _is_field(fields.c, documents.c.id, "media")).outerjoin(
+            original, _is_field(original.c, documents.c.id, "media_file")
+        )
+        counts = and_(
+            documents.c.source_type != "record",
+            or_(documents.c.file_type.in_(_RECORDINGS), original.c.text_value.is_not(None)),
+        )
+        query = _select(fields.c.text_value, original.c.text_value)
+        rows = self._connection.execute(
+            query.select_from(joined).where(self._allowed, counts)
+        ).all()
+        members = [Member(*row) for row in rows]
+        yield from members
+        known = {member.id for member in members}
+        own = _select(documents.c.path, documents.c.path).where(
+            self._allowed, among(documents.c.path, {member.key for member in members})
+        )
+        yield from (Member(*row) for row in self._connection.execute(own) if row[0] not in known)
+
+
+def find_groups(
+    connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+) -> dict[int, list[Member]]:
+    """Return the stored documents that are one, by the id of the first, which stands for all.
+
+    ``allowed`` is a condition on ``documents``: the others are as if they were not there.
+    """
+    groups = DocumentNames(connection, dataset, allowed).groups.values()
+    return {group[0].id: group for group in groups}
+
+
+def document_key(chunk: Chunk) -> str:
+    """Return the identity of a passage's document, the same for all files that are one."""
+    key = chunk.metadata.get("media")
+    if isinstance(key, str) and (
+        chunk.modality in TIMED_MODALITIES or "media_file" in chunk.metadata
+    ):
+        return f"{chunk.dataset}:{key}"
+    return chunk.source_doc_id
+
+
+def original_of(chunk: Chunk) -> str | None:
+    """Return the path of the file that a passage's document was made of, if it is known."""
+    file = chunk.metadata.get("media_file")
+    return file if isinstance(file, str) and file else None
+
+
+def _is_field(fields: Sequence, document_id: ColumnElement[int], name: str) -> ColumnElement[bool]:
+    return and_(fields.document_id == document_id, fields.field == name, fields.kind == "s")
+
+
+def _select(key: ColumnElement[str], original: ColumnElement[str]) -> Select:
+    of = documents.c
+    return select(of.id, of.dataset, of.path, of.docid, of.title, key, original)
+
+
+def _precedence(member: Member) -> tuple[bool, int, str]:
+    return member.path != member.key, len(member.path), member.path

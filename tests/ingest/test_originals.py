@@ -1,0 +1,149 @@
+"""An original and what was made of it answer once, under the original's name and type."""
+
+from __future__ import annotations
+
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from catalog.library.browse import DocumentCatalog
+from catalog.library.health import dataset_stats
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_library, write
+
+SUBTITLES = "1\n00:00:10,000 --> 00:00:14,000\nA walrus speaks of normalisation.\n"
+PNG = "\x89PNG\r\n\x1a\n\0\0"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "documents"
+
+
+@pytest.fixture
+def library(tmp_path):
+    with open_library(tmp_path / "home") as opened:
+        yield opened
+
+
+def build(library, folder):
+    return Indexer(library).build(folder, "d")
+
+
+def hits(library, **narrowed):
+    return SearchServiceV2(library).search("walrus", dataset="d", top_k=20, **narrowed)
+
+
+def listed(library, **narrowed):
+    page = DocumentCatalog(library).query(dataset="d", **narrowed)
+    return [(entry.path, entry.file_type) for entry in page.entries]
+
+
+def write_pdf(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas = Canvas(str(path))
+    canvas.drawString(72, 700, text)
+    canvas.save()
+
+
+@pytest.mark.parametrize(
+    ("original", "conversion", "file_type"),
+    [
+        ("scan.pdf", ".converted/scan.md", "pdf"),
+        ("papers/scan.pdf", ".converted/papers/scan.md", "pdf"),
+        ("papers/scan.pdf", "papers/.converted/scan.md", "pdf"),
+        ("papers/scan.pdf", ".converted/papers/scan.pdf.md", "pdf"),
+        ("scan.docx", "scan.docx.md", "docx"),
+        ("photo.png", "photo.png.md", "image"),
+        ("photo.png", ".converted/photo.md", "image"),
+        ("talk.mp4", ".converted/talk.md", "video"),
+    ],
+)
+def test_what_a_converter_made_answers_for_the_file_it_was_made_of(
+    library, folder, original, conversion, file_type
+):
+    write(folder, **{original.replace(".", "_dot_"): "\0", "note_dot_md": "Another walrus."})
+    write(folder, **{conversion.replace(".", "_dot_"): "# Title\n\nA walrus was here.\n"})
+    report = build(library, folder)
+    assert report.failed == ()
+    (hit,) = hits(library, file_type=file_type)
+    assert (hit.path, hit.original) == (conversion, original)
+    assert (original, file_type) in listed(library)
+    assert len(listed(library)) == report.documents == 2
+    assert dataset_stats(library, "d").files.coverage == 1.0
+    assert dataset_stats(library, "d").files.reasons == {}
+
+
+def test_a_converted_picture_is_a_caption(library, folder):
+    write(folder, photo_dot_png=PNG, _dot_converted__photo_dot_md="# Photo\n\nA walrus.\n")
+    build(library, folder)
+    assert [hit.modality for hit in hits(library)] == ["image_caption"]
+
+
+def test_the_conversion_answers_while_there_is_one_and_then_the_original(library, folder):
+    write_pdf(folder / "paper.pdf", "The walrus of the paper.")
+    assert build(library, folder).documents == 1
+    assert [hit.path for hit in hits(library)] == ["paper.pdf"]
+    write(folder, _dot_converted__paper_dot_md="# Paper\n\nThe walrus as converted.\n")
+    report = Indexer(library).update("d")
+    assert (report.added, report.removed, report.failed) == (1, 1, ())
+    assert [hit.path for hit in hits(library)] == [".converted/paper.md"]
+    again = Indexer(library).update("d")
+    assert (again.added, again.updated, again.removed) == (0, 0, 0)
+    (folder / ".converted/paper.md").unlink()
+    Indexer(library).update("d", allow_deletions=True)
+    assert [hit.path for hit in hits(library)] == ["paper.pdf"]
+
+
+def test_a_conversion_without_text_does_not_silence_its_original(library, folder):
+    write_pdf(folder / "paper.pdf", "The walrus of the paper.")
+    write(folder, _dot_converted__paper_dot_md="\n")
+    build(library, folder)
+    assert [hit.path for hit in hits(library)] == ["paper.pdf"]
+
+
+def test_a_file_of_the_same_name_that_is_no_conversion_is_a_document_of_its_own(library, folder):
+    write_pdf(folder / "paper.pdf", "The walrus of the paper.")
+    write(
+        folder,
+        paper_dot_md="# My notes\n\nA walrus I noted.\n",
+        a_dot_md="---\nmedia: x\n---\nA walrus",
+    )
+    write(folder, b_dot_md="---\nmedia: x\n---\nAnother walrus")
+    build(library, folder)
+    assert len(listed(library)) == 4
+    assert {hit.path for hit in hits(library)} == {"paper.pdf", "paper.md", "a.md", "b.md"}
+    assert [hit.original for hit in hits(library)] == [None] * 4
+
+
+def test_subtitles_beside_sound_are_of_sound_and_beside_a_video_of_video(library, folder):
+    write(folder, podcast_dot_srt=SUBTITLES, podcast_dot_mp3="ID3\0")
+    write(folder, film_dot_srt=SUBTITLES, film_dot_mp4="\0", film_dot_mp3="ID3\0")
+    write(folder, alone_dot_srt=SUBTITLES)
+    build(library, folder)
+    modality = {hit.path: (hit.modality, hit.original) for hit in hits(library)}
+    assert modality == {
+        "podcast.srt": ("audio_transcript", "podcast.mp3"),
+        "film.srt": ("video_transcript", "film.mp4"),
+        "alone.srt": ("video_transcript", None),
+    }
+    assert [hit.path for hit in hits(library, file_type="audio")] == ["podcast.srt"]
+
+
+def test_a_recording_that_comes_or_goes_changes_what_its_transcript_is(library, folder):
+    write(folder, podcast_dot_srt=SUBTITLES)
+    build(library, folder)
+    write(folder, podcast_dot_mp3="ID3\0")
+    assert Indexer(library).update("d").updated == 1
+    assert [hit.modality for hit in hits(library)] == ["audio_transcript"]
+    (folder / "podcast.mp3").unlink()
+    assert Indexer(library).update("d").updated == 1
+    assert [hit.modality for hit in hits(library)] == ["video_transcript"]
+
+
+def test_a_recording_too_large_to_be_read_is_known_all_the_same(tmp_path, folder):
+    write(folder, podcast_dot_srt=SUBTITLES, podcast_dot_mp3="ID3\0" + " " * 100)
+    with open_library(tmp_path / "small", ingest={"max_file_bytes": 90}) as library:
+        assert build(library, folder).failed == ()
+        (hit,) = hits(library)
+        assert (hit.modality, hit.original) == ("audio_transcript", "podcast.mp3")

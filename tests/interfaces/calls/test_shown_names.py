@@ -1,0 +1,120 @@
+"""Every name that an output shows is taken by every argument that takes a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.core.errors import CatalogError
+from catalog.interfaces.agents import AgentTools
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.indexing import Indexer
+from fakes import open_library, write
+
+SUBTITLES = """1
+00:00:10,000 --> 00:00:14,000
+We apply the walrus of batch normalisation.
+"""
+GERMAN = "WEBVTT\n\n00:10.000 --> 00:14.000\nWir normalisieren das walrus.\n"
+FRAME = "# Visual Frame at 00:12\n\nThe walrus formula.\n"
+LECTURE = {
+    "talks/my lecture.srt",
+    "talks/my lecture.de.vtt",
+    "talks/my lecture_frames/frame_00m12s.md",
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    write(
+        folder,
+        **{
+            "talks__my lecture_dot_srt": SUBTITLES,
+            "talks__my lecture_dot_de_dot_vtt": GERMAN,
+            "talks__my lecture_frames__frame_00m12s_dot_md": FRAME,
+            "talks__my lecture_dot_mp4": "\0\0\0\x20ftypisom\0\0",
+            "pets__photo_dot_png_dot_md": "A photo of a walrus.\n",
+            "_dot_converted__papers__scan_dot_md": "# On [the] walrus\n\nA scanned walrus.\n",
+            "papers__scan_dot_pdf": "%PDF-1.4",
+            "web_dot_md": "---\nsource_url: https://e.org/?t=9&a=1\n---\n# Web\n\nA web walrus.\n",
+            "plain_dot_md": "# Plain\n\nA plain walrus.\n",
+        },
+    )
+    with LocalEngine(open_library(tmp_path_factory.mktemp("home"), max_chunks_per_doc=0)) as opened:
+        Indexer(opened.library).build(folder, "zoo")
+        yield opened
+
+
+def found(engine, **narrowed):
+    answer = engine.ask("search", {"query": "walrus", "top_k": 20, **narrowed})
+    return {hit["path"] for hit in answer["results"]}
+
+
+def shown(engine):
+    """Yield each name that is shown, with the files it is a name of."""
+    for hit in engine.ask("search", {"query": "walrus", "top_k": 20})["results"]:
+        files = LECTURE if hit["path"] in LECTURE else {hit["path"]}
+        names = [hit["path"], hit["source_doc_id"], f"#{hit['docid']}", hit["citation"]]
+        names += [hit["title"], hit.get("original"), (hit["link"] or "").partition("#")[0]]
+        names += [hit["link"], (hit["evidence"] or {}).get("media")]
+        yield from ((name, files) for name in filter(None, names))
+    entries = engine.ask("browse", {})["entries"]
+    originals = {"talks/my lecture.mp4": LECTURE, "pets/photo.png": {"pets/photo.png.md"}}
+    originals["papers/scan.pdf"] = {".converted/papers/scan.md"}
+    for entry in entries:
+        files = originals.get(entry["path"], {entry["path"]})
+        for name in (entry["path"], entry["source_doc_id"], f"#{entry['docid']}", entry["title"]):
+            yield name, files
+    for passage in AgentTools(engine).call("search_chunks", {"query": "walrus"}).data["results"]:
+        files = LECTURE if passage["path"] in LECTURE else {passage["path"]}
+        yield passage["reference"], files
+    yield "https://e.org/?a=1", {"web.md"}
+
+
+def test_a_name_that_is_shown_finds_its_document_wherever_a_name_is_taken(engine):
+    tools = AgentTools(engine)
+    names = dict(shown(engine))
+    assert {"my lecture.mp4", "pets/photo.png", "papers/scan.pdf", "talks/my%20lecture.mp4"} < {
+        *names
+    }
+    for name, files in names.items():
+        assert found(engine, docs=[name]) == files, name
+        assert found(engine, name=name) == files, name
+        for field in ("path", "media", "source_doc_id"):
+            assert found(engine, filters={field: name}) == files, (field, name)
+            assert not found(engine, filters={field: {"!=": name}}) & files, (field, name)
+        assert engine.ask("get", {"reference": name})["path"] in files, name
+        several = engine.ask("multi_get", {"patterns": [name]})["documents"]
+        assert {document["path"] for document in several} <= files, name
+        listed = engine.ask("browse", {"name": name})
+        assert listed["total"] == 1, name
+        assert engine.ask("browse", {"filters": {"path": name}})["total"] == 1, name
+        chunks = tools.call("search_chunks", {"query": "walrus", "doc_name_filter": name})
+        assert {passage["path"] for passage in chunks.data["results"]} == files, name
+        assert tools.call("search", {"query": "walrus", "docs": [name]}).data["results"], name
+        assert tools.call("get", {"reference": name}).data["status"] == "ok", name
+
+
+def test_a_list_of_who_may_answer_takes_paths_ids_and_originals_alone(engine):
+    assert found(engine, docs=["talks/my lecture.srt"]) == LECTURE
+    search = engine.service.search
+    for names, files in [
+        (["talks/my lecture.srt"], {"talks/my lecture.srt"}),
+        (["zoo:talks/my lecture.mp4"], LECTURE),
+        (["papers/scan.pdf"], {".converted/papers/scan.md"}),
+        (["Plain"], set()),
+        (["[source: Plain, line 1]"], set()),
+    ]:
+        hits = search("walrus", dataset="zoo", doc_ids=names, top_k=20)
+        assert {hit.path for hit in hits} == files
+
+
+def test_of_a_name_that_several_documents_share_get_says_so(tmp_path):
+    folder = tmp_path / "documents"
+    write(folder, a__talk_dot_srt=SUBTITLES, b__talk_dot_srt=SUBTITLES)
+    write(folder, a__talk_dot_mp4="\0\0", b__talk_dot_mp4="\0\0")
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(folder, "two")
+        with pytest.raises(CatalogError, match=r"several documents: two:a/talk\.srt, two:b/"):
+            engine.ask("get", {"reference": "talk.mp4"})
+        assert engine.ask("get", {"reference": "a/talk.mp4"})["path"] == "a/talk.srt"
