@@ -119,6 +119,10 @@ class FolderChanges:
         self.originals = Originals({*self._listed, *self.unseen, *skipped})
         self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
 
+    def in_order(self, files: Iterable[SourceFile]) -> list[SourceFile]:
+        """Return the files as they are to be read: what was converted comes after what was not."""
+        return sorted(files, key=lambda file: file.path in self.originals.converted)
+
     @property
     def told_fingerprint(self) -> str:
         """The fingerprint of a file that was not read since what was made of it answers."""

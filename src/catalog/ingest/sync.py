@@ -76,7 +76,7 @@ def sync(
     busy = f"another process is indexing {dataset!r}; try again later"
     with hold_lock(lock, seconds=settings.lock_seconds, busy=busy):
         steps, started = PipelineSteps.of(pipeline), time.monotonic()
-        limits = _read_limits(settings)
+        limits = ReadLimits.of(settings)
         listing = discover(root, include=include, exclude=exclude, limits=limits)
         stored = StoredFiles.load(database, dataset)
         changes = FolderChanges(
@@ -99,9 +99,8 @@ def sync(
         run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
         run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
         progress.start(sum(file.size for file in listing.files))
-        converted = changes.originals.converted
-        for file in sorted(listing.files, key=lambda file: file.path in converted):
-            is_left = file.path in converted and run.leave_to_conversions(file)
+        for file in changes.in_order(listing.files):
+            is_left = run.leave_to_conversions(file)
             if changes.is_unchanged(file) and not is_left:
                 run.keep(file)
             elif not is_left:
@@ -112,17 +111,6 @@ def sync(
         run.remove_vanished()
         run.excuse_originals()
         return run.report(time.monotonic() - started)
-
-
-def _read_limits(settings: IngestSettings) -> ReadLimits:
-    return ReadLimits(
-        text_bytes=settings.max_file_bytes,
-        document_bytes=settings.max_document_bytes,
-        unpacked_bytes=settings.max_unpacked_bytes,
-        pages=settings.max_pages,
-        seconds=settings.read_seconds,
-        memory_bytes=settings.read_memory_bytes,
-    )
 
 
 class SyncRun:
@@ -191,7 +179,9 @@ class SyncRun:
         self._files_read.append(outcome)
 
     def leave_to_conversions(self, file: SourceFile) -> bool:
-        """Drop the documents of a file of which others were made; tell whether there are any."""
+        """Drop the documents of a file that was converted; tell whether what was made answers."""
+        if file.path not in self._changes.originals.converted:
+            return False
         self.publish_group()
         with self._database.write() as connection:
             if file.path not in read_originals(connection, self._dataset):
@@ -205,11 +195,9 @@ class SyncRun:
         return True
 
     def excuse_originals(self) -> None:
-        """Name no file as unread of which something that was made of it answers."""
+        """Name no file as unread of which something made of it answers."""
         with self._database.write() as connection:
-            told = read_originals(connection, self._dataset, unread=True)
-            pipeline = self._changes.told_fingerprint
-            manifest.excuse(connection, self._dataset, told, pipeline)
+            told = manifest.excuse(connection, self._dataset, self._changes.told_fingerprint)
         self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def publish_group(self) -> None:
@@ -311,9 +299,8 @@ class SyncRun:
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
         """Note new files as begun before a document of theirs is published.
 
-        A run that ends before they are done would else leave documents of files nobody remembers:
-        were the files deleted then, the documents would stay. Files that lose a path to them are
-        noted to be read again, too: they may have it back one day.
+        A run that ends too early would else leave documents that stay when their files are gone.
+        Files that lose a path to them are to be read again, too: they may have it back one day.
         """
         new = {file.path: file for file in files if file.path not in self._files_begun}
         begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]

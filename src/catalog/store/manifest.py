@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -52,12 +52,17 @@ def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
     seal_rows(connection, manifest, is_it)
 
 
-def excuse(connection: Connection, dataset: str, files: Set[str], pipeline: str) -> None:
-    """Note of those of the files that could not be read that nothing is missing."""
+def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
+    """Note that nothing is missing of files which have no document, but of which some were made.
+
+    Return these files; ``pipeline`` is the fingerprint to note of them.
+    """
+    files = read_originals(connection, dataset, unread=True)
     for entry in entries(connection, dataset).values():
         if entry.file in files and entry.reason is not None:
             excused = replace(entry, state="done", reason=None, pipeline=pipeline)
             record(connection, dataset, excused)
+    return files
 
 
 def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:

@@ -8,11 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import BinaryIO, ClassVar, Protocol
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.text import storable
+
+if TYPE_CHECKING:
+    from catalog.core.settings import IngestSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,18 @@ class ReadLimits:
     characters: int = 50_000_000
     seconds: float = 600.0
     memory_bytes: int = 2_000_000_000
+
+    @classmethod
+    def of(cls, settings: IngestSettings) -> ReadLimits:
+        """Return the bounds that the settings say."""
+        return cls(
+            text_bytes=settings.max_file_bytes,
+            document_bytes=settings.max_document_bytes,
+            unpacked_bytes=settings.max_unpacked_bytes,
+            pages=settings.max_pages,
+            seconds=settings.read_seconds,
+            memory_bytes=settings.read_memory_bytes,
+        )
 
 
 DEFAULT_LIMITS = ReadLimits()
