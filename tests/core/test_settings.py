@@ -102,6 +102,24 @@ def test_the_default_preset_states_defaults_only(monkeypatch):
     assert "default" in find_presets()
 
 
+def test_a_preset_is_named_by_argument_variable_or_file_and_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("IDX_HOME", str(tmp_path))
+    assert load_settings().settings.preset is None
+    (tmp_path / "catalog.toml").write_text('preset = "rrf"\n')
+    loaded = load_settings()
+    assert (loaded.settings.preset, loaded.settings.rag_v2.fusion_mode) == ("rrf", "rrf")
+    assert loaded.origins["preset"] == str(tmp_path / "catalog.toml")
+    monkeypatch.setenv("IDX_PRESET", "projects")
+    assert load_settings().settings.preset == "projects"
+    settings = load_settings(preset="vault").settings
+    assert (settings.preset, settings.rag_v2.chunk_min_size) == ("vault", 300)
+    monkeypatch.setenv("IDX_PRESET", "")
+    assert load_settings().settings.preset == "rrf"
+    (tmp_path / "catalog.toml").write_text("preset = 3\n")
+    with pytest.raises(ConfigError, match="no preset 3"):
+        load_settings()
+
+
 def test_an_empty_home_variable_is_none(monkeypatch):
     monkeypatch.setenv("IDX_HOME", "")
     assert load_settings().settings.home == home_folder() == default_home()

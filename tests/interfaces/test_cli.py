@@ -107,6 +107,35 @@ def test_update_stats_status_and_doctor_agree_with_the_folder(catalog, built):
     assert "FAIL" not in out
 
 
+def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(catalog, notes):
+    catalog("index", "build", notes, "-d", "notes", "--preset", "vault")
+    _, out, _ = catalog("status")
+    assert "made with preset vault (chunk_overlap 60, chunk_min_size 300)" in out
+    _, out, _ = catalog("index", "update", "--json")
+    report = json.loads(out)
+    assert (report["updated"], report["embedded"]) == (0, 0)
+    assert "would cut 3 of 3 documents anew" in report["notes"][0]
+    projects = ("index", "update", "--preset", "projects")
+    code, out, _ = catalog(*projects, "--dry-run", "--apply-settings", "--json")
+    preview = json.loads(out)
+    assert code == 0
+    assert (len(preview["changed"]), preview["added"], preview["unchanged"]) == (3, [], 0)
+    assert preview["settings"] == {}
+    _, out, _ = catalog(*projects, "--dry-run")
+    assert "chunk_min_size 700 instead of 300" in out
+    _, out, _ = catalog(*projects, "--apply-settings", "--json")
+    assert json.loads(out)["updated"] == 3
+    _, out, _ = catalog("index", "stats", "--json")
+    stats = json.loads(out)
+    assert (stats["preset"], stats["settings"]["chunk_min_size"]) == ("projects", 700)
+    assert stats["sizes"]["low"] == 700
+
+
+def test_the_command_that_doctor_names_for_damage_is_one(catalog, built):
+    code, out, _ = catalog("index", "update", "--dataset", "notes", "--reread", "--json")
+    assert (code, json.loads(out)["updated"]) == (0, 3)
+
+
 def test_doctor_fails_with_the_fix_when_vectors_are_missing(catalog, built, tmp_path):
     from catalog.store import Database
 

@@ -14,6 +14,11 @@ from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database
 from catalog.store.checksums import count_damaged_rows, row_checksum
 from catalog.store.chunks import load_chunks
+from catalog.store.dataset_settings import (
+    DatasetSettings,
+    note_dataset_settings,
+    read_dataset_settings,
+)
 from catalog.store.manifest import ManifestEntry, record
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 from catalog.store.schema import datasets, document_fields, documents, manifest
@@ -182,4 +187,21 @@ def test_an_upgrade_keeps_the_checksums_of_files_and_hides_no_damage(tmp_path):
         assert connection.scalars(select(manifest.c.checksum)).all() == whole
         assert count_damaged_rows(connection, manifest, manifest.c.file == "a.md") == 0
         assert count_damaged_rows(connection, manifest, manifest.c.file == "b.md") == 1
+    upgraded.close()
+
+
+def test_an_upgrade_to_notes_of_settings_makes_none_up(tmp_path):
+    database = Database.at(tmp_path)
+    with database.write() as connection:
+        ensure_dataset(connection, "notes", 0.0)
+        note_dataset_settings(connection, "notes", DatasetSettings("vault", {"chunk_size": 9}))
+    database.close()
+    with stamped(tmp_path, "0008") as connection:
+        connection.exec_driver_sql("DROP TABLE dataset_settings")
+    upgraded = Database.at(tmp_path)
+    with upgraded.write() as connection:
+        assert read_dataset_settings(connection, "notes") is None
+        noted = DatasetSettings(None, {"chunk_size": 7})
+        note_dataset_settings(connection, "notes", noted)
+        assert read_dataset_settings(connection, "notes") == noted
     upgraded.close()

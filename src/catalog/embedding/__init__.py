@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from catalog.embedding.encoder import Encoder
     from catalog.embedding.resilient import ResilientEmbedding
 
-__all__ = ["get_embed_model", "get_encoder", "query_prefix"]
+__all__ = ["document_prefix", "get_embed_model", "get_encoder", "query_prefix"]
 
 
 def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
@@ -36,8 +36,6 @@ def get_embed_model(
     from catalog.embedding.resilient import ResilientEmbedding
 
     settings = settings or get_settings().embedding
-    profile = profile_of(settings.model)
-    document = rag.embed_prefix_doc if rag else None
     # A query is too short to gain from more threads, and idle ones spin beside the other leg.
     alone = settings.model_copy(update={"threads": settings.threads or 1})
     return ResilientEmbedding(
@@ -45,8 +43,15 @@ def get_embed_model(
         query_encoder=get_encoder(alone) if settings.provider == "fastembed" else None,
         embed_batch_size=settings.batch_size,
         query_prefix=query_prefix(settings, rag),
-        document_prefix=profile.document_prefix if document is None else document,
+        document_prefix=document_prefix(settings, rag),
     )
+
+
+def document_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
+    """Return what is put before a passage: the setting, or else what the model's profile says."""
+    if rag is not None and rag.embed_prefix_doc is not None:
+        return rag.embed_prefix_doc
+    return profile_of(settings.model).document_prefix
 
 
 def query_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:

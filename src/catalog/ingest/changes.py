@@ -155,17 +155,28 @@ class FolderChanges:
 
     def is_unchanged(self, file: SourceFile) -> bool:
         """Tell from its size, its time and how it was read that a file need not be read."""
+        return self.reason_to_read(file) is None
+
+    def reason_to_read(self, file: SourceFile) -> str | None:
+        """Say why a file is to be read; ``None`` if its size, its time and its notes say no."""
         entry = self._stored.entries.get(file.path)
-        return (
-            entry is not None
-            and not self._reread
-            and entry.state in ("done", "kept")
-            and entry.pipeline == self.fingerprint(file.path, entry.reason)
-            and (entry.size, entry.mtime_ns) == (file.size, file.mtime_ns)
-            and entry.seen_at - file.mtime_ns / 1e9 > RACY_SECONDS
-            and self._stored.incomplete.keys().isdisjoint(self._stored.paths_of(file.path))
-            and file.path not in self.owners.deprived
-        )
+        if entry is None:
+            return "it is new"
+        if (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
+            return "its size or date is another"
+        if self._reread:
+            return "every document is done anew"
+        if entry.pipeline != self.fingerprint(file.path, entry.reason):
+            return "it was read, cut or embedded in another way"
+        if entry.state not in ("done", "kept"):
+            return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
+        if entry.seen_at - file.mtime_ns / 1e9 <= RACY_SECONDS:
+            return "it may have changed since it was read"
+        if not self._stored.incomplete.keys().isdisjoint(self._stored.paths_of(file.path)):
+            return "some of its text is not embedded yet"
+        if file.path in self.owners.deprived:
+            return "another file took a path from it"
+        return None
 
     def notes(self) -> tuple[str, ...]:
         """Say which documents were kept because nobody could look where they come from."""

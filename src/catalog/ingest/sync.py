@@ -30,7 +30,7 @@ from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.checksums import has_unsealed, seal_dataset
-from catalog.store.locks import hold_lock
+from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
 from catalog.store.manifest import ManifestEntry, State
 from catalog.store.recordings import read_originals
 from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
@@ -54,8 +54,8 @@ def sync(
     dataset: str,
     pipeline: IngestionPipeline,
     *,
-    lock: Path,
     settings: IngestSettings,
+    made_with: DatasetSettings | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     allow_deletions: bool = False,
@@ -66,51 +66,51 @@ def sync(
     """Index what changed under ``root`` (a folder or one file) and forget what vanished.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` does every document
-    anew. Raises :class:`SourceError` for a root that is not there, :class:`MassDeletionError`
-    when most files vanished (unless ``allow_deletions``), :class:`StoreBusyError` when another
-    run on the dataset does not end, :class:`StoreError` for a lock that cannot be opened; nothing
-    has changed then. A failing file or document is named in the report instead.
+    anew; ``made_with`` is noted as what the pipeline is made of. The caller holds the dataset's
+    lock. Raises :class:`SourceError` for a root that is not there and :class:`MassDeletionError`
+    when most files vanished (unless ``allow_deletions``); nothing has changed then. A failing file
+    or document is named in the report instead.
     """
     check_dataset_name(dataset)
     progress = progress or Silent()
-    busy = f"another process is indexing {dataset!r}; try again later"
-    with hold_lock(lock, seconds=settings.lock_seconds, busy=busy):
-        steps, started = PipelineSteps.of(pipeline), time.monotonic()
-        limits = ReadLimits.of(settings)
-        listing = discover(root, include=include, exclude=exclude, limits=limits)
-        stored = StoredFiles.load(database, dataset)
-        changes = FolderChanges(
-            listing,
-            stored,
-            pipeline=steps.fingerprint,
-            limits=limits,
-            reread=reread,
-            allow_deletions=allow_deletions,
-        )
-        if not allow_deletions:
-            changes.check_deletions(root, settings.max_missing_fraction)
-        with database.write() as connection:
-            ensure_dataset(connection, dataset, clock())
-            set_source(connection, dataset, str(root.resolve()), include, exclude)
-            if reread:
-                drop_damaged(connection, dataset, clock())
-            if has_unsealed(connection, dataset):
-                seal_dataset(connection, dataset)
-        run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
-        run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
-        progress.start(sum(file.size for file in listing.files))
-        for file in changes.in_order(listing.files):
-            is_left = run.leave_to_conversions(file)
-            if changes.is_unchanged(file) and not is_left:
-                run.keep(file)
-            elif not is_left:
-                progress.advance(0, file.path)
-                run.read(file, listing.top, limits)
-            progress.advance(file.size, file.path)
-        run.publish_group()
-        run.remove_vanished()
-        run.excuse_originals()
-        return run.report(time.monotonic() - started)
+    steps, started = PipelineSteps.of(pipeline), time.monotonic()
+    limits = ReadLimits.of(settings)
+    listing = discover(root, include=include, exclude=exclude, limits=limits)
+    stored = StoredFiles.load(database, dataset)
+    changes = FolderChanges(
+        listing,
+        stored,
+        pipeline=steps.fingerprint,
+        limits=limits,
+        reread=reread,
+        allow_deletions=allow_deletions,
+    )
+    if not allow_deletions:
+        changes.check_deletions(root, settings.max_missing_fraction)
+    with database.write() as connection:
+        ensure_dataset(connection, dataset, clock())
+        set_source(connection, dataset, str(root.resolve()), include, exclude)
+        if made_with is not None:
+            note_dataset_settings(connection, dataset, made_with)
+        if reread:
+            drop_damaged(connection, dataset, clock())
+        if has_unsealed(connection, dataset):
+            seal_dataset(connection, dataset)
+    run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
+    run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
+    progress.start(sum(file.size for file in listing.files))
+    for file in changes.in_order(listing.files):
+        is_left = run.leave_to_conversions(file)
+        if changes.is_unchanged(file) and not is_left:
+            run.keep(file)
+        elif not is_left:
+            progress.advance(0, file.path)
+            run.read(file, listing.top, limits)
+        progress.advance(file.size, file.path)
+    run.publish_group()
+    run.remove_vanished()
+    run.excuse_originals()
+    return run.report(time.monotonic() - started)
 
 
 class SyncRun:

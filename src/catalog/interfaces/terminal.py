@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from catalog.core.dates import display_date
 from catalog.core.results import CatalogEntry, CatalogPage
+from catalog.core.settings import describe_shaping
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 
 _LONGEST_DATE = 40  # characters; what is written there may be no date
@@ -121,6 +122,11 @@ def _document_lines(document: Mapping[str, Any], *, numbers: bool) -> Iterator[s
         yield safe(f"{number:6}  {line}" if numbers else line)
 
 
+def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
+    """Say what a dataset was made with."""
+    return describe_shaping(preset, settings) if settings else "settings its next update will note"
+
+
 def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if isinstance(value, Mapping):
@@ -131,5 +137,6 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"dataset          {dataset['dataset']}: {dataset['documents']} documents, "
             f"{dataset['chunks']} chunks, {dataset['vectors']} of {dataset['windows']} vectors, "
-            f"from {dataset['root']}"
+            f"from {dataset['root']}, made with "
+            f"{describe_origin(dataset['preset'], dataset['settings'])}"
         )

@@ -28,9 +28,10 @@ from catalog.store.checksums import (
     find_damaged_vectors,
 )
 from catalog.store.chunks import StoredDataset, list_datasets
+from catalog.store.dataset_settings import DatasetSettings, read_dataset_settings
 from catalog.store.embedding_cache import query_cache_stats, read_stored_model, require_model
 from catalog.store.manifest import FileCounts, count_files
-from catalog.store.schema import datasets, manifest
+from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
     check_full_text,
@@ -52,12 +53,16 @@ _NAMED = 5  # documents in one message
 class DatasetStats:
     """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet.
 
-    ``sizes`` are held against ``chunk_min_size`` and ``chunk_size``. ``database_bytes`` is the
-    whole store's, all datasets and caches included; ``updated_at`` is seconds since 1970.
+    ``preset`` and ``settings`` are what it was made with, ``settings`` empty if an older release
+    did not note it. ``sizes`` are held against its ``chunk_min_size`` and ``chunk_size``.
+    ``database_bytes`` is the whole store's, all datasets and caches included; ``updated_at`` is
+    seconds since 1970.
     """
 
     dataset: str
     root: str
+    preset: str | None
+    settings: dict[str, Any]
     files: FileCounts
     documents: int
     chunks: int
@@ -75,14 +80,20 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
     with library.database.read() as connection:
         totals = count_totals(connection, dataset)
+        made = read_dataset_settings(connection, dataset) or DatasetSettings(None, {})
+        low, high = (
+            made.values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
+        )
         return DatasetStats(
             dataset=dataset,
             root=stored.root,
+            preset=made.preset,
+            settings=dict(made.values),
             files=count_files(connection, dataset),
             documents=totals.documents,
             chunks=totals.chunks,
             modalities=count_modalities(connection, dataset),
-            sizes=measure_chunk_sizes(connection, dataset, rag.chunk_min_size, rag.chunk_size),
+            sizes=measure_chunk_sizes(connection, dataset, low, high),
             windows=totals.windows,
             vectors=totals.vectors,
             pending_points=count_pending_points(connection, dataset),
@@ -217,8 +228,11 @@ def _documents(library: Library, name: str) -> str:
 def _source(library: Library, name: str) -> str:
     stored_dataset(library, name)
     with library.database.read() as connection:
+        note = dataset_settings.c.dataset == name
         if count_damaged_rows(connection, datasets, datasets.c.name == name):
             raise CatalogError("what is noted of the dataset and its folder is not as stored")
+        if count_damaged_rows(connection, dataset_settings, note):
+            raise CatalogError("the note of what the dataset was made with is not as stored")
     return "sound"
 
 

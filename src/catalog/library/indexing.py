@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
-from catalog.ingest.pipeline import PipelineBuilder
+from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import check_dataset_name, sync
 from catalog.ingest.sync_report import Progress, SyncReport
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
+from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
-from catalog.store.chunks import list_datasets
-from catalog.store.embedding_cache import adopt_model, require_model
+from catalog.store.chunks import StoredDataset, list_datasets
+from catalog.store.embedding_cache import adopt_model, read_stored_model, require_model
+from catalog.store.locks import hold_lock
 
 
 class Indexer:
@@ -31,33 +34,37 @@ class Indexer:
         exclude: tuple[str, ...] = (),
         allow_deletions: bool = False,
         reread: bool = False,
+        apply_settings: bool = False,
         progress: Progress | None = None,
     ) -> SyncReport:
         """Index a folder or file as a dataset; only what is new or changed costs anything.
 
-        ``reread`` does every document anew. Raises what :func:`catalog.ingest.sync.sync` does,
-        and ``EmbeddingMismatchError`` for a store of another model.
+        ``reread`` does every document anew. A dataset that is there is cut as it was made, unless
+        ``apply_settings`` says by the library's settings; a note says how many documents those
+        would cut anew. Raises what :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings`
+        do, ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` when
+        another run on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
         """
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         require_model(library.database, library.wanted_model)
-        builder = PipelineBuilder(library.database, library.settings.rag_v2)
-        pipeline = builder.build_pipeline(dataset, library.model)
-        lock = library.settings.home / "locks" / f"{dataset}.lock"
-        report = sync(
-            library.database,
-            root,
-            dataset,
-            pipeline,
-            lock=lock,
-            settings=ingest,
-            include=include,
-            exclude=exclude,
-            allow_deletions=allow_deletions,
-            reread=reread,
-            progress=progress,
-        )
-        return replace(report, notes=report.notes + self._refresh(dataset, anew=reread))
+        with self._lock(dataset):
+            made = IndexingSettings(library, dataset, apply_settings=apply_settings)
+            report = sync(
+                library.database,
+                root,
+                dataset,
+                made.build(),
+                settings=ingest,
+                made_with=made.settings,
+                include=include,
+                exclude=exclude,
+                allow_deletions=allow_deletions,
+                reread=reread,
+                progress=progress,
+            )
+        notes = (*report.notes, *made.notes(), *self._refresh(dataset, anew=reread))
+        return replace(report, notes=notes)
 
     def update(
         self,
@@ -65,14 +72,11 @@ class Indexer:
         *,
         allow_deletions: bool = False,
         reread: bool = False,
+        apply_settings: bool = False,
         progress: Progress | None = None,
     ) -> SyncReport:
-        """Sync a dataset with the folder it was built from, under the same globs."""
-        stored = stored_dataset(self._library, dataset)
-        if stored.root == "":
-            raise SourceError(
-                f"{dataset!r} was filled by a pipeline: it has no folder to update from"
-            )
+        """Sync a dataset with the folder it was built from, under the same globs; see ``build``."""
+        stored = self._with_folder(dataset)
         return self.build(
             Path(stored.root),
             dataset,
@@ -80,11 +84,50 @@ class Indexer:
             exclude=stored.exclude,
             allow_deletions=allow_deletions,
             reread=reread,
+            apply_settings=apply_settings,
             progress=progress,
         )
 
-    def rebuild(self, *, progress: Progress | None = None) -> dict[str, SyncReport]:
-        """Re-read and re-embed every dataset, adopting the configured model."""
+    def preview(
+        self,
+        dataset: str,
+        *,
+        allow_deletions: bool = False,
+        reread: bool = False,
+        apply_settings: bool = False,
+    ) -> SyncPreview:
+        """Tell what ``update`` would do; no file is read, nothing is embedded or written."""
+        stored, library = self._with_folder(dataset), self._library
+        if read_stored_model(library.database) is not None:  # else it would be noted now
+            require_model(library.database, library.wanted_model)
+        made = IndexingSettings(library, dataset, apply_settings=apply_settings)
+        preview = preview_sync(
+            library.database,
+            Path(stored.root),
+            dataset,
+            made.fingerprint,
+            settings=library.settings.rag_v2.ingest,
+            include=stored.include,
+            exclude=stored.exclude,
+            allow_deletions=allow_deletions,
+            reread=reread,
+        )
+        return replace(
+            preview,
+            settings={
+                name: {"call": ours, "dataset": theirs}
+                for name, (ours, theirs) in made.differences.items()
+            },
+            notes=preview.notes + made.notes(),
+        )
+
+    def rebuild(
+        self, *, keep_settings: bool = False, progress: Progress | None = None
+    ) -> dict[str, SyncReport]:
+        """Re-read and re-embed every dataset, adopting the configured model.
+
+        They are cut by the library's settings, with ``keep_settings`` each as it was made.
+        """
         with self._library.database.read() as connection:
             stored = list_datasets(connection)
         missing = [
@@ -94,6 +137,9 @@ class Indexer:
         ]
         if missing:
             raise SourceError(f"cannot rebuild: no folder to read {', '.join(missing)} from")
+        if keep_settings:
+            for dataset in stored:  # raises, if at all, before a vector is dropped
+                IndexingSettings(self._library, dataset.name)
         adopt_model(self._library.database, self._library.wanted_model)
         return {
             dataset.name: self.build(
@@ -102,6 +148,7 @@ class Indexer:
                 include=dataset.include,
                 exclude=dataset.exclude,
                 reread=True,
+                apply_settings=not keep_settings,
                 progress=progress,
             )
             for dataset in stored
@@ -110,6 +157,23 @@ class Indexer:
     def stats(self, dataset: str) -> DatasetStats:
         """Count straight from the truth."""
         return dataset_stats(self._library, dataset)
+
+    def _lock(self, dataset: str) -> AbstractContextManager[None]:
+        """Hold the lock that a run on the dataset needs."""
+        settings = self._library.settings
+        return hold_lock(
+            settings.home / "locks" / f"{dataset}.lock",
+            seconds=settings.rag_v2.ingest.lock_seconds,
+            busy=f"another process is indexing {dataset!r}; try again later",
+        )
+
+    def _with_folder(self, dataset: str) -> StoredDataset:
+        stored = stored_dataset(self._library, dataset)
+        if stored.root == "":
+            raise SourceError(
+                f"{dataset!r} was filled by a pipeline: it has no folder to update from"
+            )
+        return stored
 
     def _refresh(self, dataset: str, *, anew: bool) -> tuple[str, ...]:
         """Bring the derived indexes up to date, that of vectors ``anew`` if so told.

@@ -2,8 +2,9 @@
 
 Three kinds of rows are checked whenever they are read, by a CRC-32 of all that is shown of them:
 passages, texts of documents, vectors. The digest of a document covers every row that is stored
-of it; ``catalog doctor`` compares those, and the rows of datasets and of the manifest. A row
-without a checksum is of an older release and is believed until :func:`seal_dataset` gives it one.
+of it; ``catalog doctor`` compares those, and the rows of datasets, of what they were made with and
+of the manifest. A row without a checksum is of an older release and is believed until
+:func:`seal_dataset` gives it one.
 """
 
 from __future__ import annotations

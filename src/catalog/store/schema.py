@@ -1,6 +1,7 @@
 """The tables of the SQL truth, as SQLAlchemy Core; the migrations create exactly these.
 
-datasets ─< documents ─ revisions (the live text)
+datasets ─┬─ dataset_settings   what it was made with
+          └─< documents ─ revisions (the live text)
                 │ ├─< document_fields   every filterable value, one row each
                 │ ├── document_cards    what it is about (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
@@ -48,6 +49,15 @@ datasets = Table(
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Column("state", String, default=""),  # another one with every change, a restored copy included
+    Column("checksum", Integer),  # of the row: see store.checksums
+)
+
+dataset_settings = Table(
+    "dataset_settings",
+    metadata,
+    Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    Column("preset", String),  # its name; NULL: none
+    Column("settings", Text, nullable=False),  # JSON object: those that shape passages, by name
     Column("checksum", Integer),  # of the row: see store.checksums
 )
 

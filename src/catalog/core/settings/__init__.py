@@ -14,12 +14,14 @@ from catalog.core.settings.loading import (
     find_presets,
     flatten,
     get_settings,
+    load_preset,
     load_settings,
     needs_rebuild,
     with_rag,
 )
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
 from catalog.core.settings.sections import EmbeddingSettings, LLMSettings, ServeSettings, Settings
+from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
 
 __all__ = [
     "EmbeddingSettings",
@@ -30,11 +32,15 @@ __all__ = [
     "ServeSettings",
     "Settings",
     "acts_only_with",
+    "default_shaping",
+    "describe_shaping",
     "find_field",
     "find_presets",
     "flatten",
     "get_settings",
+    "load_preset",
     "load_settings",
     "needs_rebuild",
+    "shaping_settings",
     "with_rag",
 ]

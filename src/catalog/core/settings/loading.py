@@ -48,12 +48,13 @@ def load_settings(
     """
     environment = _from_environment()
     home = Path((overrides or {}).get("home", environment.get("home", default_home())))
+    arguments = dict(overrides or {}) | ({} if preset is None else {"preset": preset})
+    stronger = [("argument", arguments), ("environment", environment), *_file_layer(home)]
     layers = [
-        ("argument", dict(overrides or {})),
-        ("environment", environment),
-        *_file_layer(home),
-        *_preset_layer(preset or os.environ.get("IDX_PRESET")),
-        ("default", {"home": default_home()}),  # else pydantic would read an empty variable
+        *stronger,
+        *_preset_layer(next((it["preset"] for _, it in stronger if "preset" in it), None)),
+        # else pydantic would read an empty variable
+        ("default", {"home": default_home(), "preset": None}),
     ]
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -76,6 +77,15 @@ def find_presets() -> dict[str, Path]:
     package = Path(__file__).parents[2] / "configs"
     folder = package if package.is_dir() else Path(__file__).parents[4] / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def load_preset(name: object) -> dict[str, Any]:
+    """Return a preset's settings, nested; raise :class:`UnknownPresetError`, listing all names."""
+    presets = find_presets()
+    if not isinstance(name, str) or name not in presets:
+        known = ", ".join(presets) or "none"
+        raise UnknownPresetError(f"no preset {_shown(name)}; presets: {known}")
+    return _read_toml(presets[name])
 
 
 def needs_rebuild(name: str) -> bool:
@@ -118,7 +128,7 @@ def _from_environment() -> dict[str, Any]:
     refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
     tree: dict[str, Any] = {}
     for variable, text in os.environ.items():
-        if variable == "IDX_HOME" and text == "":  # as in core.home: not the working directory
+        if variable in ("IDX_HOME", "IDX_PRESET") and text == "":  # none, as in core.home
             continue
         path = variable.removeprefix(PREFIX).lower().split("__")
         if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
@@ -152,13 +162,8 @@ def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
     return [] if path is None else [(str(path), _read_toml(path))]
 
 
-def _preset_layer(name: str | None) -> list[tuple[str, dict[str, Any]]]:
-    if name is None:
-        return []
-    presets = find_presets()
-    if name not in presets:
-        raise UnknownPresetError(f"no preset {name!r}; presets: {', '.join(presets) or 'none'}")
-    return [(f"preset {name}", _read_toml(presets[name]))]
+def _preset_layer(name: object) -> list[tuple[str, dict[str, Any]]]:
+    return [] if name is None else [(f"preset {name}", load_preset(name))]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -113,6 +113,9 @@ class Settings(BaseSettings):
     home: Path = Field(
         default_factory=default_home, description="Folder of the store and its indexes."
     )
+    preset: str | None = Field(
+        None, description="Settings of that name in configs/; --preset wins over it."
+    )
     database_url: str | None = Field(None, description="SQL truth elsewhere than in the home.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "WARNING", description="What is written to standard error."

@@ -17,8 +17,10 @@ from catalog.interfaces.cli.options import (
     open_library,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
+from catalog.interfaces.terminal import describe_origin
 
 if TYPE_CHECKING:
+    from catalog.ingest.preview import SyncPreview
     from catalog.ingest.sync_report import SyncReport
     from catalog.library.health import DatasetStats
     from catalog.library.indexing import Indexer
@@ -30,6 +32,17 @@ SHOWN_FAILURES = 20
 _BAR = 40  # characters of the longest bar
 _REASONS_SHOWN = 10
 app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
+ApplyOption = Annotated[
+    bool,
+    typer.Option(
+        "--apply-settings",
+        help="Cut all documents anew by the settings of this call, if the dataset was made with "
+        "others, and keep to these from now on.",
+    ),
+]
+RereadOption = Annotated[
+    bool, typer.Option("--reread", help="Do every document anew, changed or not.")
+]
 DeletionsOption = Annotated[
     bool,
     typer.Option(
@@ -54,9 +67,8 @@ def build(
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", help="Leave out files matching this glob.")
     ] = None,
-    reread: Annotated[
-        bool, typer.Option("--reread", help="Do every document anew, changed or not.")
-    ] = False,
+    reread: RereadOption = False,
+    apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -64,6 +76,7 @@ def build(
 ) -> None:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
+    A dataset that is there is cut as it was made, whatever the settings of this call are.
     Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
     folder it was built from; texts whose vectors are kept are not embedded again.
     """
@@ -77,7 +90,11 @@ def build(
         if folder is None or dataset is None:
             name = library.chosen_dataset(dataset)
             report = Indexer(library).update(
-                name, allow_deletions=allow_deletions, reread=True, progress=progress
+                name,
+                allow_deletions=allow_deletions,
+                reread=True,
+                apply_settings=apply_settings,
+                progress=progress,
             )
         else:
             report = Indexer(library).build(
@@ -86,6 +103,7 @@ def build(
                 include=tuple(include or ()),
                 exclude=tuple(exclude or ()),
                 reread=reread,
+                apply_settings=apply_settings,
                 allow_deletions=allow_deletions,
                 progress=progress,
             )
@@ -100,6 +118,11 @@ def update(
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep running and follow the folder's changes.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be done, and do nothing.")
+    ] = False,
+    reread: RereadOption = False,
+    apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -107,15 +130,27 @@ def update(
 ) -> None:
     """Index what changed since the last run, in the folder the dataset was built from.
 
+    The documents are cut as the dataset was made, whatever the settings of this call are.
+
     Ends with code 1 if documents were kept as they were because their file, folder or drive could
     not be read, or if a text could not be embedded; what is kept is named.
     """
     from catalog.library.indexing import Indexer
 
+    if dry_run and watch:
+        raise typer.BadParameter("a dry run watches nothing", param_hint="--dry-run/--watch")
+    told: dict[str, bool] = {
+        "allow_deletions": allow_deletions,
+        "reread": reread,
+        "apply_settings": apply_settings,
+    }
     with open_library(context, home, preset) as library:
         indexer, name = Indexer(library), library.chosen_dataset(dataset)
+        if dry_run:
+            _print_preview(indexer.preview(name, **told), json=json)
+            return
         with TerminalProgress() as progress:
-            report = indexer.update(name, allow_deletions=allow_deletions, progress=progress)
+            report = indexer.update(name, **told, progress=progress)
         if watch:
             _print_report(report, json=json)
             _watch(indexer, name, json=json)
@@ -126,15 +161,21 @@ def update(
 @app.command("rebuild")
 def rebuild(
     context: typer.Context,
+    keep_settings: Annotated[
+        bool, typer.Option("--keep-settings", help="Cut each dataset as it was made.")
+    ] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Re-read and re-embed every dataset; the way to change the embedding model."""
+    """Re-read and re-embed every dataset; the way to change the embedding model.
+
+    All are cut by the settings of this call, unless told to keep those that each was made with.
+    """
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:
-        reports = Indexer(library).rebuild(progress=progress)
+        reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
     if not reports and not json:
         say("there is no dataset to rebuild; 'catalog index build FOLDER --dataset NAME' makes one")
     if json:
@@ -208,6 +249,30 @@ def _print_report(report: SyncReport, *, json: bool) -> None:
         complain(f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)")
 
 
+def _print_preview(preview: SyncPreview, *, json: bool) -> None:
+    """Print what would be done, file by file, and the counts."""
+    if json:
+        print_json(asdict(preview))
+        return
+    parts: dict[str, list[str]] = {
+        "added": list(preview.added),
+        "changed": [f"{file.path}: {file.reason}" for file in preview.changed],
+        "removed": list(preview.removed),
+        "kept": [f"{file.path}: {file.reason}" for file in preview.kept],
+        "refused": [f"{file.path}: {file.reason}" for file in preview.refused],
+    }
+    for name, files in parts.items():
+        say(*(f"{name:9}{file}" for file in files[:SHOWN_FAILURES]))
+        if len(files) > SHOWN_FAILURES:
+            say(f"{name:9}… and {len(files) - SHOWN_FAILURES} more (--json lists all)")
+    counts = ", ".join(f"{len(files)} {name}" for name, files in parts.items())
+    say(f"{counts}, {preview.unchanged} unchanged; no document was read, nothing written")
+    for note in preview.notes:
+        say(f"note: {note}")
+    if preview.stopped is not None:
+        say(f"the update would stop: {preview.stopped}")
+
+
 def _as_dict(report: SyncReport) -> dict[str, Any]:
     return {**asdict(report), "seconds": round(report.seconds, 3)}
 
@@ -225,6 +290,7 @@ def _print_stats(stats: DatasetStats) -> None:
         ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
         ("updated", updated),
         ("folder", stats.root or "none: filled by a pipeline"),
+        ("made with", describe_origin(stats.preset, stats.settings)),
     ):
         say(f"{name:15} {value}")
     _print_sizes(stats.sizes)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 CacheKind = Literal["expansion", "rerank", "queries"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
+_DATASETS_OWN = "a dataset keeps its own, but with --apply-settings"
 _HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
 
 
@@ -64,7 +65,10 @@ def config(
         print_json(rows)
         return
     for row in rows:
-        mark = "  (a change re-does every document)" if row["rebuild"] else ""
+        mark = ""
+        if row["rebuild"]:
+            is_noted = row["name"].startswith("rag_v2.")
+            mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
         if not row["acts"]:
             mark = f"  (does nothing now: only with {row['acts_only_with']})"
         say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")

@@ -1,0 +1,164 @@
+"""How a dataset is cut and embedded: as it was made, unless a call says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import ConfigError
+from catalog.core.ids import sha1_hex
+from catalog.core.settings import (
+    RAGv2Settings,
+    default_shaping,
+    describe_shaping,
+    find_presets,
+    load_preset,
+    shaping_settings,
+    with_rag,
+)
+from catalog.embedding import document_prefix
+from catalog.ingest.pipeline import (
+    TEXTS_VERSION,
+    PipelineBuilder,
+    pipeline_fingerprint,
+)
+from catalog.library.library import Library
+from catalog.store.dataset_settings import (
+    DatasetSettings,
+    count_pipelines,
+    read_dataset_settings,
+)
+
+if TYPE_CHECKING:
+    from llama_index.core.ingestion import IngestionPipeline
+
+    from catalog.embedding.resilient import ResilientEmbedding
+
+
+class IndexingSettings:
+    """Choose the settings that a run over a dataset goes by, and build its pipeline.
+
+    ``settings`` are those it was made with, or the library's own with ``apply_settings`` or where
+    there is no document yet. Raises :class:`ConfigError` for documents of an older release of which
+    nobody can tell how they were made.
+    """
+
+    def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
+        self._library, self._dataset = library, dataset
+        rag = library.settings.rag_v2
+        self._wanted = DatasetSettings(library.settings.preset, shaping_settings(rag))
+        with library.database.read() as connection:
+            self._noted = read_dataset_settings(connection, dataset)
+            self._made_by = count_pipelines(connection, dataset)
+        is_free = apply_settings or not self._made_by
+        self.settings = self._wanted if is_free else self._noted or self._recover()
+
+    def build(self) -> IngestionPipeline:
+        """Build the pipeline by these settings."""
+        rag, model = self._made_of(self.settings)
+        builder = PipelineBuilder(self._library.database, rag)
+        return builder.build_pipeline(self._dataset, model)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names how documents are cut and embedded by these settings."""
+        return self._fingerprint(self.settings)
+
+    @property
+    def differences(self) -> dict[str, tuple[Any, Any]]:
+        """Return the settings in which the call differs: by name, its value and the one noted.
+
+        Empty if the call's would give the same passages.
+        """
+        if self._fingerprint(self._wanted) == self.fingerprint:
+            return {}
+        ours, theirs = self._wanted.values, _complete(self.settings.values)
+        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+    def count_recut(self) -> tuple[int, int]:
+        """Count the documents that the call's settings would cut anew, and all documents."""
+        with self._library.database.read() as connection:
+            counts = count_pipelines(connection, self._dataset)
+        return counts.total() - counts[self._fingerprint(self._wanted)], counts.total()
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what the call's settings would do, or what they replaced, if they are others."""
+        made = describe_shaping(self.settings.preset, self.settings.values)
+        if self._noted and self._made_by and self._fingerprint(self._noted) != self.fingerprint:
+            before = describe_shaping(self._noted.preset, self._noted.values)
+            return (f"the dataset is made with {made} from now on; before, with {before}",)
+        if not self.differences:
+            return ()
+        recut, total = self.count_recut()
+        listed = ", ".join(
+            f"{name} {_shown(ours)} instead of {_shown(theirs)}"
+            for name, (ours, theirs) in self.differences.items()
+        )
+        return (
+            f"the dataset stays as it was made, with {made}; these settings would cut {recut} of "
+            f"{total} documents anew ({listed}): --apply-settings does that",
+        )
+
+    def _recover(self) -> DatasetSettings:
+        """Return the settings that most documents were made with, as far as that can be told."""
+        candidates = list(self._candidates())
+        fitting = [sum(self._made_by[name] for name in self._names(one)) for one in candidates]
+        if not any(fitting):
+            raise ConfigError(
+                f"an older release made {self._dataset!r}, with settings that are neither these "
+                "nor a preset's: give those it was made with, or --apply-settings to cut its "
+                f"{self._made_by.total()} documents by these"
+            )
+        return candidates[fitting.index(max(fitting))]
+
+    def _candidates(self) -> Iterator[DatasetSettings]:
+        yield self._wanted
+        yield DatasetSettings(None, default_shaping())
+        for name in find_presets():
+            changes = load_preset(name).get("rag_v2", {})
+            yield DatasetSettings(name, _complete(changes))
+
+    def _names(self, settings: DatasetSettings) -> set[str]:
+        """Return the fingerprints that documents made with these settings may have."""
+        rag, model = self._made_of(settings)
+        older = {_fingerprint_without_note(v, rag, model) for v in range(1, TEXTS_VERSION + 1)}
+        return {pipeline_fingerprint(rag, model), *older}
+
+    def _fingerprint(self, settings: DatasetSettings) -> str:
+        return pipeline_fingerprint(*self._made_of(settings))
+
+    def _made_of(self, settings: DatasetSettings) -> tuple[RAGv2Settings, ResilientEmbedding]:
+        """Return v2's settings with these, and the library's model with their prefix."""
+        library = self._library
+        rag = with_rag(library.settings, _complete(settings.values)).rag_v2
+        if rag.embed_prefix_doc == library.settings.rag_v2.embed_prefix_doc:
+            return rag, library.model
+        prefix = document_prefix(library.settings.embedding, rag)
+        return rag, library.model.model_copy(update={"document_prefix": prefix})
+
+
+def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value for every setting that shapes passages: the default for what is not said."""
+    return {name: values.get(name, default) for name, default in default_shaping().items()}
+
+
+def _fingerprint_without_note(version: int, rag: RAGv2Settings, model: ResilientEmbedding) -> str:
+    """Return the fingerprint as it was while datasets had no note; it never changes any more."""
+    parts = (
+        version,
+        rag.chunk_size,
+        rag.chunk_overlap,
+        rag.chunk_min_size,
+        rag.transcript_window_seconds,
+        rag.transcript_part_seconds,
+        rag.embed_context,
+        model.document_prefix,
+        model.encoder.fingerprint,
+        model.encoder.counter.name,
+    )
+    return sha1_hex("|".join(str(part) for part in parts))[:16]
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else repr(value) if isinstance(value, str) else str(value)
