@@ -23,10 +23,10 @@ class SyncPreview:
 
     ``added`` and ``changed`` files would be read, the latter for the reason given; a file that was
     only touched counts as changed. ``removed`` files are gone, and their documents would go.
-    ``kept`` ones may be there still, below a place that cannot be looked at. ``refused`` ones
-    would be named and not indexed, or not wholly, for the reason given. ``unchanged`` counts the
-    others. ``stopped`` says why the run would stop before it changed anything. ``settings`` has,
-    by name, what the call says and what the dataset is made with, where they differ.
+    ``kept`` ones keep their documents, since they or a place above them cannot be read. ``refused``
+    ones would be named and not indexed, or not wholly, for the reason given. ``unchanged`` counts
+    the others. ``stopped`` says why the run would stop before it changed anything. ``settings``
+    has, by name, what the call says and what the dataset is made with, where they differ.
     """
 
     dataset: str
@@ -82,11 +82,14 @@ def preview_sync(
         for file in listing.files
     }
     known = stored.entries
+    left = [known[path] for path, reason in reasons.items() if reason is None]
+    kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
+    kept += [Failure(entry.file, entry.reason or "") for entry in left if entry.state == "kept"]
     refused = [Failure(file.path, file.reason) for file in listing.skipped]
     refused += [
-        Failure(path, known[path].reason or "")
-        for path, reason in reasons.items()
-        if reason is None and known[path].reason is not None
+        Failure(entry.file, entry.reason)
+        for entry in left
+        if entry.reason is not None and entry.state != "kept"
     ]
     return SyncPreview(
         dataset=dataset,
@@ -98,10 +101,8 @@ def preview_sync(
             if reason is not None and path in known
         ),
         removed=tuple(changes.vanished),
-        kept=tuple(Failure(path, place.reason) for path, place in changes.unseen.items()),
+        kept=tuple(kept),
         refused=tuple(refused),
-        unchanged=sum(
-            reason is None and known[path].reason is None for path, reason in reasons.items()
-        ),
+        unchanged=sum(entry.reason is None for entry in left),
         stopped=stopped,
     )
