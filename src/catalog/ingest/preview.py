@@ -75,13 +75,14 @@ def preview_sync(
             changes.check_deletions(root, settings.max_missing_fraction)
         except MassDeletionError as error:
             stopped = str(error)
+    known = stored.entries
+    told = {path for path, entry in known.items() if entry.pipeline == changes.told_fingerprint}
     with database.read() as connection:
-        converted = changes.originals.converted & read_originals(connection, dataset)
+        told |= changes.originals.converted & read_originals(connection, dataset)
     reasons = {
-        file.path: None if file.path in converted else changes.reason_to_read(file)
+        file.path: None if file.path in told else changes.reason_to_read(file)
         for file in listing.files
     }
-    known = stored.entries
     left = [known[path] for path, reason in reasons.items() if reason is None]
     kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
     kept += [Failure(entry.file, entry.reason or "") for entry in left if entry.state == "kept"]
