@@ -217,27 +217,81 @@ def test_a_recorded_run_can_be_the_baseline(catalog, golden):
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_gate_that_trips_ends_with_three_and_names_itself(catalog, golden, form):
+def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden, form):
     base = ["compare", "--golden", golden, "--repeats", "0", *form,
             "--baseline", "own_zoo:first", "--candidate", "own_zoo:last"]  # fmt: skip
-    code, out, err = catalog(*base, "--fail-if", "ndcg@10 < -0.5", "--fail-if", "rr@10 > 0")
+    gates = ["--fail-if", "ndcg@10 worse by 0.5", "--fail-if", "r@100 not as good within 0.1"]
+    code, out, err = catalog(*base, *gates)
     assert code == 3
-    assert err.strip() == "catalog: failed: ndcg@10 < -0.5"
+    assert err.strip() == "catalog: failed: ndcg@10 worse by 0.5"
     if form:
-        assert json.loads(out)["failed_gates"] == ["ndcg@10 < -0.5"]
+        told = json.loads(out)
+        assert told["failed_gates"] == ["ndcg@10 worse by 0.5"]
+        assert [one["failed"] for one in told["gates"]] == [True, False]
+        # first against ninth, for every query alike: 1/log2(10) less 1
+        assert told["gates"][0]["high"] == pytest.approx(0.30103 - 1)
+        assert "aa" not in told
     else:
         assert out.startswith("own_zoo:last is worse than own_zoo:first")
-    assert catalog(*base, "--fail-if", "ndcg@10 < -0.8")[0] == 0
+        assert "FAILED  ndcg@10 worse by 0.5: difference -0.699, bounds [-0.699, -0.699]" in out
+        assert "passed  r@100 not as good within 0.1: difference +0.000" in out
+    assert catalog(*base, "--fail-if", "ndcg@10 worse by 0.8")[0] == 0
 
 
 def test_a_gate_that_cannot_be_read_stops_before_anything_is_asked(catalog, golden):
-    code, out, err = catalog(
-        "compare", "--golden", golden, "--fail-if", "ndcg is bad", "--baseline", "own_zoo:first"
-    )
-    assert (code, out) == (1, "")
-    assert "'ndcg is bad' is not 'metric < number'" in err
+    for gate, message in (
+        ("ndcg is bad", "'ndcg is bad' is not a gate such as 'ndcg@10 worse'"),
+        ("ndcg@10 < -0.01", "Say 'ndcg@10 worse', 'ndcg@10 worse by 0.01' or"),
+    ):
+        code, out, err = catalog(
+            "compare", "--golden", golden, "--fail-if", gate, "--baseline", "own_zoo:first"
+        )
+        assert (code, out) == (1, "")
+        assert message in err
     assert "own_zoo" not in sys.modules
     assert recorded(catalog) == []
+
+
+def test_aa_tells_how_often_gates_fire_for_nothing_and_fails_nothing(catalog, golden):
+    base = ["compare", "--golden", golden, "--repeats", "0", "--aa",
+            "--baseline", "own_zoo:first", "--candidate", "own_zoo:last"]  # fmt: skip
+    code, out, err = catalog(*base)
+    assert code == 0, err
+    head, _, lines = out.partition("A/A: ")
+    assert "own_zoo:last is worse" in head
+    assert "of 1,000 comparisons in which neither side is better" in lines
+    assert "nDCG@10 differs on 30 of 30 queries" in lines
+    assert lines.splitlines()[2].endswith("%  ndcg@10 worse")
+    code, out, _ = catalog(*base, "--json", "--fail-if", "ndcg@10 worse")
+    assert code == 3
+    told = json.loads(out)["aa"]
+    assert (told["repetitions"], told["queries"], told["differing"]) == (1000, 30, 30)
+    (gate,) = told["gates"]
+    # all differences are equal, so sums are coins: P(at most 9 of 30 up) = .021, of 10 .049; the
+    # resampling of queries changes nothing. At 10 the interval, 90 % from -.33, decides
+    assert 0.01 < gate["share"] < 0.075
+
+
+def test_more_metrics_are_shown_when_they_are_named(catalog, golden):
+    base = ["compare", "--golden", golden, "--repeats", "0", "--json",
+            "--baseline", "own_zoo:first", "--candidate", "own_zoo:last"]  # fmt: skip
+    few = json.loads(catalog(*base)[1])["metrics"]
+    assert [row["metric"] for row in few] == ["nDCG@10", "Success@1", "R@10", "R@100"]
+    more = json.loads(catalog(*base, "--metric", "mrr@10", "--metric", "P@5")[1])["metrics"]
+    assert [row["metric"] for row in more][4:] == ["RR@10", "P@5"]
+    code, out, err = catalog(*base, "--metric", "ndcg@3")
+    assert (code, out) == (1, "")
+    assert "no metric 'ndcg@3'; known: nDCG@10, RR@10" in err
+
+
+def test_the_first_comparison_says_that_v1_indexes_and_the_second_does_not(catalog, golden):
+    base = ["compare", "--golden", golden, "--repeats", "0", "-k", "10"]
+    code, _, err = catalog(*base)
+    assert code == 0, err
+    (line,) = [line for line in err.splitlines() if "v1 has no index of 'zoo'" in line]
+    assert "happens once" in line
+    code, _, err = catalog(*base)
+    assert (code, "v1 has no index" in err) == (0, False)
 
 
 def test_a_search_that_fails_now_and_then_is_told_in_text_and_json(catalog, golden):

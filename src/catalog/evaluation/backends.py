@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
+Tell = Callable[[str], None]
 _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
     "catalog.search_v2": "v2",
     "catalog.search_v2:search": "v2",
@@ -112,14 +114,33 @@ class V2Backend:
         """Do nothing: the library is its owner's to close."""
 
 
+class _IndexProgress:
+    """Passes progress on, and says before the first step that v1 indexes, and that it does once."""
+
+    def __init__(self, progress: Progress, dataset: str, tell: Tell) -> None:
+        self._progress, self._dataset, self._tell = progress, dataset, tell
+
+    def start(self, total: int) -> None:
+        """Announce the index: v1 starts a progress only when it has none that is current."""
+        self._tell(
+            f"v1 has no index of {self._dataset!r} as it is now and makes one: that takes about as "
+            "long as 'catalog index build' did, and happens once, until the dataset changes"
+        )
+        self._progress.start(total)
+
+    def advance(self, amount: int, label: str) -> None:
+        """Pass it on."""
+        self._progress.advance(amount, f"v1's index: {label}")
+
+
 class V1Backend:
     """``catalog.search``; it has no filters, so filtered queries are searched without them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tell: Tell) -> None:
         from catalog.search.service import SearchService
 
         self.name = "v1"
-        self._settings = settings
+        self._settings, self._tell = settings, tell
         self._service = SearchService(settings)
 
     @property
@@ -130,7 +151,7 @@ class V1Backend:
 
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Index the dataset in v1's own folder, if that is not up to date, and load the model."""
-        self._service.index(dataset, progress)
+        self._service.index(dataset, _IndexProgress(progress, dataset, self._tell))
         self._service.search("warm up", dataset=dataset)
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
@@ -175,11 +196,12 @@ class UserBackend:
 class Backends:
     """Load backends over one store; those of v2 share its model and indexes. Use ``with``.
 
-    v2's caches are off: a query asked again would seem faster than it is.
+    v2's caches are off: a query asked again would seem faster than it is. ``tell`` gets a sentence
+    before something that takes long and happens once.
     """
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    def __init__(self, library: Library, *, tell: Tell = lambda _: None) -> None:
+        self._library, self._tell = library, tell
         self._loaded: list[SearchBackend] = []
 
     def load(self, spec: str) -> SearchBackend:
@@ -216,7 +238,7 @@ class Backends:
             settings = {**_parse_changes(spec, changes), **no_cache}
             return V2Backend(spec, self._service.with_settings(settings), V2_MODES[base])
         if spec == "v1":
-            return V1Backend(self._library.settings)
+            return V1Backend(self._library.settings, self._tell)
         if spec.startswith("run:"):
             run = require_run(self._library.database, changes)
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenQuery, GoldenSet
-from catalog.evaluation.metrics import PRIMARY, QUALITY, RunScores, score_run
+from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores, score_run
 from catalog.evaluation.runs import Allowed, BackendRun
 from catalog.evaluation.significance import McNemar, PairedTest, holm, mcnemar_exact, paired_test
 
@@ -23,7 +26,7 @@ Outcome = Literal["better", "worse", "no difference", "too few to tell"]
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric over all answerable queries; ``adjusted_p`` is corrected for their number."""
+    """One metric over all answerable queries; ``adjusted_p`` is corrected for the rows' number."""
 
     metric: str
     test: PairedTest
@@ -80,11 +83,24 @@ class PipelineComparison:
         """Return the test that decides."""
         return self.metrics[0].test
 
+    def differences(self, metric: str) -> npt.NDArray[np.float64]:
+        """Return candidate minus baseline by answerable query, of any measured metric."""
+        before, after = (
+            np.asarray(_column(scores, metric), dtype=np.float64)
+            for scores in (self.baseline_scores, self.candidate_scores)
+        )
+        return after - before
+
 
 def compare_runs(
-    baseline: BackendRun, candidate: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
+    baseline: BackendRun,
+    candidate: BackendRun,
+    golden: GoldenSet,
+    allowed: Allowed | None = None,
+    *,
+    metrics: Sequence[str] = SHOWN_METRICS,
 ) -> PipelineComparison:
-    """Score both runs and test the difference.
+    """Score both runs and test the difference on nDCG@10, which decides, and on ``metrics``.
 
     Raises :class:`BlindComparisonError` where no difference could have been seen, and
     :class:`InputError` for runs of other queries.
@@ -98,7 +114,7 @@ def compare_runs(
             raise BlindComparisonError(f"{run.name} failed on every query: {reason}")
     before, after = (score_run(run, golden, allowed) for run in (baseline, candidate))
     _require_judged((before, after), golden)
-    rows = _metric_rows(before, after)
+    rows = _metric_rows(before, after, dict.fromkeys((PRIMARY, *metrics)))
     deltas = [
         QueryDelta(
             query,
@@ -152,9 +168,11 @@ def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> N
         )
 
 
-def _metric_rows(baseline: RunScores, candidate: RunScores) -> tuple[MetricRow, ...]:
+def _metric_rows(
+    baseline: RunScores, candidate: RunScores, metrics: Iterable[str]
+) -> tuple[MetricRow, ...]:
     tests = {
-        name: paired_test(_column(baseline, name), _column(candidate, name)) for name in QUALITY
+        name: paired_test(_column(baseline, name), _column(candidate, name)) for name in metrics
     }
     adjusted = holm({name: test.p for name, test in tests.items()})
     return tuple(

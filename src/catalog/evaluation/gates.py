@@ -1,76 +1,228 @@
-"""Conditions that fail a comparison, such as ``ndcg@10 < -0.01``, for use in CI."""
+"""Conditions that fail a comparison, for use in CI: ``ndcg@10 worse``, ``p95_ms > 50``.
+
+A metric of quality is decided on bounds of its mean paired difference, since a difference as
+measured is noise for the most part: see :mod:`catalog.evaluation.loss_bounds`.
+
+==============================  ===================================================================
+``ndcg@10 worse``               a loss is shown (one-sided test)
+``ndcg@10 worse by 0.02``       a loss of more than .02 is shown
+``ndcg@10 not as good within``  a loss of .02 or more is not ruled out
+``0.02``                        (non-inferiority is not shown)
+``ndcg@10 not equivalent``      a difference of .02 or more is not ruled out in one direction or the
+``within 0.02``                 other (equivalence is not shown: TOST, Schuirmann 1987)
+==============================  ===================================================================
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.comparison import PipelineComparison
-from catalog.evaluation.metrics import QUALITY, RunScores
+from catalog.evaluation.loss_bounds import LEVEL, LossBounds, bound_losses
+from catalog.evaluation.metrics import QUALITY, find_metric, timing
+from catalog.evaluation.runs import QueryOutcome
+from catalog.evaluation.significance import MIN_QUERIES
 
-_FORM = re.compile(r"\s*([\w@]+)\s*(<=|>=|<|>)\s*([-+]?\d*\.?\d+(?:e[-+]?\d+)?)\s*", re.IGNORECASE)
+Form = Literal["worse", "not as good", "not equivalent", "as measured"]
+
+_NUMBER = r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?"
+_MEASURED = re.compile(rf"([\w@]+)\s*(<=|>=|<|>)\s*({_NUMBER})", re.IGNORECASE)
+_SHOWN = re.compile(
+    rf"([\w@]+)\s+(?:(worse)(?:\s+by\s+({_NUMBER}))?|(not\s+as\s+good|not\s+equivalent)"
+    rf"\s+within\s+({_NUMBER}))",
+    re.IGNORECASE,
+)
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
-_ALIASES = {"mrr": "rr", "recall": "r", "hit": "success", "precision": "p"}
-KNOWN = (*(name.casefold() for name in QUALITY), "p50_ms", "p95_ms", "empty", "failed")
+MEASURED = ("p50_ms", "p95_ms", "empty", "failed")
+FORMS = (
+    "'ndcg@10 worse', 'ndcg@10 worse by 0.02', 'ndcg@10 not as good within 0.02', "
+    "'ndcg@10 not equivalent within 0.02' or 'p95_ms > 50'"
+)
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """``metric operator limit``, on the candidate's value minus the baseline's."""
+    """One condition. ``limit`` is the margin, from 0 to 1, or the number after ``operator``."""
 
     text: str
     metric: str
-    compare: str
+    form: Form
     limit: float
+    operator: str = ""
 
-    def difference(self, comparison: PipelineComparison) -> float:
-        """Return the difference that the gate looks at; NaN where a search was not timed."""
-        return _differences(comparison)[self.metric]
+    def decide(self, comparison: PipelineComparison) -> GateResult:
+        """Decide whether the comparison fails.
 
-    def trips(self, comparison: PipelineComparison) -> bool:
-        """Return whether the comparison fails; raises :class:`BlindComparisonError` if untimed."""
-        difference = self.difference(comparison)
-        if math.isnan(difference):
-            raise BlindComparisonError(f"--fail-if {self.text!r}: one of the two was not timed")
-        return _OPERATORS[self.compare](difference, self.limit)
+        Raises :class:`BlindComparisonError` where it cannot be told: fewer queries than
+        :data:`~catalog.evaluation.significance.MIN_QUERIES`, or a search that was not timed.
+        """
+        if self.form == "as measured":
+            difference = self.measure_difference(
+                list(comparison.baseline.outcomes.values()),
+                list(comparison.candidate.outcomes.values()),
+            )
+            if math.isnan(difference):
+                raise BlindComparisonError(f"--fail-if {self.text!r}: one of the two was not timed")
+            return GateResult(self, self.holds(difference), difference)
+        differences = self.require_differences(comparison)
+        bounds = bound_losses(differences[None, :])
+        failed, mean = bool(self.fails(bounds)[0]), float(differences.mean())
+        if self.form == "worse":
+            low, high, p = bounds.low, bounds.high, float(bounds.p[0])
+            return GateResult(self, failed, mean, float(low[0]), float(high[0]), p)
+        return GateResult(self, failed, mean, float(bounds.safe_low[0]), float(bounds.safe_high[0]))
+
+    def require_differences(self, comparison: PipelineComparison) -> npt.NDArray[np.float64]:
+        """Return the metric's differences by query; raise where they are too few."""
+        differences = comparison.differences(self.metric)
+        if differences.size < MIN_QUERIES:
+            raise BlindComparisonError(
+                f"--fail-if {self.text!r}: {differences.size} queries with answers are too few to "
+                f"decide on; label at least {MIN_QUERIES}"
+            )
+        return differences
+
+    def measure_difference(
+        self, baseline: Sequence[QueryOutcome], candidate: Sequence[QueryOutcome]
+    ) -> float:
+        """Return what is measured of the candidate minus the same of the baseline, or NaN."""
+        return _measure(self.metric, candidate) - _measure(self.metric, baseline)
+
+    def holds(self, difference: float) -> bool:
+        """Return whether a difference as measured is beyond the number."""
+        return _OPERATORS[self.operator](difference, self.limit)
+
+    def fails(self, bounds: LossBounds) -> npt.NDArray[np.bool_]:
+        """Return which of the comparisons that these bounds are of fail."""
+        no_loss = bounds.safe_low > -self.limit + _ROUNDING
+        no_gain = bounds.safe_high < self.limit - _ROUNDING
+        if self.form == "not as good":
+            return np.logical_not(no_loss)
+        if self.form == "not equivalent":
+            return np.logical_not(no_loss & no_gain)
+        return np.logical_and(bounds.high < -self.limit - _ROUNDING, bounds.p < LEVEL)
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """Whether a gate fails the comparison, and what that was decided on.
+
+    ``difference`` is candidate minus baseline. ``low`` and ``high`` are its bounds, each at 5 %,
+    and ``p`` that of a loss; ``None`` where the gate does not use them.
+    """
+
+    gate: Gate
+    failed: bool
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
 
 
 def parse_gate(text: str) -> Gate:
-    """Read ``ndcg@10 < -0.01``; names in any case, ``mrr``, ``recall`` and ``hit`` understood.
+    """Read a condition; names in any case, ``mrr``, ``recall`` and ``hit`` understood.
 
-    Raises :class:`InputError` for another form or an unknown metric.
+    Raises :class:`InputError` for another form, an unknown metric, a margin outside 0 to 1, and
+    for a metric of quality compared as it was measured, naming the form to use.
     """
-    form = _FORM.fullmatch(text)
-    if form is None:
-        raise InputError(f"--fail-if {text!r} is not 'metric < number', such as 'ndcg@10 < -0.01'")
-    name, _, depth = form[1].casefold().partition("@")
-    base = _ALIASES.get(name, name)
-    metric = f"{base}@{depth}" if depth else base
-    if metric not in KNOWN:
-        raise InputError(f"--fail-if {text!r}: no metric {metric!r}; known: {', '.join(KNOWN)}")
-    return Gate(text, metric, form[2], float(form[3]))
+    measured = _MEASURED.fullmatch(text.strip())
+    if measured is not None:
+        name, sign, number = measured[1].casefold(), measured[2], measured[3]
+        if name in MEASURED:
+            return Gate(text, name, "as measured", float(number), sign)
+        _require_metric(text, name)
+        raise InputError(_refusal(text, name, sign, abs(float(number))))
+    shown = _SHOWN.fullmatch(text.strip())
+    if shown is None:
+        raise InputError(f"--fail-if {text!r} is not a gate such as {FORMS}")
+    if shown[1].casefold() in MEASURED:
+        raise InputError(f"--fail-if {text!r}: {shown[1]} has no bounds; say '{shown[1]} > 0'")
+    metric = _require_metric(text, shown[1])
+    number = shown[3] or shown[5]
+    if number is not None and not 0 < float(number) < 1:
+        raise InputError(
+            f"--fail-if {text!r}: the margin must be above 0 and below 1, not {number}"
+        )
+    words = (shown[2] or shown[4]).casefold()
+    form: Form = "worse" if words == "worse" else "not as good"
+    if words.endswith("equivalent"):
+        form = "not equivalent"
+    return Gate(text, metric, form, float(number or 0))
 
 
-def _ms(scores: RunScores, which: Literal["p50", "p95"]) -> float:
-    return math.nan if scores.latency is None else float(getattr(scores.latency, which))
+def gate_lines(results: Sequence[GateResult]) -> Iterator[str]:
+    """Yield a line a gate: whether it failed the comparison, and on what that rests."""
+    if results:
+        yield ""
+    for result in results:
+        detail = f"difference {result.difference:+.3f}"
+        if result.low is not None and result.high is not None:
+            detail += f", bounds [{result.low:+.3f}, {result.high:+.3f}], each at 5 %"
+        if result.p is not None:
+            detail += f", p = {result.p:.4f} of a loss"
+        yield f"{'FAILED' if result.failed else 'passed'}  {result.gate.text}: {detail}"
 
 
-def _differences(comparison: PipelineComparison) -> dict[str, float]:
-    before, after = comparison.baseline_scores, comparison.candidate_scores
-    values = {row.metric.casefold(): row.test.difference for row in comparison.metrics}
-    return values | {
-        "p50_ms": _ms(after, "p50") - _ms(before, "p50"),
-        "p95_ms": _ms(after, "p95") - _ms(before, "p95"),
-        "empty": after.empty_rate - before.empty_rate,
-        "failed": float(after.failed - before.failed),
+def gate_dict(result: GateResult) -> dict[str, Any]:
+    """Return the same as data."""
+    return {
+        "gate": result.gate.text,
+        "metric": result.gate.metric,
+        "form": result.gate.form,
+        "limit": result.gate.limit,
+        "failed": result.failed,
+        "difference": result.difference,
+        "low": result.low,
+        "high": result.high,
+        "p": result.p,
     }
+
+
+def _require_metric(text: str, name: str) -> str:
+    metric = find_metric(name)
+    if metric is None:
+        known = ", ".join([*(one.casefold() for one in QUALITY), *MEASURED])
+        raise InputError(f"--fail-if {text!r}: no metric {name!r}; known: {known}")
+    return metric
+
+
+def _refusal(text: str, name: str, sign: str, limit: float) -> str:
+    """Say which form stands for a difference as measured."""
+    margin = f"{limit:g}"
+    forms = [f"'{name} worse'"]
+    if sign[0] == "<" and 0 < limit < 1:
+        forms += [f"'{name} worse by {margin}'", f"'{name} not as good within {margin}'"]
+    else:
+        forms += [f"'{name} not as good within 0.02'"]
+    return (
+        f"--fail-if {text!r} would fire on noise: {name} is decided on the bounds of its "
+        f"difference. Say {', '.join(forms[:-1])} or {forms[-1]} (docs/evaluation.md, Gates)"
+    )
+
+
+def _measure(name: str, outcomes: Sequence[QueryOutcome]) -> float:
+    """Return milliseconds, a share or a count over all queries; NaN if nothing was timed."""
+    if name == "failed":
+        return float(sum(bool(outcome.error) for outcome in outcomes))
+    if name == "empty":
+        answered = sum(bool(one.answer is not None and one.answer.hits) for one in outcomes)
+        return 1 - answered / len(outcomes)
+    times = timing(ms for outcome in outcomes for ms in outcome.ms)
+    if times is None:
+        return math.nan
+    return times.p50 if name == "p50_ms" else times.p95

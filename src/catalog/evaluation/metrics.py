@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from catalog.core.errors import InputError
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
 from catalog.evaluation.runs import Allowed, BackendRun
 
@@ -35,6 +36,11 @@ MEASURES = (
     "Judged@10",
 )
 QUALITY = tuple(name for name in MEASURES if name != "Judged@10")  # more judged is not better
+SHOWN_METRICS = (PRIMARY, "Success@1", "R@10", "R@100")
+"""Metrics shown unless others are named: the order of the first ten, whether the first is right,
+whether all are among ten, and among a hundred. The others repeat one of them nearly query by query
+(docs/evaluation.md), and every metric more costs the rest power under Holm's correction."""
+_ALIASES = {"mrr": "rr", "recall": "r", "hit": "success", "precision": "p"}
 SHOWN = 10  # passages of an answer that a person looks at
 TIMED_SHOWN = 5
 
@@ -88,6 +94,21 @@ class RunScores:
     def means(self) -> dict[str, float]:
         """Return each metric's mean over the answerable queries."""
         return {name: fmean(values.values()) for name, values in self.per_query.items() if values}
+
+
+def find_metric(name: str) -> str | None:
+    """Return the metric of that name in any case, ``mrr@10`` and such included, or ``None``."""
+    base, _, depth = name.casefold().partition("@")
+    wanted = f"{_ALIASES.get(base, base)}@{depth}"
+    return next((metric for metric in QUALITY if metric.casefold() == wanted), None)
+
+
+def require_metric(name: str) -> str:
+    """Return the metric of that name; raises :class:`InputError` naming those there are."""
+    metric = find_metric(name)
+    if metric is None:
+        raise InputError(f"no metric {name!r}; known: {', '.join(QUALITY)}")
+    return metric
 
 
 def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None) -> RunScores:

@@ -11,12 +11,10 @@ from typing import Any
 from catalog.core.settings import flatten
 from catalog.evaluation.comparison import PipelineComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
-from catalog.evaluation.metrics import PRIMARY, RunScores
+from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores
 from catalog.evaluation.run_records import RunDifference, summarize_scores
 from catalog.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
 from catalog.store.eval_runs import EvalRun
-
-TABLE = (PRIMARY, "RR@10", "R@10", "R@100", "Success@1", "Success@3", "Success@5")
 
 
 def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
@@ -96,14 +94,18 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
     """Yield one line a run with intervals, then the last run against each other one."""
     first = runs[0]
     yield f"{first.golden} on {first.dataset}: {first.queries} queries, {first.top_k} deep"
-    yield f"{'':24}{PRIMARY:>24}" + "".join(f"{name:>10}" for name in TABLE[1:]) + f"{'p95 ms':>9}"
+    yield (
+        f"{'':24}{PRIMARY:>24}"
+        + "".join(f"{name:>10}" for name in SHOWN_METRICS[1:])
+        + f"{'p95 ms':>9}"
+    )
     for run in runs:
         means = run.summary["metrics"]
         interval = _mean_interval(run)
         if PRIMARY not in means:
             yield f"{run.backend[:24]:24}  no answerable query to measure it on"
             continue
-        cells = "".join(f"{means[name]:10.3f}" for name in TABLE[1:])
+        cells = "".join(f"{means[name]:10.3f}" for name in SHOWN_METRICS[1:])
         yield (
             f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
             f"{interval.high:.3f}]{cells}{_p95(run):>9}"

@@ -77,7 +77,7 @@ def run_specs(
     library.require_dataset(dataset)
     corpus = corpus_digest(library.database, dataset)
     with (
-        Backends(library) as backends,
+        Backends(library, tell=complain) as backends,
         TerminalProgress() as progress,
         redirect_stdout(sys.stderr),  # what a search prints is not our answer
     ):

@@ -55,8 +55,19 @@ def compare(
         list[str] | None,
         typer.Option(
             "--fail-if",
-            help="Exit with 3 if so, as 'ndcg@10 < -0.01': candidate minus baseline.",
+            help="Exit with 3 if so: 'ndcg@10 worse', 'ndcg@10 not as good within 0.02', "
+            "'p95_ms > 50'; may be repeated.",
         ),
+    ] = None,
+    aa: Annotated[
+        bool,
+        typer.Option(
+            "--aa", help="Tell how often these gates, or the usual ones, would fire for nothing."
+        ),
+    ] = False,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="One more to show, as RR@10; may be repeated."),
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -65,27 +76,42 @@ def compare(
     """Put labelled queries to two searches: which is better, how surely, where, at what cost."""
     from catalog.core.errors import InputError
     from catalog.evaluation.comparison import compare_runs
-    from catalog.evaluation.gates import parse_gate
+    from catalog.evaluation.false_alarms import (
+        count_false_alarms,
+        false_alarm_dict,
+        false_alarm_lines,
+    )
+    from catalog.evaluation.gates import gate_dict, gate_lines, parse_gate
     from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.metrics import SHOWN_METRICS, require_metric
     from catalog.evaluation.report import write_report
     from catalog.evaluation.summary import comparison_dict, comparison_lines
 
     gates = [parse_gate(text) for text in fail_if or ()]
+    metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
     if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
         raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
     queries = read_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         pair = run_specs(library, queries, name, [baseline, candidate], top_k, repeats)
-        comparison = compare_runs(pair[0], pair[1], queries, allowed_documents(library, name))
+        comparison = compare_runs(
+            pair[0], pair[1], queries, allowed_documents(library, name), metrics=metrics
+        )
         all_scores = comparison.baseline_scores, comparison.candidate_scores
         for run, scores in zip(pair, all_scores, strict=True):
             record_run_and_file(library, run, scores, queries, runs)
     if not json:
         say(*comparison_lines(comparison))
-    failed_gates = [gate.text for gate in gates if gate.trips(comparison)]
+    results = [gate.decide(comparison) for gate in gates]
+    alarms = count_false_alarms(comparison, gates) if aa else []
+    failed_gates = [result.gate.text for result in results if result.failed]
     if json:
-        print_json(comparison_dict(comparison) | {"failed_gates": failed_gates})
+        told = {"gates": [gate_dict(one) for one in results], "failed_gates": failed_gates}
+        told |= {"aa": false_alarm_dict(comparison, alarms)} if aa else {}
+        print_json(comparison_dict(comparison) | told)
+    else:
+        say(*gate_lines(results), *(false_alarm_lines(comparison, alarms) if aa else ()))
     if report is not None:
         write_report(comparison, report, created=datetime.now(UTC))
         if not json:
