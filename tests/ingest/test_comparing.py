@@ -1,5 +1,6 @@
 """What a run takes for new, changed, unchanged, vanished, and too much gone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,4 +157,5 @@ def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():
     )
     comparison = compare(stored(), file)
     assert comparison.change_of(parsed("a.md"), file).source.modified == "1970-01-02T00:00:00Z"
-    assert comparison.change_of(record, file).source.modified is None
+    records = replace(file, path="a.jsonl")
+    assert comparison.change_of(record, records).source.modified is None

@@ -82,8 +82,10 @@ class ParsedDocument:
     ``pages[n - 1]`` is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are
     disjoint and in the order of the text; what is in none of them is plain text.
     ``metadata`` holds user metadata and the first-class fields the reader knows
-    (``tags``, ``created``, ``modified``, ``source_url`` …). ``untimed`` says why a document that
-    looks like a frame or a transcript is read as text; it is told and not stored.
+    (``tags``, ``created``, ``modified``, ``source_url`` …); ``written`` names those of it that the
+    author wrote (``title``, too, if that is the author's), and ``remarks`` say what of the author's
+    words could not be read. ``untimed`` says why a document that looks like a frame or a transcript
+    is read as text; it is told and not stored.
     """
 
     path: str
@@ -98,6 +100,8 @@ class ParsedDocument:
     pages: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
     untimed: str | None = None
+    written: frozenset[str] = frozenset()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from catalog.core.documents import MetadataScalar
@@ -128,6 +128,19 @@ def file_type_filter(name: str) -> Filter:
     by_path = (condition("path", Op.TEXT_MATCH_INSENSITIVE, f".{ending}") for ending in endings)
     of_recordings = condition("file_type", Op.IN, list(_SUBTITLED))
     return Or((by_type, And((of_recordings, Or(tuple(by_path))))))
+
+
+def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None:
+    """Return the type that a document called so has (``Word``: ``docx``); ``None`` for no type.
+
+    An extension that is known, or among ``extensions``, is itself.
+    """
+    text = name.strip().casefold().removeprefix(".")
+    if text in _EXTENSIONS or text in extensions:
+        return text
+    joined = "".join(char for char in text if char.isalnum())
+    types = _TYPES.get(joined) or _TYPES.get(joined.removesuffix("s"))
+    return types[0] if types else None
 
 
 def name_filter(part: str) -> Filter:

@@ -17,6 +17,7 @@ from catalog.core.globs import Glob
 from catalog.core.ids import sha1_hex
 from catalog.ingest.discovery import (
     LATEST_NS,
+    STREAMED,
     Listing,
     SkippedFile,
     SourceFile,
@@ -26,12 +27,15 @@ from catalog.ingest.discovery import (
 from catalog.ingest.nodes import Source
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadLimits
+from catalog.ingest.readers.base import file_type
+from catalog.ingest.sidecars import Sidecars
 from catalog.store import Database, manifest
 from catalog.store.chunks import find_root
 from catalog.store.manifest import ManifestEntry
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
 _SPECIAL = re.compile(r"[\\\s*?\[]")  # in a glob
+_SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
 _REPLACED = re.compile("\ufffd+")
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 
@@ -108,11 +112,18 @@ class FolderChanges:
     ) -> None:
         self._stored, self._reread = stored, reread
         self._pipeline, self._limits = pipeline, limits
+        top = listing.top
+        self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
-        self.unseen = find_unseen(missing, listing.skipped)
+        # What was a document and now speaks of one is no longer a document, and not unseen.
+        self._beside = listing.beside.keys()
+        self.unseen = find_unseen(
+            [file for file in missing if file not in self._beside], listing.skipped
+        )
         if not allow_deletions and stored.root == str(listing.top):
-            unlisted = (stored.entries[file] for file in missing if file not in self.unseen)
+            known = {*self.unseen, *self._beside}
+            unlisted = (stored.entries[file] for file in missing if file not in known)
             self.unseen |= find_unmounted(unlisted, listing)
         self.vanished = [file for file in missing if file not in self.unseen]
         skipped = (file.path for file in listing.skipped)  # too large to read, most of them
@@ -131,10 +142,11 @@ class FolderChanges:
     def fingerprint(self, file: str, reason: str | None) -> str:
         """Name how a file is read in this run; another name means: read it again.
 
-        What it may be made of, beside it, is part of that. A file that failed for a ``reason`` is
-        read again under other limits, too.
+        What it may be made of, beside it, is part of that, and what speaks of it. A file that
+        failed for a ``reason`` is read again under other limits, too.
         """
-        parts = [self._pipeline]
+        sidecars = self.sidecars.fingerprint(file)[:16]
+        parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
         if beside := self.originals.beside(file):
             parts.append(sha1_hex("/".join(beside))[:8])
         if reason is not None:
@@ -145,9 +157,10 @@ class FolderChanges:
         """Raise :class:`MassDeletionError` if all files vanished, or many and most of them."""
         if not self.vanished:
             return
-        gone, indexed = len(self.vanished), len(self._stored.entries)
+        gone = len([file for file in self.vanished if file not in self._beside])
+        indexed = len(self._stored.entries)
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
-        if is_most or not self._listed:
+        if is_most or (gone and not self._listed):
             raise MassDeletionError(
                 f"{gone} of {indexed} indexed files are gone from {root}; "
                 "if that is meant, run again with --allow-deletions"
@@ -166,7 +179,10 @@ class FolderChanges:
             return "its size or date is another"
         if self._reread:
             return "every document is done anew"
-        if entry.pipeline != self.fingerprint(file.path, entry.reason):
+        now = self.fingerprint(file.path, entry.reason)
+        if entry.pipeline != now:
+            if _SIDECARS.sub("", entry.pipeline) == _SIDECARS.sub("", now):
+                return "what is said of it beside it is another"
             return "it was read, cut or embedded in another way"
         if entry.state not in ("done", "kept"):
             return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
@@ -304,7 +320,8 @@ def _place_of(
 
 
 def _modified(parsed: ParsedDocument, file: SourceFile) -> str | None:
-    if parsed.source_type == "record" or file.mtime_ns >= LATEST_NS:  # no date to believe
+    is_record = parsed.path != file.path and file_type(file.path) in STREAMED
+    if is_record or file.mtime_ns >= LATEST_NS:  # no date to believe
         return None
     moment = datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, tz=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

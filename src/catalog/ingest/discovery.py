@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from catalog.core.globs import GlobRules
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
+from catalog.ingest.sidecars import beside_file, is_metadata_file, sidecar_target
 
 _Rules = tuple[tuple[str, GlobRules], ...]
 
@@ -62,7 +63,8 @@ class Listing:
     """What a folder holds, both parts sorted by path; ``top`` is the folder, or file, resolved.
 
     ``mounts`` are the folders, named as in :class:`SourceFile`, at which a drive is mounted;
-    ``left_out`` those that patterns or ignore rules name.
+    ``left_out`` those that patterns or ignore rules name. ``beside`` are the files by path that
+    speak of others, whatever patterns and rules say: no documents (see :mod:`~.sidecars`).
     """
 
     top: Path
@@ -70,6 +72,7 @@ class Listing:
     skipped: tuple[SkippedFile, ...] = ()
     mounts: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
+    beside: Mapping[str, Path] = field(default_factory=dict)
 
 
 def discover(
@@ -118,10 +121,12 @@ class _Walk:
     skipped: list[SkippedFile] = field(default_factory=list)
     mounts: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
+    beside: dict[str, Path] = field(default_factory=dict)
 
     def list_file(self) -> None:
         if self._is_named_well(self.root.name, "file"):
             self._add(self.root.name, self.root, self.root.stat())
+            self.beside = beside_file(self.root)
 
     def list_folder(self) -> None:
         """List depth first without recursion: folders may be nested deeper than Python's stack."""
@@ -154,6 +159,7 @@ class _Walk:
             tuple(sorted(self.skipped, key=lambda file: (file.path, file.reason))),
             frozenset(self.mounts),
             frozenset(self.left_out),
+            self.beside,
         )
 
     def _mount_of(self, path: str) -> str | None:
@@ -194,8 +200,12 @@ class _Walk:
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
         """Add the files of one folder; yield the folders to go down into."""
+        names = {nfc(entry.name) for entry in entries}
         for entry in entries:
             path = base + entry.name
+            if is_metadata_file(nfc(entry.name), names) and not _is_folder(entry):
+                self._add_beside(path, names)
+                continue
             is_hidden = entry.name.startswith(".") and entry.name != CONVERTED_FOLDER
             if is_hidden or entry.name in IGNORED_FOLDERS:
                 continue
@@ -218,6 +228,12 @@ class _Walk:
                     self._add_link(path, entry)
                 else:
                     self._add(path, self.root / path, info)
+
+    def _add_beside(self, path: str, names: Set[str]) -> None:
+        self.beside[nfc(path)] = self.root / path
+        target = sidecar_target(nfc(path.rpartition("/")[2]))
+        if target is not None and target not in names:
+            self._skip(path, f"it says what {_printable(target)} is, and there is no such file")
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
@@ -281,6 +297,13 @@ def _resolve(root: Path) -> tuple[Path, int]:
 
 def _compile(patterns: Sequence[str]) -> GlobRules | None:
     return GlobRules.compile(map(nfc, patterns)) if patterns else None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # it is told when it is read
+        return False
 
 
 def _rule_lines(entry: os.DirEntry[str]) -> list[str]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
+from catalog.ingest.description import describe
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.sync_report import Failure
+from catalog.ingest.sidecars import Sidecars
+from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
 # What a defect in a reader or chunker may raise on one odd document: the rest must go on.
 DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+
+_MAX_REMARKS = 20
 
 
 @dataclass(slots=True)
@@ -40,22 +44,32 @@ class FileOutcome:
     is_whole: bool = True
     is_cut_short: bool = False
     refused: set[str] = field(default_factory=set)
+    _noted: int = 0
 
     def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
         """Note why the file, or the document at ``path``, is not wholly indexed."""
         self.failures.append(Failure(path, reason))
         self.retry = self.retry or retry
 
-    def read(self, top: Path, limits: ReadLimits, originals: Originals) -> Iterator[ParsedDocument]:
-        """Yield the documents of the file, named by their originals; note what cannot be read."""
+    def read(
+        self, top: Path, limits: ReadLimits, originals: Originals, sidecars: Sidecars
+    ) -> Iterator[ParsedDocument]:
+        """Yield the documents of the file, named by their originals; note what cannot be read.
+
+        They have what is said of them beside the file.
+        """
         file = self.file
         try:
+            sidecars.check(file.path)
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):
                     self.fail(item.path, item.reason)
                     self.refused |= {item.document} if item.document is not None else set()
-                else:
-                    yield originals.name_original(item, file.path)
+                    continue
+                named = originals.name_original(item, file.path)
+                document = self._described(named, sidecars)
+                if document is not None:
+                    yield document
         except EmptyDocumentError as error:
             self.fail(file.path, str(error))
         except ReadError as error:
@@ -71,6 +85,25 @@ class FileOutcome:
         """Return those of the file's known documents that may be in it still, but were not read."""
         missing = known - self.paths
         return missing & self.refused if self.is_whole else missing
+
+    def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
+        """Return the document with what is said of it; ``None`` if it must stay as it was."""
+        try:
+            document, remarks = describe(parsed, sidecars.fields_of(parsed, self.file.path))
+        except ReadError as error:
+            self.fail(parsed.path, str(error))
+            self.refused.add(parsed.path)
+            return None
+        self._note(parsed.path, remarks)
+        return document
+
+    def _note(self, path: str, remarks: Sequence[str]) -> None:
+        """Note what was said of a document and not taken, for so many documents of a file."""
+        if not remarks or self._noted >= _MAX_REMARKS:
+            return
+        self._noted += 1
+        more = "; further ones of this file are not named" if self._noted == _MAX_REMARKS else ""
+        self.fail(path, f"{METADATA}{'; '.join(remarks)}{more}")
 
     @property
     def reason(self) -> str | None:

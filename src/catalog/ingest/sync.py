@@ -159,7 +159,7 @@ class SyncRun:
     def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
         outcome = FileOutcome(file, begun_at=self._clock())
-        for parsed in outcome.read(top, limits, self._changes.originals):
+        for parsed in outcome.read(top, limits, self._changes.originals, self._changes.sidecars):
             owner = self._owners.claim(parsed.path, file.path)
             if owner != file.path:
                 reason = f"the path is taken by a document of {owner}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+METADATA = "metadata not taken: "
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One file or document that was not, or not wholly, indexed, and why.
 
-    A reason that begins with ``as text`` is of one that is indexed, but not as what it looks like.
+    A reason that begins with ``as text`` is of one that is indexed, but not as what it looks like;
+    with :data:`METADATA`, of one of which not all that is said was taken.
     """
 
     path: str
@@ -19,7 +22,7 @@ class Failure:
     @property
     def outcome(self) -> str:
         """``indexed`` or ``not indexed``, as a sentence about the file begins."""
-        return "indexed" if self.reason.startswith("as text") else "not indexed"
+        return "indexed" if self.reason.startswith(("as text", METADATA)) else "not indexed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,13 +129,15 @@ def _parse_record(line: str) -> ParsedDocument | str:
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
     metadata = value.get("metadata")
+    fields = normalise(metadata if isinstance(metadata, dict) else {})
     return ParsedDocument(
         path=identifier,
         text=text,
         title=choose_title(identifier, title) if title else identifier,
         file_type="jsonl",
         source_type="record",
-        metadata=normalise(metadata if isinstance(metadata, dict) else {}),
+        metadata=fields,
+        written=frozenset(fields) | ({"title"} if title else set()),
     )
 
 

@@ -32,7 +32,7 @@ class MarkdownReader(WholeFileReader):
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document, titled by its front matter, else its first heading or its stem."""
-        front_matter, body_start = read_front_matter(text)
+        front_matter, body_start, problem = read_front_matter(text)
         metadata = normalise(front_matter)
         header = read_converter_header(text, body_start)
         fields: Mapping[Any, object] = front_matter
@@ -53,6 +53,8 @@ class MarkdownReader(WholeFileReader):
             headings=headings,
             atomic=atomic,
             body_start=body_start,
+            written=frozenset(metadata) | ({"title"} if title else set()),
+            remarks=(problem,) if problem else (),
         )
         return add_segments(document, describe_source(path, fields, has_header=header is not None))
 

@@ -10,10 +10,12 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from catalog.core.documents import MetadataScalar, MetadataValue
+from catalog.core.errors import ReadError
 from catalog.core.text import storable
+from catalog.core.written_dates import read_written_date
 
 if TYPE_CHECKING:
     import yaml
@@ -24,7 +26,19 @@ _LARGEST_INTEGER = 2**63
 _PRINTED_BITS = 4096
 _MAX_DOTS = 8
 _TAG_KEYS = ("tags", "tag", "keywords")
-_DATE_KEYS = {"created": ("created", "date"), "modified": ("modified", "updated", "lastmod")}
+DATE_KEYS = {
+    "created": (
+        "created", "date", "published", "date_created", "created_at", "date_published",
+        "published_at", "publish_date", "publishdate", "pubdate",
+    ),
+    "modified": (
+        "modified", "updated", "lastmod", "last_modified", "date_modified", "modified_at",
+        "updated_at", "last_updated", "date_updated",
+    ),
+}  # fmt: skip
+_NAMES = frozenset(
+    ["source_type", "file_type", "confidentiality", "agent_hint", "page_title", "created"]
+).union(*DATE_KEYS.values())
 _ADDRESS_KEYS = ("source_url", "url", "permalink", "source")
 
 
@@ -33,27 +47,35 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
 
     Nested mappings get dotted keys; dates become ISO 8601 strings; ``None`` and empty lists are
     left out; numbers that no database holds become strings. ``tags``/``tag``/``keywords`` are
-    joined in ``tags``; ``created`` is taken from ``created``, else ``date``; ``modified`` from
-    ``modified``, ``updated`` or ``lastmod``; ``source_url`` from ``source_url``, ``url``,
+    joined in ``tags``; ``created`` and ``modified`` are taken from the first of
+    :data:`DATE_KEYS` that is there, if it is a date; ``source_url`` from ``source_url``, ``url``,
     ``permalink`` or ``source`` if that is a web address. A key that was taken is gone, every
-    other stays under its own name.
+    other stays under its own name; the case of a first-class field does not matter, nor whether
+    its words are joined by ``_``, ``-`` or a blank.
     """
-    flat = dict(_flatten(raw, "", 0))
+    flat = {_field_name(name): value for name, value in _flatten(raw, "", 0)}
     keys = {key.casefold(): key for key in reversed(flat)}
     fields: dict[str, MetadataValue] = {}
     tags = _split_tags(flat.pop(keys[key]) for key in _TAG_KEYS if key in keys)
     if tags:
         fields["tags"] = tags
-    for name, candidates in _DATE_KEYS.items():
-        for key in candidates:
-            if _is_date_like(flat.get(keys.get(key, ""))):
-                fields[name] = str(flat.pop(keys[key]))
-                break
+    for name, candidates in DATE_KEYS.items():
+        first = next((key for key in candidates if key in flat), "")
+        date = read_written_date(flat.get(first))
+        if date is not None:
+            del flat[first]
+            fields[name] = date
     for key in _ADDRESS_KEYS:
         if is_web_address(flat.get(keys.get(key, ""))):
             fields["source_url"] = str(flat.pop(keys[key]))
             break
     return {**flat, **fields}
+
+
+def _field_name(name: str) -> str:
+    plain = re.sub(r"[-\s]+", "_", name.casefold())
+    head, dot, rest = plain.partition(".")
+    return plain if plain in _NAMES or (dot and rest and head == "confidentiality") else name
 
 
 def take_title(metadata: dict[str, MetadataValue]) -> str | None:
@@ -141,10 +163,6 @@ def _split_tags(values: Iterator[MetadataValue]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, parts)))
 
 
-def _is_date_like(value: MetadataValue | None) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
-
-
 _MAX_CHARACTERS = 64 * 1024
 _MAX_DEPTH = 16
 _OPENING = re.compile(r"(---|\+\+\+)[ \t]*(?>\r\n?|\n)")
@@ -160,38 +178,90 @@ _LINE_BREAK = re.compile(r"\r\n?|\n")
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
-def read_front_matter(text: str) -> tuple[Mapping[Any, object], int]:
-    """Return the fields of the front matter, and where the body begins (0 if there is none).
+_GUARDED = re.compile(r"^[ \t]*[\"']?confidentiality[\w.-]*[\"']?[ \t]*[:=]", re.I | re.M)
+_BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
 
-    A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields, but
-    the body still begins after it. What is not closed, longer than 65,536 characters or not a
-    list of fields (a rule across the page, say) is text like any other. So is a block that is
-    broken by prose, and one with nothing after it: else the document would have no text at all.
+
+class FrontMatter(NamedTuple):
+    """The fields of front matter, where the body begins (0 without any), what is wrong with it."""
+
+    fields: Mapping[Any, object]
+    body_start: int
+    problem: str = ""
+
+
+_NO_FRONT_MATTER = FrontMatter({}, 0)
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """Return the front matter of a text.
+
+    A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields but a
+    ``problem``, and the body still begins after it. What is not closed, longer than 65,536
+    characters or not a list of fields (a rule across the page, say) is text like any other. So is
+    a block that is broken by prose, and one with nothing after it: else the document would have
+    no text at all. Raises ``ReadError`` where fields that cannot be read speak of confidentiality.
     """
     opening = _OPENING.match(text)
     if opening is None:
-        return {}, 0
+        return _NO_FRONT_MATTER
     closing = _CLOSING[opening[1]].search(text, opening.end())
     if closing is None or closing.start() - opening.end() > _MAX_CHARACTERS:
-        return {}, 0
+        blank = _BLANK_LINE.search(text, opening.end(), opening.end() + _MAX_CHARACTERS)
+        end = opening.end() + _MAX_CHARACTERS if blank is None else blank.start()
+        _check_unguarded(text[opening.end() : end], "it does not end, or is too long")
+        return _NO_FRONT_MATTER
     block = text[opening.end() : closing.start()]
-    fields = _parse_fields(block, opening[1])
+    try:
+        fields, problem = _parse_fields(block, opening[1]), ""
+    except ReadError as error:
+        _check_unguarded(block, str(error))
+        fields, problem = {}, f"the front matter is not read: {error}"
+        if opening[1] == "---" and _PROSE.search(block):
+            return _NO_FRONT_MATTER
     if fields is None:
-        return {}, 0
+        _check_unguarded(block, "it is no list of fields")
+        return _NO_FRONT_MATTER
     line_break = _LINE_BREAK.match(text, closing.end())
     body_start = closing.end() if line_break is None else line_break.end()
-    return fields, body_start if text[body_start:].strip() else 0
+    return FrontMatter(fields, body_start if text[body_start:].strip() else 0, problem)
+
+
+def parse_yaml(text: str) -> object:
+    """Return what a YAML text holds, in plain values.
+
+    Raises ``ReadError`` with the reason where it is broken, longer than 65,536 characters, nested
+    deeper than 16, or has tags that make objects, anchors or aliases.
+    """
+    import yaml
+
+    if len(text) > _MAX_CHARACTERS:
+        raise ReadError(f"it is longer than {_MAX_CHARACTERS:,} characters")
+    try:
+        _check_bounds(text)
+        return cast(object, yaml.load(text, Loader=_loader()))  # noqa: S506  a safe loader's child
+    except yaml.MarkedYAMLError as error:
+        at = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
+        raise ReadError(f"it is not valid YAML{at} ({error.problem})") from error
+    except (yaml.YAMLError, RecursionError, *_BROKEN_VALUES) as error:
+        raise ReadError(f"it is not valid YAML ({type(error).__name__})") from error
+
+
+def _check_unguarded(block: str, problem: str) -> None:
+    """Raise ``ReadError`` if fields that are not read would have told who may see the document."""
+    if _GUARDED.search(block):
+        raise ReadError(f"its front matter names a confidentiality and is not read: {problem}")
 
 
 def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
-    """Return the fields, none if they are broken, ``None`` if the block is no list of fields."""
+    """Return the fields, ``None`` if the block is no list of fields; ``ReadError`` if broken."""
     if not block.strip():
         return {}
     if mark == "+++":
         return _parse_toml(block)
     if _LOOKS_LIKE_FIELDS.match(block) is None:
         return None
-    fields = _parse_yaml(block)
+    fields = parse_yaml(block)
     return fields if isinstance(fields, Mapping) else None
 
 
@@ -199,37 +269,25 @@ def _parse_toml(block: str) -> Mapping[Any, object]:
     try:
         # The TOML standard knows no lone carriage return.
         return tomllib.loads(_LINE_BREAK.sub("\n", block))
-    except (ValueError, RecursionError):
-        return {}
+    except (ValueError, RecursionError) as error:
+        raise ReadError(f"it is not valid TOML ({str(error)[:100]})") from error
 
 
-def _parse_yaml(block: str) -> object:
-    import yaml
+def _check_bounds(text: str) -> None:
+    """Raise ``ReadError`` if the YAML is nested deeply or refers to a part of itself.
 
-    try:
-        if not _is_bounded(block):
-            return {}
-        return yaml.load(block, Loader=_loader())  # noqa: S506  a subclass of the safe loader
-    except (yaml.YAMLError, RecursionError, *_BROKEN_VALUES):
-        return None if _PROSE.search(block) else {}
-
-
-def _is_bounded(block: str) -> bool:
-    """Return whether the YAML is not nested deeply and refers to no part of itself.
-
-    Only its events are looked at, which cost the length of the block whatever it expands to.
+    Only its events are looked at, which cost the length of the text whatever it expands to.
     """
     import yaml
 
     depth = 0
-    for event in yaml.parse(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            return False
+            raise ReadError("it has anchors or aliases (& and *), which are not followed")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
-            return False
-    return True
+            raise ReadError(f"it is nested deeper than {_MAX_DEPTH}")
 
 
 @cache

@@ -74,6 +74,9 @@ _TEXT_FORMATS = {
     if not entry.is_binary
     for extension in entry.extensions.split()
 }
+EXTENSIONS = frozenset(extension for entry in FORMATS for extension in entry.extensions.split()) | {
+    "txt"
+}
 DOCUMENT_EXTENSIONS = frozenset(
     extension for entry in FORMATS if entry.is_isolated for extension in entry.extensions.split()
 )

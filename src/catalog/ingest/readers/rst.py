@@ -49,6 +49,7 @@ class RstReader(WholeFileReader):
             metadata=metadata,
             headings=tuple(scanner.headings),
             atomic=tuple(scanner.atomic),
+            written=frozenset(metadata),
         )
 
 

@@ -57,7 +57,7 @@ def _index_collection(library: Library, folder: Path, dataset: str) -> None:
     with TerminalProgress() as progress:
         report = Indexer(library).build(corpus, dataset, progress=progress)
     for failure in report.failed[:_FAILURES_SHOWN]:
-        complain(f"not indexed: {failure.path}: {failure.reason}")
+        complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
 
 
 def run_specs(

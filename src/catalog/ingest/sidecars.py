@@ -1,0 +1,163 @@
+"""Files beside documents that say what those are: ``report.pdf.meta.yaml``, ``.catalog.yaml``.
+
+Why they are found, read and refused as they are: docs/decisions/0020-metadata-from-beside.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from catalog.core.documents import MetadataValue, ParsedDocument
+from catalog.core.errors import ReadError
+from catalog.core.ids import sha1_hex
+from catalog.ingest.readers.metadata import normalise, parse_yaml
+from catalog.ingest.readers.opening import open_regular
+from catalog.ingest.readers.timed.source_media import (
+    CONVERTED,
+    file_type_of,
+    possible_originals,
+    split_extension,
+)
+
+SIDECAR, FOLDER_FILE = ".meta.yaml", ".catalog.yaml"
+MAX_BYTES = 65_536
+_MEDIA = ("video", "audio", "image")
+_KEPT = 256  # files whose fields are kept in memory
+
+
+def sidecar_target(name: str) -> str | None:
+    """Return the name of the file that a sidecar speaks of; ``None`` for any other file."""
+    return name.removesuffix(SIDECAR) or None if name.endswith(SIDECAR) else None
+
+
+def is_metadata_file(name: str, names: Collection[str]) -> bool:
+    """Tell whether a file speaks of others rather than for itself.
+
+    ``names`` are those of its folder. A sidecar's file may be missing, if its name has an
+    extension: ``report.pdf.meta.yaml``.
+    """
+    if name == FOLDER_FILE:
+        return True
+    target = sidecar_target(name)
+    return target is not None and (target in names or "." in target[1:])
+
+
+class Sidecars:
+    """The metadata files of a listing, by path, and what they say of a document.
+
+    ``root`` is the folder that no step to a file may lead out of. Each file is read when it is
+    first asked for, up to 65,536 bytes.
+    """
+
+    def __init__(self, files: Mapping[str, Path], root: Path) -> None:
+        self._files, self._root = files, root
+        self._digests: dict[str, str] = {}
+        self._load = lru_cache(maxsize=_KEPT)(self._parse_or_reason)
+        self._of_media: dict[str, list[str]] = {}
+        for file in sorted(files):
+            target = sidecar_target(file)
+            if target is not None and file_type_of(target) in _MEDIA:
+                self._of_media.setdefault(split_extension(target)[0], []).append(file)
+
+    def fingerprint(self, path: str) -> str:
+        """Return a hash of all files that may speak of the file at ``path``; empty for none."""
+        files = [*self._of_file(path), *self._of_medium(path)]
+        return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
+
+    def check(self, path: str) -> None:
+        """Raise ``ReadError`` if a file that speaks of the one at ``path`` cannot be read."""
+        for file in (*self._of_file(path), *self._of_medium(path)):
+            self._fields(file)
+
+    def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
+        """Return what is said of a document of the file at ``path``, what counts most first.
+
+        The sidecars of a recording or a picture speak of the texts that were made of it. Raises
+        ``ReadError`` if one of the files cannot be read.
+        """
+        of_file = self._of_file(path)
+        own = [file for file in of_file if sidecar_target(file) is not None]
+        is_of_medium = document.file_type in _MEDIA
+        media = [file for file in self._of_medium(path) if is_of_medium and file not in own]
+        folders = [file for file in of_file if file not in own]
+        return [self._fields(file) for file in (*own, *media, *folders)]
+
+    def _of_file(self, path: str) -> list[str]:
+        """Return the files for this path and the file its name names, then those of its folders."""
+        if not self._files:
+            return []
+        names = [path + SIDECAR]
+        names += (name + SIDECAR for name in possible_originals(path) if file_type_of(name))
+        names += (f"{folder}{FOLDER_FILE}" for folder in _folders_above(path))
+        return [name for name in dict.fromkeys(names) if name in self._files]
+
+    def _of_medium(self, path: str) -> list[str]:
+        if not self._of_media:
+            return []
+        names = possible_originals(path)
+        return [file for name in names for file in self._of_media.get(name, [])]
+
+    def _digest(self, file: str) -> str:
+        if file not in self._digests:
+            try:
+                self._digests[file] = sha1_hex(repr(self._read(file)))
+            except ReadError as error:
+                self._digests[file] = f"! {error}"
+        return self._digests[file]
+
+    def _read(self, file: str) -> bytes:
+        with open_regular(self._files[file], root=self._root) as handle:
+            return handle.read(MAX_BYTES + 1)
+
+    def _fields(self, file: str) -> dict[str, MetadataValue]:
+        fields = self._load(file)
+        if isinstance(fields, ReadError):
+            raise type(fields)(f"{file} is not read, so nothing changes until it is: {fields}")
+        return fields
+
+    def _parse_or_reason(self, file: str) -> dict[str, MetadataValue] | ReadError:
+        try:
+            return self._parse(file)
+        except ReadError as error:
+            return error.with_traceback(None)
+
+    def _parse(self, file: str) -> dict[str, MetadataValue]:
+        content = self._read(file)
+        if len(content) > MAX_BYTES:
+            raise ReadError(f"it is longer than {MAX_BYTES:,} bytes")
+        try:
+            fields = parse_yaml(content.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise ReadError("it is not UTF-8") from error
+        if fields is None:
+            return {}
+        if not isinstance(fields, Mapping):
+            raise ReadError("it holds no fields (name: value)")
+        stated = normalise(fields)
+        if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
+            stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
+        if any(name.startswith("confidentiality.") for name in stated):
+            raise ReadError("confidentiality must be a value or a list of values")
+        return stated
+
+
+def beside_file(path: Path) -> dict[str, Path]:
+    """Return the metadata files of one file that is indexed by itself."""
+    found = {path.name + SIDECAR: path.with_name(path.name + SIDECAR)}
+    found[FOLDER_FILE] = path.with_name(FOLDER_FILE)
+    return {name: file for name, file in found.items() if os.path.lexists(file)}
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """Yield the folders of a path with a slash each, the nearest first, the root (empty) last.
+
+    A conversion lies in the folder of its original, too: ``.converted`` left out of the path.
+    """
+    parts = path.split("/")[:-1]
+    original = [part for part in parts if part != CONVERTED]
+    for names in (parts, original):
+        yield from ("/".join(names[:end]) + "/" for end in range(len(names), 0, -1))
+    yield ""

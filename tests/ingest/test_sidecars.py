@@ -1,0 +1,363 @@
+"""Metadata from front matter and from beside a file: what is taken, refused, and kept closed."""
+
+import os
+
+import pytest
+
+from catalog.library.browse import DocumentCatalog
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.chunks import find_by_path
+from fakes import WordEncoder, open_library
+
+SECRET = "confidentiality: secret\n"
+BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def encoder():
+    return WordEncoder()
+
+
+@pytest.fixture
+def library(tmp_path, encoder):
+    with open_library(tmp_path / "home", encoder) as opened:
+        yield opened
+
+
+def put(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def build(library, folder):
+    return Indexer(library).build(folder, "notes")
+
+
+def known(library, path):
+    """Return a document's title and metadata."""
+    with library.database.read() as connection:
+        document = find_by_path(connection, "notes", path)
+    assert document is not None
+    return document.title, document.metadata
+
+
+def paths(library, **asked):
+    return {
+        entry.path for entry in DocumentCatalog(library).query(dataset="notes", **asked).entries
+    }
+
+
+def public(library):
+    """Return the paths that a reader finds who may not see what is secret."""
+    search = SearchServiceV2(library).search
+    hits = search("walrus", dataset="notes", filters=["confidentiality!=secret"])
+    return {hit.path for hit in hits}
+
+
+def test_front_matter_says_type_source_dates_tags_and_confidentiality(library, folder):
+    front = (
+        "---\nFile-Type: Word\nSource Type: memo\nTags: a, b\nConfidentiality: secret\n"
+        "date: May 31, 2024\nLast modified: 1.6.2024\n---\nA walrus.\n"
+    )
+    put(folder, {"a.md": front})
+    assert build(library, folder).failed == ()
+    (hit,) = SearchServiceV2(library).search("walrus", dataset="notes")
+    assert (hit.file_type, hit.source_type, hit.tags) == ("docx", "memo", ("a", "b"))
+    assert (hit.created, hit.modified, hit.date) == (
+        "2024-05-31",
+        "2024-06-01",
+        "2024-06-01T00:00:00Z",
+    )
+    for asked in ("source_type=memo", "file_type=docx", "confidentiality=secret", "tag=b"):
+        assert paths(library, filters=asked) == {"a.md"}
+    assert paths(library, after="2024-06", before="2024-06-02") == {"a.md"}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("created: soon", "created 'soon' is no date"),
+        ("date: 5/6/2024", "date '5/6/2024' is no date, or could be two"),
+        ("updated: [2024-01-01]", "updated '2024-01-01' is no date"),
+        ("file_type: banana", "file_type 'banana' is no type that is known"),
+        ("source_type: [a, b]", "source_type 'a, b' must be one short text"),
+        ("title: [broken", "the front matter is not read: it is not valid YAML in line"),
+        ("a: &x 1\nb: *x", "anchors or aliases"),
+    ],
+)
+def test_what_front_matter_says_and_cannot_be_taken_is_named_until_it_changes(
+    library, folder, line, why
+):
+    put(folder, {"a.md": f"---\n{line}\ntags: kept\n---\nA walrus.\n", "b.txt": "A walrus.\n"})
+    for path in folder.iterdir():
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    first = build(library, folder)
+    assert first.documents == 2, "the document itself is indexed"
+    again = Indexer(library).update("notes")
+    assert again.unchanged == 2
+    for report in (first, again):
+        (failure,) = report.failed
+        assert failure.path == "a.md"
+        assert why in failure.reason
+        assert failure.reason.startswith("metadata not taken: ")
+        assert failure.outcome == "indexed"
+    _, metadata = known(library, "a.md")
+    assert "created" not in metadata
+    assert "file_type" not in metadata
+
+
+def test_records_are_read_with_their_own_dates_and_named_up_to_twenty(library, folder):
+    lines = [
+        f'{{"_id": "{n}", "text": "walrus {n}", "metadata": {{"created": "soon"}}}}'
+        for n in range(30)
+    ]
+    put(folder, {"r.jsonl": "\n".join(lines), "r.jsonl.meta.yaml": "source_type: wiki\n"})
+    report = build(library, folder)
+    assert (report.documents, len(report.failed)) == (30, 20)
+    assert report.failed[-1].reason.endswith("further ones of this file are not named")
+    assert paths(library, filters="source_type=wiki", limit=100) == {str(n) for n in range(30)}
+    page = DocumentCatalog(library).query(dataset="notes")
+    assert {entry.modified for entry in page.entries} == {None}, "a file's date is not a record's"
+
+
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a.py", "a.html", "a.csv", "a.ipynb", "a.srt", "Makefile"]
+)
+def test_a_sidecar_speaks_for_a_file_that_cannot_speak_for_itself(library, folder, name):
+    text = "A walrus.\n"
+    if name.endswith("ipynb"):
+        text = '{"cells": [{"cell_type": "code", "source": ["walrus"]}], "nbformat": 4}'
+    if name.endswith("srt"):
+        text = "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"
+    (folder / name).write_text(text)
+    told = "title: Told\ntags: [x]\nsource_type: note\ncreated: 2020-02-02\n" + SECRET
+    (folder / f"{name}.meta.yaml").write_text(told)
+    report = build(library, folder)
+    assert (report.documents, report.failed) == (1, ())
+    title, metadata = known(library, name)
+    assert title == "Told"
+    assert metadata["tags"] == ["x"]
+    assert metadata["created"] == "2020-02-02"
+    assert paths(library, filters=["confidentiality=secret", "source_type=note"]) == {name}
+    assert public(library) == set()
+
+
+def test_the_nearest_word_on_a_field_counts_and_the_authors_own_first(library, folder):
+    front = "---\ntags: own\n---\n# Heading\n\nA walrus.\n"
+    put(
+        folder,
+        {
+            ".catalog.yaml": "tags: [far, away]\nowner: far\nlevel: far\nplace: far\ntitle: All\n",
+            "sub/.catalog.yaml": "owner: near\nlevel: near\n",
+            "sub/a.md": front,
+            "sub/a.md.meta.yaml": "tags: beside\nlevel: beside\ntitle: Beside\n",
+            "sub/b.txt": "A walrus.\n",
+            "c.txt": "A walrus.\n",
+        },
+    )
+    assert build(library, folder).failed == ()
+    assert known(library, "sub/a.md") == (
+        "Beside",
+        {"tags": ["own"], "owner": "near", "level": "beside", "place": "far"},
+    )
+    assert known(library, "sub/b.txt") == (
+        "b",
+        {"tags": ["far", "away"], "owner": "near", "level": "near", "place": "far"},
+    )
+    assert known(library, "c.txt")[1]["owner"] == "far"
+
+
+def test_what_a_program_wrote_into_a_file_counts_after_what_a_person_wrote_beside_it(
+    library, folder
+):
+    page = '<html><head><meta name="author" content="Tool"><title>T</title></head>walrus</html>'
+    put(folder, {"a.html": page, "a.html.meta.yaml": "author: Ann\n"})
+    build(library, folder)
+    assert known(library, "a.html")[1]["author"] == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("original", "text", "body"),
+    [
+        ("report.pdf", ".converted/report.pdf.md", "A walrus.\n"),
+        ("sub/report.pdf", ".converted/sub/report.pdf.md", "A walrus.\n"),
+        ("sub/photo.png", "sub/.converted/photo.png.md", "A walrus.\n"),
+        ("photo.png", "photo.png.md", "A walrus.\n"),
+        ("talk.mp4", "talk.en.srt", "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"),
+        ("talk.mp3", "talk.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nA walrus.\n"),
+        ("talk.mp4", "talk_frames/frame_01m12s.md", "# Visual Frame at 01:12\n\nA walrus.\n"),
+    ],
+)
+def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
+    library, folder, original, text, body
+):
+    for name, content in ((original, "\0"), (f"{original}.meta.yaml", SECRET), (text, body)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    build(library, folder)
+    assert paths(library), "the text is indexed"
+    assert paths(library, filters="confidentiality=secret") == paths(library)
+
+
+def test_notes_beside_a_recording_are_not_taken_for_its_transcript(library, folder):
+    put(folder, {"talk.pdf.meta.yaml": SECRET, "talk.pdf": "\0", "talk.txt": "A walrus.\n"})
+    put(folder, {"talk.mp4.meta.yaml": SECRET, "talk.mp4": "\0"})
+    build(library, folder)
+    assert public(library) == {"talk.txt"}
+
+
+def test_metadata_files_are_no_documents_whatever_patterns_say(library, folder):
+    put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": SECRET, ".catalog.yaml": "tags: x\n"})
+    put(
+        folder,
+        {"plain.yaml": "walrus: 1\n", "model.meta.yaml": "walrus: 1\n", ".gitignore": "*.yaml\n"},
+    )
+    Indexer(library).build(folder, "notes", include=("*.txt",), exclude=("*.meta.yaml",))
+    assert paths(library) == {"a.txt"}
+    assert known(library, "a.txt")[1] == {"confidentiality": "secret", "tags": ["x"]}
+    (folder / ".gitignore").unlink()
+    Indexer(library).build(folder, "notes")
+    assert paths(library) == {"a.txt", "plain.yaml", "model.meta.yaml"}, "that speaks of no file"
+
+
+def test_a_sidecar_of_no_file_is_named_and_not_indexed(library, folder):
+    put(folder, {"a.txt": "A walrus.\n", "gone.pdf.meta.yaml": "tags: x\n"})
+    report = build(library, folder)
+    assert [failure.path for failure in report.failed] == ["gone.pdf.meta.yaml"]
+    assert "there is no such file" in report.failed[0].reason
+    assert paths(library) == {"a.txt"}
+
+
+def test_each_change_beside_a_file_reaches_its_document_and_embeds_nothing(
+    library, folder, encoder
+):
+    put(folder, {"sub/a.txt": "A walrus.\n", "sub/b.txt": "A seal.\n", "c.txt": "A whale.\n"})
+    for path in folder.rglob("*.txt"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    build(library, folder)
+    texts = len(encoder.texts)
+
+    def update(tags):
+        report = Indexer(library).update("notes")
+        assert report.embedded == 0
+        told = {path: known(library, path)[1].get("tags") for path in ("sub/a.txt", "c.txt")}
+        assert told == tags
+        return report.updated
+
+    sidecar, near = folder / "sub/a.txt.meta.yaml", folder / "sub/.catalog.yaml"
+    sidecar.write_text("tags: one\n")
+    assert update({"sub/a.txt": ["one"], "c.txt": None}) == 1
+    stamp = sidecar.stat().st_mtime_ns
+    sidecar.write_text("tags: two\n")
+    os.utime(sidecar, ns=(stamp, stamp))  # told by its content, not by its time
+    assert update({"sub/a.txt": ["two"], "c.txt": None}) == 1
+    near.write_text("tags: near\nowner: Ann\n")
+    assert update({"sub/a.txt": ["two"], "c.txt": None}) == 2, "both get an owner"
+    sidecar.unlink()
+    assert update({"sub/a.txt": ["near"], "c.txt": None}) == 1
+    (folder / ".catalog.yaml").write_text("tags: far\n")
+    assert update({"sub/a.txt": ["near"], "c.txt": ["far"]}) == 1
+    near.unlink()
+    assert update({"sub/a.txt": ["far"], "c.txt": ["far"]}) == 2
+    (folder / ".catalog.yaml").unlink()
+    assert update({"sub/a.txt": None, "c.txt": None}) == 3
+    assert update({"sub/a.txt": None, "c.txt": None}) == 0
+    assert len(encoder.texts) == texts
+
+
+def test_an_update_with_nothing_changed_reads_no_document(library, folder, monkeypatch):
+    put(
+        folder,
+        {"a.txt": "A walrus.\n", "a.txt.meta.yaml": "tags: x\n", ".catalog.yaml": "owner: y\n"},
+    )
+    os.utime(folder / "a.txt", (1_600_000_000, 1_600_000_000))
+    build(library, folder)
+    monkeypatch.setattr("catalog.ingest.file_outcome.read_file", None)
+    monkeypatch.setattr("catalog.ingest.sidecars.parse_yaml", None)
+    assert Indexer(library).update("notes").unchanged == 1
+
+
+BROKEN = {
+    "not YAML": b"confidentiality: [secret\n",
+    "a list": b"- secret\n",
+    "a text": b"secret\n",
+    "a bomb": BOMB.encode(),
+    "an object": b"x: !!python/object/apply:os.system ['true']\n",
+    "deep": b"x: " + b"[" * 5000,
+    "10 MB": b"x: y\n" * 2_000_000,
+    "not UTF-8": b"confidentiality: secret\xff\n",
+    "NUL": b"confidentiality: secret\0\n",
+    "nested": b"confidentiality: {level: secret}\n",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("name", ["a.txt.meta.yaml", ".catalog.yaml"])
+def test_a_broken_file_beside_it_opens_no_document(library, folder, name, content):
+    (folder / "a.txt").write_text("A walrus.\n")
+    (folder / name).write_bytes(content)
+    report = build(library, folder)
+    assert [failure.path for failure in report.failed] == ["a.txt"]
+    assert name in report.failed[0].reason
+    assert paths(library) == set(), "a new document is not indexed"
+    (folder / name).write_text(SECRET)
+    assert Indexer(library).update("notes").added == 1
+    assert public(library) == set()
+    (folder / "a.txt").write_text("A walrus in town.\n")
+    (folder / name).write_bytes(content)
+    report = Indexer(library).update("notes")
+    assert [failure.path for failure in report.failed] == ["a.txt"]
+    assert known(library, "a.txt")[1] == {"confidentiality": "secret"}, "it stays as it was"
+    assert public(library) == set()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, kind):
+    sidecar = folder / "a.txt.meta.yaml"
+    put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": SECRET})
+    build(library, folder)
+    sidecar.unlink()
+    if kind == "pipe":
+        os.mkfifo(sidecar)
+    else:
+        target = tmp_path / "elsewhere.yaml"
+        if kind == "link":
+            target.write_text("confidentiality: public\n")
+        sidecar.symlink_to(target)
+    report = Indexer(library).update("notes")
+    assert [failure.path for failure in report.failed] == ["a.txt"]
+    assert public(library) == set()
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "---\nconfidentiality: [secret\n---\n",
+        "---\nconfidentiality: secret\nAnd so on.\n---\n",
+        "---\nconfidentiality: {level: secret}\n---\n",
+        "---\ntitle: x\nConfidentiality: secret\n\n",
+        "+++\nconfidentiality = secret\n+++\n",
+        "---\na: &x 1\nb: *x\nconfidentiality: secret\n---\n",
+    ],
+)
+def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(library, folder, front):
+    put(folder, {"a.md": f"{front}A walrus.\n", "b.txt": "A walrus.\n"})
+    report = build(library, folder)
+    assert [failure.path for failure in report.failed] == ["a.md"]
+    assert "confidentiality" in report.failed[0].reason
+    assert public(library) == {"b.txt"}
+
+
+def test_one_file_that_is_indexed_by_itself_has_its_sidecar(library, folder):
+    put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": SECRET, ".catalog.yaml": "tags: x\n"})
+    assert Indexer(library).build(folder / "a.txt", "notes").failed == ()
+    assert known(library, "a.txt")[1] == {"confidentiality": "secret", "tags": ["x"]}
