@@ -5,31 +5,62 @@ import subprocess
 import sys
 
 import pytest
+from llama_index.core import QueryBundle
 from llama_index.core import Settings as LlamaSettings
-from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from catalog import search_v2
-from catalog.core.errors import InputError, UnknownDatasetError
+from catalog.core.errors import (
+    ConfigError,
+    InputError,
+    QueryError,
+    StageFailedError,
+    UnknownDatasetError,
+)
 from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import (
     CatalogRetriever,
     CitedPassages,
+    DatasetRetriever,
     HybridRetrieverFactoryV2,
     QueryEngineBuilderV2,
+    QueryExpansionRetrieverV2,
+    RerankPostprocessor,
     SearchServiceV2,
     shared,
 )
-from fakes import open_library
+from fakes import DIM, open_library
+from scripted import ScriptedReranker
+
+
+class Scripted(CustomLLM):
+    """Answers every prompt with the reply."""
+
+    reply: str
+    prompts: list[str] = []
+
+    @property
+    def metadata(self):
+        return LLMMetadata(model_name="scripted")
+
+    def complete(self, prompt, formatted=False, **_):
+        self.prompts.append(prompt)
+        return CompletionResponse(text=self.reply)
+
+    def stream_complete(self, prompt, formatted=False, **_):
+        raise NotImplementedError
 
 
 @pytest.fixture
@@ -176,3 +207,82 @@ def test_chat_engines_and_tools_of_llama_index_take_our_parts(service):
     assert paths(chat.chat("bake bread").source_nodes) == ["bread.txt"]
     tool = QueryEngineTool.from_defaults(engine, name="notes", description="notes")
     assert tool.call("bake bread").content.startswith("[1] bread.txt")
+
+
+def test_what_a_query_transform_says_is_looked_for_by_meaning(service):
+    """HyDE: the passage stands for the query in the vector leg, the words stay the query's."""
+    bundle = QueryBundle("unheard of", custom_embedding_strs=["yeast and flour for the bread"])
+    fused = HybridRetrieverFactoryV2().build(dataset_name="notes", mode="vector", k_dense=1)
+    for retriever in (fused, CatalogRetriever("notes", top_k=1)):
+        assert paths(retriever.retrieve(bundle)) == ["bread.txt"]
+        assert paths(asyncio.run(retriever.aretrieve(bundle))) == ["bread.txt"]
+    hyde = HyDEQueryTransform(llm=Scripted(reply="Backups run at midnight."), include_original=True)
+    engine = QueryEngineBuilderV2().build_query_engine("notes", top_k=1)
+    answer = TransformQueryEngine(engine, hyde).query("when")
+    assert paths(answer.source_nodes) == ["guides/backup.md"]
+
+
+def test_an_embedding_brought_along_is_used_and_one_of_another_model_refused(service):
+    vector = list(map(float, service.parts.query_vectors.embed("bake bread")[0]))
+    bundle = QueryBundle("unheard of", embedding=vector)
+    fused = HybridRetrieverFactoryV2().build(dataset_name="notes", k_fused=1)
+    assert paths(fused.retrieve(bundle)) == ["bread.txt"]
+    assert paths(CatalogRetriever("notes", top_k=1).retrieve(bundle)) == ["bread.txt"]
+    for retriever in (fused, CatalogRetriever("notes")):
+        with pytest.raises(QueryError, match=f"has 3 numbers, those of words have {DIM}"):
+            retriever.retrieve(QueryBundle("bread", embedding=[1.0, 0.0, 0.0]))
+
+
+def test_callbacks_see_retrieval_and_embedding(service, debug):
+    CatalogRetriever("notes").retrieve("bake bread")
+    pairs = debug.get_event_pairs(CBEventType.RETRIEVE)
+    assert pairs
+    assert all(len(pair) == 2 for pair in pairs)
+    (embedding,) = debug.get_event_pairs(CBEventType.EMBEDDING)
+    assert embedding[1].payload["chunks"] == ["bake bread"]
+    assert len(embedding[1].payload["embeddings"][0]) == DIM
+
+
+def test_callbacks_given_to_a_retriever_see_it(service):
+    handler = LlamaDebugHandler(print_trace_on_end=False)
+    manager = CallbackManager([handler])
+    CatalogRetriever("notes", callback_manager=manager).retrieve("bake bread")
+    (pair,) = handler.get_event_pairs(CBEventType.RETRIEVE)
+    assert paths(pair[1].payload["nodes"])[0] == "bread.txt"
+
+
+def test_reranking_is_told_to_callbacks_and_instrumentation(service, debug, events):
+    stage = RerankPostprocessor(ScriptedReranker(1.0), top_n=2)
+    nodes = CatalogRetriever("notes").retrieve("bake bread")
+    stage.postprocess_nodes(nodes, query_str="bake bread")
+    (pair,) = debug.get_event_pairs(CBEventType.RERANKING)
+    assert pair[0].payload["model_name"] == "scripted"
+    assert len(pair[1].payload["nodes"]) == 2
+    names = [type(event).__name__ for event in events]
+    assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
+    assert {"EmbeddingStartEvent", "EmbeddingEndEvent", "RetrievalEndEvent"} <= set(names)
+    (end,) = [event for event in events if type(event).__name__ == "EmbeddingEndEvent"]
+    assert end.chunks == ["bake bread"]
+
+
+def test_an_expansion_retriever_asks_its_models_words(service):
+    llm = Scripted(reply="lex: yeast\nvec: flour and yeast for bread")
+    retriever = QueryExpansionRetrieverV2("notes", llm=llm)
+    assert paths(retriever.retrieve("baking with yeast"))[0] == "bread.txt"
+    assert paths(asyncio.run(retriever.aretrieve("baking with yeast")))[0] == "bread.txt"
+    assert llm.prompts
+    with pytest.raises(ConfigError, match="needs a language model"):
+        QueryExpansionRetrieverV2("notes").retrieve("yeast")
+
+
+def test_a_stage_that_fails_is_logged_where_nobody_sees_the_stages(service, monkeypatch, caplog):
+    def fail(*_):
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(service.library.model.encoder, "encode", fail)
+    for retriever in (CatalogRetriever("notes"), DatasetRetriever("notes")):
+        caplog.clear()
+        assert paths(retriever.retrieve("bread"))[0] == "bread.txt"
+        assert "vector failed, the rest answers" in caplog.text
+    with pytest.raises(StageFailedError):
+        DatasetRetriever("notes", strict=True).retrieve("bread")

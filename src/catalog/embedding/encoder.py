@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
@@ -142,14 +142,20 @@ def _require_alive(encode: Encode, dim: int, reason: str) -> None:
 
 
 class LlamaIndexEncoder:
-    """An encoder around any ``BaseEmbedding``.
+    """An encoder around one side of any ``BaseEmbedding``: that of queries, or of other texts.
 
     It has no tokenizer and counts four characters as a token. The fingerprint is made of
     class and model name: two models of one name are taken for one.
     """
 
-    def __init__(self, model: BaseEmbedding, *, max_tokens: int = 512) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: BaseEmbedding,
+        *,
+        max_tokens: int = 512,
+        side: Literal["query", "text"] = "text",
+    ) -> None:
+        self._model, self._side = model, side
         self.model = model.model_name
         self.max_tokens = max_tokens
         self.counter: TokenCounter = CharTokenCounter()
@@ -168,5 +174,8 @@ class LlamaIndexEncoder:
         """Return one vector of shape ``(dim,)`` for each text, in order."""
         import numpy as np
 
-        vectors = self._model.get_text_embedding_batch(list(texts))
+        if self._side == "query":
+            vectors = [self._model.get_query_embedding(text) for text in texts]
+        else:
+            vectors = self._model.get_text_embedding_batch(list(texts))
         return [np.asarray(vector, dtype=np.float32) for vector in vectors]

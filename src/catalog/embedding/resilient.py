@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.events.embedding import (
+    EmbeddingEndEvent,
+    EmbeddingStartEvent,
+)
 from pydantic import PrivateAttr
 
 from catalog.core.errors import EmbeddingError
@@ -17,6 +25,8 @@ from catalog.embedding.windows import split_into_windows
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+_dispatcher = get_dispatcher(__name__)
 
 
 class ResilientEmbedding(BaseEmbedding):
@@ -33,6 +43,7 @@ class ResilientEmbedding(BaseEmbedding):
     document_prefix: str = ""
     _encoder: Encoder = PrivateAttr()
     _query_encoder: Encoder = PrivateAttr()
+    _reports: bool = PrivateAttr()
 
     def __init__(
         self,
@@ -41,10 +52,12 @@ class ResilientEmbedding(BaseEmbedding):
         query_encoder: Encoder | None = None,
         **settings: Any,
     ) -> None:
-        if isinstance(encoder, BaseEmbedding):
+        reports = True
+        if isinstance(encoder, BaseEmbedding):  # which has two sides, and reports by itself
+            query_encoder, reports = LlamaIndexEncoder(encoder, side="query"), False
             encoder = LlamaIndexEncoder(encoder)
         super().__init__(model_name=encoder.model, **settings)
-        self._encoder = encoder
+        self._encoder, self._reports = encoder, reports
         self._query_encoder = query_encoder or encoder
 
     @classmethod
@@ -58,7 +71,16 @@ class ResilientEmbedding(BaseEmbedding):
         return self._encoder
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResult:
-        """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_in_batches`."""
+        """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_in_batches`.
+
+        Told to LlamaIndex's callbacks and instrumentation, as its own embeddings are.
+        """
+        with self._reported(texts) as vectors:
+            result = self._embed(texts)
+            vectors.extend(result.vectors)
+        return result
+
+    def _embed(self, texts: Sequence[str]) -> EmbeddingResult:
         return embed_in_batches(
             self._encoder.encode,
             texts,
@@ -75,14 +97,43 @@ class ResilientEmbedding(BaseEmbedding):
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
         """Return the query's vector, shape ``(dim,)``; raise :class:`EmbeddingError`."""
-        return self.embed_alone(self.query_prefix + query)
+        return self._embed_alone(self.query_prefix + query)
 
-    def embed_alone(self, text: str) -> npt.NDArray[np.float32]:
-        """Embed one short text as it is, on the encoder that queries use."""
-        encoder = self._query_encoder
+    def embed_alone(self, text: str, *, is_passage: bool = False) -> npt.NDArray[np.float32]:
+        """Embed one short text as it is, on the encoder that queries use; told as ``embed`` is.
+
+        A LlamaIndex model may treat queries and passages unlike: ``is_passage`` says which it is.
+        """
+        with self._reported([text]) as vectors:
+            vector = self._embed_alone(text, is_passage=is_passage)
+            vectors.append(vector)
+        return vector
+
+    def _embed_alone(self, text: str, *, is_passage: bool = False) -> npt.NDArray[np.float32]:
+        has_sides = isinstance(self._encoder, LlamaIndexEncoder)
+        encoder = self._encoder if is_passage and has_sides else self._query_encoder
         return _require_all(
             embed_in_batches(encoder.encode, [text], dim=encoder.dim, batch_size=1)
         )[0]
+
+    @contextmanager
+    def _reported(self, texts: Sequence[str]) -> Iterator[list[npt.NDArray[np.float32] | None]]:
+        """Tell LlamaIndex of an embedding; what is appended to the yielded list is its result."""
+        if not self._reports:
+            yield []
+            return
+        own = self.callback_manager
+        manager = own if own.handlers else LlamaSettings.callback_manager
+        about = self.to_dict()
+        _dispatcher.event(EmbeddingStartEvent(model_dict=about))
+        with manager.event(CBEventType.EMBEDDING, {EventPayload.SERIALIZED: about}) as event:
+            vectors: list[npt.NDArray[np.float32] | None] = []
+            yield vectors
+            pairs = zip(texts, vectors, strict=True)
+            done = [(text, vector.tolist()) for text, vector in pairs if vector is not None]
+            chunks, embeddings = [text for text, _ in done], [vector for _, vector in done]
+            event.on_end({EventPayload.CHUNKS: chunks, EventPayload.EMBEDDINGS: embeddings})
+        _dispatcher.event(EmbeddingEndEvent(chunks=chunks, embeddings=embeddings))
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return [float(value) for value in self.embed_query(query)]
@@ -91,7 +142,9 @@ class ResilientEmbedding(BaseEmbedding):
         return self._get_text_embeddings([text])[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        vectors = _require_all(self.embed([self.document_prefix + text for text in texts]))
+        prefix = self.document_prefix
+        prefixed = [text if text.startswith(prefix) else prefix + text for text in texts]
+        vectors = _require_all(self._embed(prefixed))
         return [[float(value) for value in vector] for vector in vectors]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:

@@ -115,6 +115,32 @@ class ChunkNode(TextNode):
         )
 
 
+class PrefixedNode(TextNode):
+    """A plain text node that an embedding model sees with more before it than anybody else.
+
+    ``embedded`` is what the model shall see. Stored, it is the ``TextNode`` that it was.
+    """
+
+    embedded: str = Field("", exclude=True, repr=False)
+
+    @classmethod
+    def of(cls, node: TextNode, embedded: str) -> PrefixedNode:
+        """Return the same node for a model to see as ``embedded``."""
+        fields = {name: getattr(node, name) for name in TextNode.model_fields}
+        return cls.model_construct(**fields, embedded=embedded)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores it."""
+        return TextNode.class_name()
+
+    def get_content(self, metadata_mode: MetadataMode = MetadataMode.NONE) -> str:
+        """Return what the model shall see for embedding, else the node's own content."""
+        if metadata_mode == MetadataMode.EMBED:
+            return self.embedded
+        return super().get_content(metadata_mode)
+
+
 def read_sources(nodes: Iterable[BaseNode], dataset: str) -> list[Source]:
     """Return the documents behind nodes, each once, in order.
 

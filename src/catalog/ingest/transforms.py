@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.schema import BaseNode, MetadataMode, TextNode, TransformComponent
 from pydantic import Field, PrivateAttr
 
+from catalog.core.settings import get_settings
+from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.llama_splitter import split_text
-from catalog.ingest.nodes import ChunkNode, Source, read_sources
+from catalog.ingest.nodes import ChunkNode, PrefixedNode, Source, read_sources
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 
@@ -73,6 +75,10 @@ class EmbeddingPrefixTransform(TransformComponent):
 
     A minute of speech holds several thoughts, and one vector blurs them: besides the whole,
     parts of it of about ``part_seconds`` are embedded, too, and its score is the best one's.
+
+    In a pipeline that is not ours, put it between splitter and embedding model: plain text nodes
+    become :class:`PrefixedNode`. The prefix is that of ``model``, else of the configured one,
+    unless ``prefix`` says another.
     """
 
     context: bool = True
@@ -80,21 +86,41 @@ class EmbeddingPrefixTransform(TransformComponent):
     _model: ResilientEmbedding = PrivateAttr()
 
     def __init__(
-        self, model: ResilientEmbedding, *, context: bool = True, part_seconds: float = 20.0
+        self,
+        model: ResilientEmbedding | None = None,
+        *,
+        prefix: str | None = None,
+        context: bool = True,
+        part_seconds: float = 20.0,
     ) -> None:
         super().__init__(context=context, part_seconds=part_seconds)
+        model = model or get_embed_model(rag=get_settings().rag_v2)
+        if prefix is not None:
+            model = model.model_copy(update={"document_prefix": prefix})
         self._model = model
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Set ``windows`` on every :class:`ChunkNode`; other nodes pass untouched."""
-        for node in nodes:
-            if isinstance(node, ChunkNode):
-                lead = format_place(node) if self.context else ""
-                texts = [node.text, *split_by_time(node, self.part_seconds)]
-                node.windows = tuple(
-                    window for text in texts for window in self._model.windows(text, lead)
-                )
-        return list(nodes)
+        """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
+
+        Whole documents and nodes of other kinds pass untouched.
+        """
+        return [self._format(node) for node in nodes]
+
+    def _format(self, node: BaseNode) -> BaseNode:
+        if isinstance(node, ChunkNode):
+            lead = format_place(node) if self.context else ""
+            texts = [node.text, *split_by_time(node, self.part_seconds)]
+            node.windows = tuple(
+                window for text in texts for window in self._model.windows(text, lead)
+            )
+        elif type(node) is TextNode:
+            text = node.text
+            if self.context:
+                text = format_place_of(node) + text
+            else:
+                text = node.get_content(metadata_mode=MetadataMode.EMBED)
+            return PrefixedNode.of(node, self._model.document_prefix + text)
+        return node
 
 
 def split_by_time(node: ChunkNode, part_seconds: float) -> list[str]:
@@ -131,10 +157,24 @@ def format_place(node: ChunkNode) -> str:
     A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
     """
     parsed = node.source.parsed
-    path = _SUFFIX.sub("", parsed.path)
+    return _format_names(parsed.path, (parsed.title, *node.span.heading_path), node.text)
+
+
+def format_place_of(node: TextNode) -> str:
+    """Return the same of a plain node, as far as its metadata says where it stands."""
+    said = node.metadata
+    paths = (said.get(key) for key in ("path", "file_name", "file_path"))
+    headings = said.get("heading_path") or str(said.get("header_path") or "").split("/")
+    names = (said.get("title") or "", *([headings] if isinstance(headings, str) else headings))
+    path = next((str(path) for path in paths if path), "")
+    return _format_names(path, [str(name).strip() for name in names], node.text)
+
+
+def _format_names(path: str, titles: Iterable[str], text: str) -> str:
+    path = _SUFFIX.sub("", path)
     is_telling = len(_WORD.findall(path)) > 1
-    names = dict.fromkeys((path if is_telling else "", parsed.title, *node.span.heading_path))
-    unseen = [name for name in names if name and name not in node.text]
+    names = dict.fromkeys((path if is_telling else "", *titles))
+    unseen = [name for name in names if name and name not in text]
     return " > ".join(unseen) + "\n" if unseen else ""
 
 

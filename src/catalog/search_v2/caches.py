@@ -113,7 +113,7 @@ class QueryVectors:
             self.hits += 1
             return vector, True
         self.misses += 1
-        vector = model.embed_alone(text)
+        vector = model.embed_alone(text, is_passage=side == "document")
         self._memory.put(key, vector)
         self._save(key, vector)
         return vector, False

@@ -156,6 +156,7 @@ class ServicePostprocessor(PassagePostprocessor):
             parsed = parse_query(query_bundle.query_str, max_chars=self._max_chars)
             query_bundle = QueryBundle(parsed.about(self._params.mode))
         for stage in self.stages:
+            stage.callback_manager = self.callback_manager
             nodes = stage.postprocess_nodes(nodes, query_bundle)
         return nodes
 

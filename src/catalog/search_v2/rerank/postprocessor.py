@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from llama_index.core import Settings as LlamaSettings
+from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from catalog.search_v2.rerank.base import Reranker
 
 _log = logging.getLogger(__name__)
+_dispatcher = get_dispatcher(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,28 @@ class RerankPostprocessor(PassagePostprocessor):
     def rerank(self, nodes: Sequence[NodeWithScore], query: str) -> RerankOutcome:
         """Put the nodes in their new order; what was scored before a failure counts and is cached.
 
-        Raises :class:`RerankError` and leaves the nodes as they are when nothing was scored.
+        Told to LlamaIndex's callbacks and instrumentation. Raises :class:`RerankError` and leaves
+        the nodes as they are when nothing was scored.
         """
+        own = self.callback_manager
+        manager = own if own.handlers else LlamaSettings.callback_manager
+        given, top_n = list(nodes), self.top_n or len(nodes)
+        with _as_rerank_errors(self._reranker):
+            name = self._reranker.name
+        _dispatcher.event(ReRankStartEvent(query=query, nodes=given, top_n=top_n, model_name=name))
+        payload = {
+            EventPayload.NODES: given,
+            EventPayload.MODEL_NAME: name,
+            EventPayload.QUERY_STR: query,
+            EventPayload.TOP_K: top_n,
+        }
+        with manager.event(CBEventType.RERANKING, payload) as event:
+            outcome = self._rerank(nodes, query)
+            event.on_end({EventPayload.NODES: outcome.nodes})
+        _dispatcher.event(ReRankEndEvent(nodes=outcome.nodes))
+        return outcome
+
+    def _rerank(self, nodes: Sequence[NodeWithScore], query: str) -> RerankOutcome:
         deadline = self._clock() + self.budget_ms / 1000 if self.budget_ms else math.inf
         with _as_rerank_errors(self._reranker):
             model = self._reranker.fingerprint
