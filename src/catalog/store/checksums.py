@@ -1,7 +1,8 @@
 """Checksums of what is stored, so that a byte that changed by itself is found.
 
 Three kinds of rows are checked whenever they are read, by a CRC-32 of all that is shown of them:
-passages, texts of documents, vectors. The digest of a document covers every row that is stored
+passages, texts of documents, vectors (not the type and date of a passage's document, which a hit
+shows beside it). The digest of a document covers every row that is stored
 of it; ``catalog doctor`` compares those, and the rows of datasets, of what they were made with and
 of the manifest. A row without a checksum is of an older release and is believed until
 :func:`seal_dataset` gives it one.

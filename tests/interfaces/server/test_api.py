@@ -211,6 +211,8 @@ def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
         ),
         ("GET", "/v1/search", {}, 422, "InputError", "q is missing"),
         ("GET", "/v1/search?q=x&query=y", {}, 422, "InputError", "no argument query"),
+        ("GET", "/v1/search?q=x&after=last+week", {}, 400, "InputError", "2026-03"),
+        ("POST", "/v1/search", {"json": {"query": "x", "before": 5}}, 422, "InputError", "before"),
         ("GET", "/v1/documents?limit=0", {}, 422, "InputError", "limit"),
         ("GET", "/v1/documents?after=soon", {}, 400, "InputError", "soon"),
         ("GET", "/v1/documents/key.md", {}, 404, "DocumentNotFoundError", "notes:keys.md"),

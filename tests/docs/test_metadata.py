@@ -1,0 +1,63 @@
+"""The examples of docs/formats.md on metadata, followed to the letter."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from catalog.core.written_dates import read_written_date
+from catalog.library.browse import DocumentCatalog
+from catalog.library.indexing import Indexer
+from fakes import open_library
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+METADATA = PAGE.partition("## Metadata")[2].partition("\n## ")[0]
+EXAMPLE = re.compile(r"```yaml\n# (\S+): [^\n]+\n(.*?)```", re.DOTALL)
+
+
+@pytest.fixture
+def listing(tmp_path):
+    """The documents of a folder that has the files of the examples."""
+    folder = tmp_path / "folder"
+    (folder / "contracts" / "old").mkdir(parents=True)
+    for name in ("contracts/report.pdf", "contracts/old/lease.txt", "notes.txt"):
+        (folder / name).write_text("The rent is due in May.\n")
+    examples = EXAMPLE.findall(METADATA)
+    assert [name for name, _ in examples] == [
+        "contracts/report.pdf.meta.yaml",
+        "contracts/.catalog.yaml",
+    ]
+    for name, text in examples:
+        (folder / name).write_text(text)
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(folder, "notes").failed == ()
+        yield DocumentCatalog(library)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"filters": ["title=Annual report"]}, {"contracts/report.pdf"}),
+        ({"tags": ["finance", "q3"]}, {"contracts/report.pdf"}),
+        ({"filters": ["source_type=report"]}, {"contracts/report.pdf"}),
+        ({"filters": ["created=2024-05-31"]}, {"contracts/report.pdf"}),
+        ({"filters": ["confidentiality=internal"]}, {"contracts/report.pdf"}),
+        ({"after": "2024-05", "before": "2024-06"}, {"contracts/report.pdf"}),
+        ({"filters": ["source_type=contract"]}, {"contracts/old/lease.txt"}),
+        (
+            {"filters": ["agent_hint=lawyer"]},
+            {"contracts/report.pdf", "contracts/old/lease.txt"},
+        ),
+        ({"filters": {"agent_hint": {"is_empty": True}}}, {"notes.txt"}),
+    ],
+)
+def test_the_examples_of_metadata_beside_a_file_do_what_the_page_says(listing, asked, expected):
+    assert {entry.path for entry in listing.query(dataset="notes", **asked).entries} == expected
+
+
+def test_the_forms_of_dates_that_the_page_names_are_read_and_the_one_it_excludes_is_not():
+    taken, _, excluded = METADATA.partition("A date is ISO 8601")[2].partition("It is kept")
+    forms = re.findall(r"`([^`]+)`", taken)
+    assert len(forms) >= 9
+    assert [form for form in forms if read_written_date(form) is None] == []
+    assert read_written_date(re.findall(r"`([^`]+)`", excluded)[0]) is None
