@@ -3,13 +3,17 @@
 import re
 import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from catalog.core.settings import load_settings
 from catalog.embedding import model_files as packaged
+from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.readers.plain import PlainTextReader
 from catalog.interfaces.cli import main
+from counters import WordCounter
 
 ROOT = Path(__file__).parents[2]
 TIME = (ROOT / "docs" / "time.md").read_text(encoding="utf-8")
@@ -71,6 +75,32 @@ def test_every_beginning_of_a_line_on_the_page_is_a_time():
         assert PlainTextReader().parse(text, "talk.txt").segments == (), beginning
         for path in ("talk.transcript.txt", "lecture.mp4.txt"):
             assert len(PlainTextReader().parse(text, path).segments) == 2, beginning
+
+
+def test_transcripts_of_the_projects_preset_are_as_large_as_the_page_and_the_preset_say():
+    rag = load_settings(preset="projects").settings.rag_v2
+    said = [
+        f"[{at // 60:02}:{at % 60:02}] {'AB'[at // 40 % 2]}NNA: {'so ' * 9}on." for at in range(900)
+    ]
+    doc = PlainTextReader().parse("\n".join(said), "call.transcript.txt")
+    spans = (
+        DocumentChunker(
+            WordCounter(),
+            chunk_size=rag.chunk_size,
+            chunk_overlap=rag.chunk_overlap,
+            min_size=rag.chunk_min_size,
+            window_seconds=rag.transcript_window_seconds,
+        )
+        .cut(doc)
+        .spans
+    )
+    assert len(spans) > 8
+    for span in spans:
+        assert 700 <= span.tokens <= 1000
+        assert {cue.speaker for cue in span.cues} <= {"ANNA", "BNNA"}
+        assert span.locator.time_start is not None
+    for before, after in pairwise(spans):
+        assert 100 <= len(doc.text[after.start : before.end].split()) <= 150
 
 
 @pytest.mark.skipif(

@@ -65,6 +65,13 @@ def times(spans: Sequence[ChunkSpan]) -> list[tuple[float | None, float | None]]
     return [(span.locator.time_start, span.locator.time_end) for span in spans]
 
 
+def cut_by_size(page: Page, size: int, overlap: int, least: int) -> tuple[ChunkSpan, ...]:
+    chunker = DocumentChunker(
+        WordCounter(), chunk_size=size, chunk_overlap=overlap, min_size=least, window_seconds=0
+    )
+    return chunker.cut(page.document()).spans
+
+
 def every(step: int, stop: int) -> Page:
     page = Page()
     for start in range(0, stop, step):
@@ -300,7 +307,39 @@ def test_a_document_without_pages_or_times_has_neither() -> None:
     assert (span.page_breaks, span.cues) == ((), ())
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
-def test_a_window_without_length_is_refused(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_window_of_less_than_no_length_is_refused(seconds: float) -> None:
     with pytest.raises(ConfigError, match="window_seconds"):
         DocumentChunker(WordCounter(), window_seconds=seconds)
+
+
+def test_a_transcript_cut_by_size_overlaps_and_ends_before_another_speaker() -> None:
+    page = Page()
+    for at in range(40):  # ten words in each; another person from the 8th, 16th … on
+        page.cue(at, at + 1, "w " * 10, "AB"[at // 8 % 2])
+    spans = cut_by_size(page, size=105, overlap=20, least=70)
+    assert [span.tokens for span in spans] == [80, 100, 100, 100, 100]
+    assert [span.cues[0].time_start for span in spans] == [0.0, 6.0, 14.0, 22.0, 30.0]
+    for before, after in pairwise(spans):
+        shared = page.text[after.start : before.end].split()
+        assert 17 <= len(shared) <= 20  # five sixths of the overlap, or more
+
+
+def test_passages_cut_by_size_know_the_seconds_and_speakers_of_their_cues() -> None:
+    page = Page()
+    page.cue(0, 10, "a " * 30, "Anna")
+    page.cue(10, 110, "b " * 100, "Bob")
+    spans = cut_by_size(page, size=60, overlap=12, least=30)
+    assert len(spans) > 2
+    assert {cue.speaker for span in spans for cue in span.cues} == {"Anna", "Bob"}
+    for span in spans:
+        assert all(0 <= cue.start < cue.end <= span.end - span.start for cue in span.cues)
+        letters = page.text[span.start : span.end].split()
+        first = page.text[: span.start].split()
+        if letters[0] == "b":  # one a second, from the tenth second on
+            assert span.locator.time_start == pytest.approx(10 + len(first) - 30, abs=0.5)
+
+
+def test_a_transcript_below_the_size_is_one_passage() -> None:
+    (span,) = cut_by_size(every(60, 600), size=100, overlap=20, least=70)
+    assert times([span]) == [(0, 600)]

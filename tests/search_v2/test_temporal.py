@@ -156,8 +156,8 @@ def chunk(start, end, *, modality="video_transcript", text="words", seq=1, cues=
         "docid": "3fa9c1ab",
         "title": "A",
         "position": 0,
-        "start_offset": 0,
-        "end_offset": len(text),
+        "start_offset": 1000 * seq,
+        "end_offset": 1000 * seq + len(text),
         "heading_path": (),
         "locator": Locator(time_start=start, time_end=end),
     }
@@ -545,6 +545,17 @@ def test_a_second_transcript_of_the_same_seconds_is_left_out_and_frames_are_not(
     # of a frame: one transcript, that of the shortest path
     picture = chunk(70.0, 70.0, modality="video_frame", source_doc_id="vault:f.md", seq=9)
     assert [one.seq for one in drop_repeated([picture], [again, anchor])] == [1]
+
+
+def test_what_two_passages_of_a_document_share_is_told_once():
+    text = "one. two. three."
+    cues = (Cue(0, 4, 0, 10), Cue(5, 9, 10, 20), Cue(10, 16, 20, 30))
+    before = chunk(0.0, 20.0, text=text[:9], cues=cues[:2], start_offset=0, end_offset=9)
+    shared = tuple(replace(cue, start=cue.start - 5, end=cue.end - 5) for cue in cues[1:])
+    after = chunk(10.0, 30.0, text=text[5:], cues=shared, start_offset=5, end_offset=16, seq=2)
+    for anchors, others in (([before, after], []), ([after], [before]), ([before], [after])):
+        told = build_evidence_lines(anchors, others, TimeWindow(0, 30), max_chars=100)
+        assert " ".join(line.text for line in told) == text
 
 
 def test_two_transcripts_of_the_same_seconds_have_a_bundle_each(opened):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -115,11 +116,11 @@ def build_evidence_lines(
     of text.
     """
     times = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
-    neighbours = (chunk for chunk in others if chunk.chunk_id not in times)
+    neighbours = [chunk for chunk in others if chunk.chunk_id not in times]
     moments = [
         moment
-        for chunk in sorted([*anchors, *neighbours], key=lambda chunk: chunk.seq)
-        for moment in _moments(chunk)
+        for chunk, cues in _without_overlaps([*_by_row(anchors), *_by_row(neighbours)])
+        for moment in _moments(chunk, cues)
         if chunk.chunk_id in times or _is_within(moment, window)
     ]
     moments.sort(key=lambda moment: (moment.time_start, _is_frame(moment)))
@@ -185,8 +186,44 @@ def _repeats(chunk: Chunk, other: Chunk) -> bool:
     return min(a.end, b.end) > max(a.start, b.start)
 
 
-def _moments(chunk: Chunk) -> Iterator[EvidenceLine]:
-    """Return a line for each cue of a passage, or for its frame."""
+def _by_row(chunks: Iterable[Chunk]) -> list[Chunk]:
+    return sorted(chunks, key=lambda chunk: chunk.seq)
+
+
+def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue]]]:
+    """Yield each passage with its cues, less what an earlier one of the document has of them."""
+    told: dict[str, list[tuple[int, int]]] = {}
+    for chunk in chunks:
+        times, base = times_of(chunk), chunk.start_offset
+        cues = chunk.cues or (Cue(0, len(chunk.text), *times),)
+        before = told.setdefault(chunk.source_doc_id, [])
+        yield (
+            chunk,
+            [
+                replace(cue, start=start - base, end=end - base)
+                for cue in cues
+                for start, end in _subtract((base + cue.start, base + cue.end), before)
+            ],
+        )
+        before.append((chunk.start_offset, chunk.end_offset))
+
+
+def _subtract(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what is left of a span without the others."""
+    left = [span]
+    for low, high in others:
+        parts = ((start, min(end, low), max(start, high), end) for start, end in left)
+        left = [
+            (first, last)
+            for start, before, after, end in parts
+            for first, last in ((start, before), (after, end))
+            if first < last
+        ]
+    return left
+
+
+def _moments(chunk: Chunk, cues: Iterable[Cue]) -> Iterator[EvidenceLine]:
+    """Return a line for each of the cues of a passage, or for its frame."""
     whole = times_of(chunk)
     if chunk.modality == _FRAME:
         yield EvidenceLine(
@@ -198,7 +235,7 @@ def _moments(chunk: Chunk) -> Iterator[EvidenceLine]:
             chunk_id=chunk.chunk_id,
         )
         return
-    for cue in chunk.cues or (Cue(0, len(chunk.text), whole.start, whole.end),):
+    for cue in cues:
         text = _one_line(chunk.text[cue.start : cue.end])
         speaker = _one_line(cue.speaker or "") or None
         if speaker is not None:

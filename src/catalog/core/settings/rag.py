@@ -101,9 +101,9 @@ class RAGv2Settings(BaseSettings):
     )
     transcript_window_seconds: float = Field(
         60.0,
-        ge=5.0,
+        ge=0.0,
         le=3600.0,
-        description="About how long the passages of a transcript are.",
+        description="About how long the passages of a transcript are; 0: cut by size, as text.",
         json_schema_extra=NEEDS_REBUILD,
     )
     transcript_part_seconds: float = Field(

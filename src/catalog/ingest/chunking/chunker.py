@@ -18,10 +18,10 @@ from catalog.core.documents import (
 from catalog.core.errors import ConfigError
 from catalog.core.tokens import TokenCounter
 from catalog.ingest.chunking.boundaries import LineIndex
-from catalog.ingest.chunking.outline import TRANSCRIPTS, Outline, Stream, split_streams
+from catalog.ingest.chunking.outline import TRANSCRIPTS, Outline, Section, Stream, split_streams
 from catalog.ingest.chunking.packing import Band, Packer
 from catalog.ingest.chunking.token_sizes import TokenSizes
-from catalog.ingest.chunking.transcript_windows import TranscriptWindows
+from catalog.ingest.chunking.transcript_windows import TranscriptWindows, find_turns
 
 SMALLEST_CHUNK_SIZE = 16
 
@@ -53,13 +53,15 @@ class DocumentChunker:
     allow it.
 
     A transcript becomes windows of about ``window_seconds`` that do not overlap, none over
-    ``chunk_size`` tokens, each with its cues. A frame of a video is one passage, or several of
+    ``chunk_size`` tokens, each with its cues. If ``window_seconds`` is 0 it is cut by size as text
+    is, rather before another speaker, else before a cue that begins a sentence, and consecutive
+    passages share five sixths of ``chunk_overlap`` tokens or more. A frame of a video is one passage, or several of
     the same time if it is over ``chunk_size``. OCR text and captions are cut like text.
     Headings right above any of these, with nothing else under them, begin its first passage.
 
     Raises ``ConfigError`` unless ``chunk_size >= 16`` and ``0 <= chunk_overlap < chunk_size / 2``
     and ``min_size >= 0`` (one of ``chunk_size`` or more counts as one less than it) and
-    ``window_seconds > 0``.
+    ``window_seconds >= 0``.
     """
 
     def __init__(
@@ -80,8 +82,8 @@ class DocumentChunker:
             )
         if min_size < 0:
             raise ConfigError(f"min_size is {min_size}: use 0 or more")
-        if not window_seconds > 0:
-            raise ConfigError(f"window_seconds is {window_seconds}: use more than 0")
+        if not window_seconds >= 0:
+            raise ConfigError(f"window_seconds is {window_seconds}: use 0 or more")
         self._counter = counter
         self._band = Band(chunk_size, chunk_overlap, min(min_size, chunk_size - 1))
         self._seconds = window_seconds
@@ -111,6 +113,7 @@ class _DocumentCutter:
         self._packer = Packer(doc, sizes, band)
         self._packer_without_overlap = Packer(doc, sizes, replace(band, overlap=0))
         self._windows = TranscriptWindows(doc.text, window_seconds, self._fits)
+        self._is_by_time = window_seconds > 0
 
     def spans(self) -> Iterator[ChunkSpan]:
         for stream in split_streams(self._doc, self._outline):
@@ -129,6 +132,9 @@ class _DocumentCutter:
 
     def _cut_transcript(self, stream: Stream) -> Iterator[ChunkSpan]:
         cues = [_cue(segment) for segment in stream.segments]
+        if not self._is_by_time:
+            yield from self._cut_by_size(stream, cues)
+            return
         start = stream.start
         if not self._fits(start, cues[0].end):
             start = cues[0].start
@@ -142,6 +148,17 @@ class _DocumentCutter:
             for first, last, path in self._packer_without_overlap.cut(sections):
                 part = _part_of_cue(window[0], first, last)
                 yield self._span(first, last, path, stream.modality, [part])
+
+    def _cut_by_size(self, stream: Stream, cues: Sequence[Cue]) -> Iterator[ChunkSpan]:
+        path = self._outline.path_at(cues[0].start)
+        packer = Packer(self._doc, self._sizes, self._band, find_turns(self._doc.text, cues))
+        starts, ends = [cue.start for cue in cues], [cue.end for cue in cues]
+        for first, last, _ in packer.cut([Section(stream.start, stream.end, path, path)]):
+            parts = [
+                _part_of_cue(cue, max(first, cue.start), min(last, cue.end))
+                for cue in cues[bisect_right(ends, first) : bisect_left(starts, last)]
+            ]
+            yield self._span(first, last, path, stream.modality, parts)
 
     def _cut_frame(self, stream: Stream) -> Iterator[ChunkSpan]:
         cue = _cue(stream.segments[0])
@@ -205,6 +222,8 @@ def _cue(segment: Segment) -> Cue:
 
 def _part_of_cue(cue: Cue, start: int, end: int) -> Cue:
     """Return the part ``[start, end)`` of a cue; its times are where its characters stand."""
+    if (start, end) == (cue.start, cue.end):
+        return cue
     pace = (cue.time_end - cue.time_start) / (cue.end - cue.start)
     first = cue.time_start + pace * (start - cue.start)
     last = cue.time_end - pace * (cue.end - end)

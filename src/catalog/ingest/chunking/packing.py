@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from catalog.core.documents import ParsedDocument
 from catalog.ingest.chunking.boundaries import (
@@ -143,10 +144,18 @@ class Packer:
 
     A passage ends where both it and what is left can be in the band, if there is such a place.
     The document's atoms are kept whole where they fit into a passage, and cut at lines elsewhere.
+    ``turns`` are ascending offsets at which a passage rather begins than anywhere else, the best
+    kind first; with any, five sixths of the overlap are always shared.
     """
 
-    def __init__(self, doc: ParsedDocument, sizes: TokenSizes, band: Band) -> None:
-        self._text, self._sizes, self._band = doc.text, sizes, band
+    def __init__(
+        self,
+        doc: ParsedDocument,
+        sizes: TokenSizes,
+        band: Band,
+        turns: Sequence[Sequence[int]] = (),
+    ) -> None:
+        self._text, self._sizes, self._band, self._turns = doc.text, sizes, band, turns
         self._lines_first = doc.file_type in _LINE_ORIENTED
         atoms = sorted(doc.atomic, key=lambda span: (span[0], -span[1]))
         self._atoms = DisjointSpans(span for span in atoms if self._fits(*span))
@@ -260,9 +269,10 @@ class Packer:
         return last_character(self._text, core, limit)
 
     def _break_finders(self, limit: int) -> tuple[FindBreak, ...]:
+        turns = (partial(_last_turn, starts) for starts in self._turns)
         if self._lines_first or self._large_atoms.around(limit) is not None:
-            return last_paragraph, last_line, last_sentence
-        return last_paragraph, last_sentence, last_line
+            return *turns, last_paragraph, last_line, last_sentence
+        return *turns, last_paragraph, last_sentence, last_line
 
     def _outside_atoms(self, find_break: FindBreak, low: int, high: int) -> int | None:
         while high > low and (cut := find_break(self._text, low, high)) is not None:
@@ -277,10 +287,28 @@ class Packer:
         low = max(self._sizes.earliest_start(core, self._band.overlap), start + 1)
         if self._band.overlap == 0 or low >= core:
             return core
+        if self._turns:
+            return self._overlap_with_turns(low, core)
         for at in overlap_starts(self._text, low, core, lines_first=self._lines_first):
             if self._atoms.around(at) is None:
                 return at
         return core
 
+    def _overlap_with_turns(self, low: int, core: int) -> int:
+        """Return the best start at or after ``low`` that shares five sixths of the overlap."""
+        latest = self._sizes.earliest_start(core, self._band.overlap * 5 // 6)
+        high = min(max(low + 1, latest + 1), core)
+        for starts in self._turns:
+            at = bisect_left(starts, low)
+            if at < len(starts) and starts[at] < high:
+                return starts[at]
+        return next(overlap_starts(self._text, low, high, lines_first=False), low)
+
     def _fits(self, start: int, end: int) -> bool:
         return self._sizes.size(start, end) <= self._band.chunk_size
+
+
+def _last_turn(starts: Sequence[int], _text: str, low: int, high: int) -> int | None:
+    """Return the last of the offsets in ``(low, high]``."""
+    at = bisect_right(starts, high)
+    return starts[at - 1] if at and starts[at - 1] > low else None

@@ -1,10 +1,11 @@
-"""Parts a transcript into windows of about a minute, at the places where a listener would."""
+"""Parts a transcript where a listener would: into windows of about a minute, or by size."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from catalog.core.documents import Cue
 
@@ -104,4 +105,15 @@ class TranscriptWindows:
         )
 
     def _ends_sentence(self, cue: Cue) -> bool:
-        return _SENTENCE_END.search(self.text, max(cue.start, cue.end - _TAIL), cue.end) is not None
+        return _ends_sentence(self.text, cue)
+
+
+def find_turns(text: str, cues: Sequence[Cue]) -> tuple[list[int], list[int]]:
+    """Return where another speaker begins, and where a cue follows the end of a sentence."""
+    pairs = list(pairwise(cues))
+    turns = [after.start for before, after in pairs if before.speaker != after.speaker]
+    return turns, [after.start for before, after in pairs if _ends_sentence(text, before)]
+
+
+def _ends_sentence(text: str, cue: Cue) -> bool:
+    return _SENTENCE_END.search(text, max(cue.start, cue.end - _TAIL), cue.end) is not None
