@@ -55,8 +55,9 @@ class DocumentChunker:
     A transcript becomes windows of about ``window_seconds`` that do not overlap, none over
     ``chunk_size`` tokens, each with its cues. If ``window_seconds`` is 0 it is cut by size as text
     is, rather before another speaker, else before a cue that begins a sentence, and consecutive
-    passages share five sixths of ``chunk_overlap`` tokens or more. A frame of a video is one passage, or several of
-    the same time if it is over ``chunk_size``. OCR text and captions are cut like text.
+    passages share five sixths of ``chunk_overlap`` tokens or more. A frame of a video is one
+    passage, or several of the same time if it is over ``chunk_size``. OCR text and captions are
+    cut like text.
     Headings right above any of these, with nothing else under them, begin its first passage.
 
     Raises ``ConfigError`` unless ``chunk_size >= 16`` and ``0 <= chunk_overlap < chunk_size / 2``
