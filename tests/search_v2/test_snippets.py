@@ -47,14 +47,14 @@ def marks(snippet):
 def test_a_passage_that_fits_is_given_whole_without_the_blank_lines_around_it():
     got = find_snippet(chunk("\n \n    indented\r\n\r\nlast  \n\n", line_start=10), "x", 300)
     assert got.text == "    indented\r\n\r\nlast  "
-    assert (got.line_start, got.line_end) == (12, 14)
+    assert (got.locator.line_start, got.locator.line_end) == (12, 14)
 
 
 def test_the_lines_around_the_sentence_with_most_different_words_are_shown():
     text = FILLER * 5 + "keys keys keys\n" + FILLER * 5 + "Rotate the keys.\n" + FILLER * 5
     got = find_snippet(chunk(text, line_start=100), "rotating a key", 120)
     assert got.text == FILLER + "Rotate the keys.\n" + FILLER.rstrip("\n")
-    assert (got.line_start, got.line_end) == (110, 112)
+    assert (got.locator.line_start, got.locator.line_end) == (110, 112)
     assert marks(got) == ["Rotate", "keys"]
 
 
@@ -62,7 +62,7 @@ def test_more_occurrences_break_a_tie_and_then_the_first_sentence_wins():
     once, twice = "One key here.\n", "A key and a key here.\n"
     text = once + FILLER * 9 + twice + FILLER * 9 + twice
     got = find_snippet(chunk(text), "key", 60)
-    assert got.line_start == 11
+    assert got.locator.line_start == 11
     assert marks(got) == ["key", "key"]
 
 
@@ -70,14 +70,14 @@ def test_a_sentence_over_several_lines_is_shown_with_all_of_them():
     text = FILLER * 5 + "Rotate every\nkey in the\nconsole.\n" + FILLER * 5
     got = find_snippet(chunk(text), "rotate key console", 40)
     assert got.text == "Rotate every\nkey in the\nconsole."
-    assert (got.line_start, got.line_end) == (6, 8)
+    assert (got.locator.line_start, got.locator.line_end) == (6, 8)
 
 
 def test_a_paragraph_on_one_line_is_cut_around_its_best_sentence_at_words():
     line = "Some words come first. " * 20 + "Rotate the keys. " + "Other words follow. " * 20
     got = find_snippet(chunk("Intro.\n" + line + "\nOutro.\n", line_start=3), "rotate key", 60)
     assert got.text == "Rotate the keys. Other words follow. Other words follow."
-    assert (got.line_start, got.line_end) == (4, 4)
+    assert (got.locator.line_start, got.locator.line_end) == (4, 4)
 
 
 def test_the_end_of_a_long_line_is_shown_with_words_before_it():
@@ -105,7 +105,7 @@ def test_a_heading_alone_is_not_shown_when_its_section_has_text():
     )
     got = find_snippet(chunk(text, headings=("Guide", "Rotating keys")), "rotating keys", 60)
     assert got.text.startswith("A key lasts. More.")
-    assert got.line_start == got.line_end == 3
+    assert got.locator.line_start == got.locator.line_end == 3
 
 
 def test_without_a_word_of_the_query_the_head_is_shown():
@@ -147,7 +147,7 @@ def test_a_long_text_without_spaces_is_cut_between_characters():
 
 def test_a_passage_without_lines_has_a_snippet_without_lines():
     got = find_snippet(chunk(FILLER * 9, line_start=None), "interest", 90)
-    assert (got.line_start, got.line_end) == (None, None)
+    assert (got.locator.line_start, got.locator.line_end) == (None, None)
 
 
 PIECES = st.sampled_from(
@@ -180,10 +180,14 @@ def test_a_snippet_stands_in_the_lines_it_names(text, query, max_chars):
         assert 0 < len(got.text) <= max_chars
         assert got.text in passage
         assert got.text.strip()
-        shown = lines[got.line_start - 1 : got.line_end]
+        shown = lines[got.locator.line_start - 1 : got.locator.line_end]
         assert got.text in "".join(shown)
-        assert len(BREAK.findall(got.text)) == got.line_end - got.line_start == len(shown) - 1
-        if got.line_start < got.line_end:
+        assert (
+            len(BREAK.findall(got.text))
+            == got.locator.line_end - got.locator.line_start
+            == len(shown) - 1
+        )
+        if got.locator.line_start < got.locator.line_end:
             parts = BREAK.split(got.text)
             whole = BREAK.split(passage)
             assert any(whole[at : at + len(parts)] == parts for at in range(len(whole)))
@@ -263,7 +267,7 @@ def test_of_paragraphs_that_promise_alike_the_first_best_sentence_wins(paragraph
     text = "".join(f"{paragraph}\n\n{FILLER}\n" for paragraph in paragraphs)
     got = find_snippet(chunk(text), "rotate key", 40)
     assert got.text == paragraphs[best]
-    assert got.line_start == 1 + 4 * best
+    assert got.locator.line_start == 1 + 4 * best
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ count from 1; times are seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from catalog.core.places import AS_IN_FILE, Places, Unit
 
 MetadataScalar = str | int | float | bool
 MetadataValue = MetadataScalar | tuple[MetadataScalar, ...]
@@ -20,9 +22,11 @@ Modality = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """A passage's position: pages and lines (inclusive, from 1) and seconds, whichever exist.
+    """A passage's position in its file: numbers are from 1 and inclusive, times are seconds.
 
-    ``page`` is the first page and ``page_end`` the last, the same where there is one.
+    ``start`` and ``end`` count in ``unit``. ``page`` is the first page (or slide) and
+    ``page_end`` the last, the same where there is one. Lines are those of the file, or in a
+    notebook those of the one cell that the passage stands in; ``None`` where there are none.
     """
 
     page: int | None = None
@@ -31,6 +35,26 @@ class Locator:
     line_end: int | None = None
     time_start: float | None = None
     time_end: float | None = None
+    unit: Unit = "line"
+    start: int | None = None
+    end: int | None = None
+
+
+def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
+    """Return where ``text[start:end]`` stands; what the map does not say is as ``known``."""
+    lines = places.lines_of(start, end)
+    if lines is None and places.unit == "line":
+        lines = (known.line_start, known.line_end)  # type: ignore[assignment]
+    first, last = lines or (None, None)
+    if places.unit in ("page", "slide"):
+        numbers: tuple[int | None, int | None] = known.page, known.page_end
+    elif places.unit == "line":
+        numbers = first, last
+    else:
+        numbers = places.numbers_of(start, end) or (None, None)
+    return replace(
+        known, line_start=first, line_end=last, unit=places.unit, start=numbers[0], end=numbers[1]
+    )
 
 
 def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
@@ -85,7 +109,8 @@ class ParsedDocument:
     (``tags``, ``created``, ``modified``, ``source_url`` …); ``written`` names those of it that the
     author wrote (``title``, too, if that is the author's), and ``remarks`` say what of the author's
     words could not be read. ``untimed`` says why a document that looks like a frame or a transcript
-    is read as text; it is told and not stored.
+    is read as text; it is told and not stored. ``places`` says where the text stands in the file;
+    it is no part of the document's content.
     """
 
     path: str
@@ -102,6 +127,7 @@ class ParsedDocument:
     untimed: str | None = None
     written: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
+    places: Places = AS_IN_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +145,10 @@ class Cue:
 class ChunkSpan:
     """A passage as the chunker cuts it: ``text[start:end]`` is the chunk, always.
 
-    ``heading_path`` runs from the outermost heading to the chunk's own. ``tokens`` is its size
-    as the chunker counts it. ``cues`` and ``page_breaks`` (where the page after
-    ``locator.page`` begins, and the one after that, …) are offsets in the chunk.
+    ``heading_path`` runs from the outermost heading to the chunk's own; ``sections`` are the other
+    headings that it holds, in order. ``tokens`` is its size as the chunker counts it. ``cues``,
+    ``page_breaks`` (where the page after ``locator.page`` begins, and the one after that, …) and
+    ``places`` have offsets in the chunk.
     """
 
     start: int
@@ -132,6 +159,8 @@ class ChunkSpan:
     tokens: int = 0
     cues: tuple[Cue, ...] = ()
     page_breaks: tuple[int, ...] = ()
+    sections: tuple[str, ...] = ()
+    places: Places = AS_IN_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +169,8 @@ class Chunk:
 
     ``seq`` is the database's row number: never reused, so it names the chunk in lexical
     indexes; ``chunk_id`` is the deterministic public id. ``modified`` is as the document says, or
-    as its file does; ``dated`` is the timestamp that bounds go by.
+    as its file does; ``dated`` is the timestamp that bounds go by. ``file`` is the file that the
+    document came from: its path, unless the file holds several documents.
     """
 
     seq: int
@@ -164,3 +194,6 @@ class Chunk:
     source_type: str = ""
     modified: str | None = None
     dated: float | None = None
+    sections: tuple[str, ...] = ()
+    places: Places = AS_IN_FILE
+    file: str = ""

@@ -131,11 +131,21 @@ class SearchParams:
 class GetParams:
     """A document, whole or some of its lines."""
 
-    reference: Annotated[str, Param("dataset:path, path or #docid; :12-20 after it picks lines.")]
+    reference: Annotated[
+        str,
+        Param(
+            "dataset:path, path or #docid; :12-20 after it picks lines, or else pages, cells, "
+            "paragraphs: what its citations count. :1:05-1:18 picks times."
+        ),
+    ]
     _: KW_ONLY
     dataset: Dataset = None
-    line_start: Annotated[int | None, Param("First line, counted from 1.", least=1)] = None
-    line_end: Annotated[int | None, Param("Last line, itself included.", least=1)] = None
+    line_start: Annotated[
+        int | None, Param("First line (page, cell …), counted from 1.", least=1)
+    ] = None
+    line_end: Annotated[
+        int | None, Param("Last line (page, cell …), itself included.", least=1)
+    ] = None
     max_bytes: Annotated[
         int | None,
         Param("More than this, or 10 MB, is cut after a whole line.", least=1, most=MAX_TEXT_BYTES),

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 from pydantic import BaseModel, ConfigDict
 
 from catalog.core.params import Mode
+from catalog.core.places import Unit
 
 TIMED_MODALITIES = frozenset(["video_transcript", "audio_transcript", "video_frame"])
 """The modalities of passages that belong to a moment of a recording."""
@@ -18,11 +19,18 @@ class _Frozen(BaseModel):
 
 
 class ResultLocator(_Frozen):
-    """Where the passage stands: pages and lines (inclusive, from 1), seconds; ``None`` if unknown.
+    """Where the passage stands in its file; numbers are from 1 and inclusive, times are seconds.
 
-    ``page`` is the first page and ``page_end`` the last, the same where there is one.
+    ``start`` and ``end`` count in ``unit``: what the citation names, and ``get`` takes after the
+    path. A ``record`` is named by its line of ``file``. Of a PDF or presentation ``page`` is the
+    first page or slide and ``page_end`` the last. Lines are those of the file; of a notebook those
+    of the one cell. What the format does not have, or is not known, is ``None``.
     """
 
+    unit: Unit = "line"
+    start: int | float | None = None
+    end: int | float | None = None
+    file: str | None = None
     page: int | None = None
     page_end: int | None = None
     line_start: int | None = None
@@ -129,10 +137,12 @@ class SearchResult(PassageResult):
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
     ``docs/scoring.md``) and it is not comparable between queries. ``relevance`` is: the estimated
     probability (0 to 1) that the passage answers, ``None`` where nothing was calibrated.
-    ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the document and
+    ``sections`` are all headings over it or in it: ``heading_path``, then the others.
+    ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the file and
     ``matches`` the ``[start, end)`` of query words in it. ``snippet_locator`` is where the snippet
     itself stands; ``moment`` the second from which its best sentence is said. ``citation`` names
-    the source and that second, or the passage's pages or lines. ``link`` opens a recording at that
+    the source and that second, or what else the format has: the page of the best sentence, then
+    all pages of the passage; its lines, cells or paragraphs. ``link`` opens a recording at that
     second or a PDF at the page on which the best sentence begins, ``None`` for anything else.
     ``original`` is the path of the file that the document was made of, under whose name it is
     listed, ``None`` (and not in JSON) for any other. ``evidence`` is what a recording holds around
@@ -143,6 +153,7 @@ class SearchResult(PassageResult):
 
     docid: str
     heading_path: tuple[str, ...]
+    sections: tuple[str, ...] = ()
     modality: str
     locator: ResultLocator
     start_offset: int

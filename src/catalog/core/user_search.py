@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from catalog.core.dotted import load_object
 from catalog.core.errors import BackendError
+from catalog.core.places import format_count
 from catalog.core.results import Explanation
 
 DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
@@ -214,15 +215,13 @@ def _to_number(value: object) -> float | None:
 
 
 def _format_location(locator: object) -> str:
-    page, page_end = _get(locator, "page"), _get(locator, "page_end")
-    line, line_end = _get(locator, "line_start"), _get(locator, "line_end")
-    parts = []
-    if page is not None:
-        is_one = page_end in (None, page)
-        parts.append(f"page {page}" if is_one else f"pages {page}–{page_end}")
-    if line is not None:
-        parts.append(f"lines {line}–{line_end}")
-    return ", ".join(parts)
+    """Return the page, or what else is counted, and the lines."""
+    unit = _get(locator, "unit")
+    counted = (unit, _get(locator, "start"), _get(locator, "end"))
+    if unit in (None, "line", "page", "time"):
+        counted = ("page", _get(locator, "page"), _get(locator, "page_end"))
+    lines = ("line", _get(locator, "line_start"), _get(locator, "line_end"))
+    return ", ".join(filter(None, (format_count(*part, dash="–") for part in (counted, lines))))
 
 
 def _explanation_lines(value: object) -> tuple[str, ...]:

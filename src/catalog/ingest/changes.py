@@ -220,7 +220,7 @@ class FolderChanges:
         is_same = (
             document["file"] == file.path
             and document["content_hash"] == source.content_hash
-            and document["pipeline"] == self._pipeline
+            and document["pipeline"] == source.fingerprint(self._pipeline)
         )
         if is_same and parsed.path in self._stored.incomplete:
             return Change(source, is_new=False, lacking=self._stored.incomplete[parsed.path])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -49,6 +50,14 @@ class Source:
     def content_hash(self) -> str:
         """The hash of the document's content; see :mod:`catalog.store.revisions`."""
         return content_hash(self.parsed)
+
+    def fingerprint(self, pipeline: str) -> str:
+        """Name how the document was cut, and where its text stands in its file if that is mapped.
+
+        So what moved in the file, with the same text, is noticed.
+        """
+        form = self.parsed.places.to_dict()
+        return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
 
     @cached_property
     def source_doc_id(self) -> str:

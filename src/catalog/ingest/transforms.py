@@ -157,7 +157,8 @@ def format_place(node: ChunkNode) -> str:
     A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
     """
     parsed = node.source.parsed
-    return _format_names(parsed.path, (parsed.title, *node.span.heading_path), node.text)
+    headings = (*node.span.heading_path, *node.span.sections)
+    return _format_names(parsed.path, (parsed.title, *headings), node.text)
 
 
 def format_place_of(node: TextNode) -> str:
@@ -276,7 +277,7 @@ def _revision(chunks: list[ChunkNode], pipeline: str) -> NewRevision:
         document=source.parsed,
         content_hash=source.content_hash,
         chunks=tuple(NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in chunks),
-        pipeline=pipeline,
+        pipeline=source.fingerprint(pipeline),
         modified=source.modified,
         vectors={key: vector for chunk in chunks for key, vector in chunk.vectors.items()},
         embedded_by=chunks[0].embedded_by,

@@ -17,9 +17,11 @@ from catalog.core.params import (
     SearchParams,
     StatusParams,
 )
+from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Comparison, SearchResult, SearchResults, StageReport
+from catalog.library.document_parts import DocumentLines
 from catalog.library.health import describe_store
-from catalog.library.references import DocumentLines, find_document, resolve_documents
+from catalog.library.references import find_document, resolve_documents
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import LocalEngine
@@ -124,17 +126,22 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | 
         if remaining < 0:
             break
         count += 1
-    if count > 0:
-        cut = document.first(count)
+    cut, unit = document.first(max(count, 1)), document.unit
+    last, rest = cut.end, [number for number in document.numbers[count:] if number is not None]
+    if count == 0:
+        beginning = document.lines[0].encode()[:max_bytes].decode(errors="ignore")
+        cut = replace(cut, lines=(beginning,))
+    if last is None:
+        return cut, f"cut at max_bytes {max_bytes}"
+    if count > 0 and last not in rest:
         return cut, (
-            f"cut after line {cut.line_end} of {cut.lines_total}, at max_bytes {max_bytes}; "
-            f"go on with line_start {cut.line_end + 1}"
+            f"cut after {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
+            f"go on with line_start {last + 1}"
         )
-    beginning = document.lines[0].encode()[:max_bytes].decode(errors="ignore")
-    note = f"only the first {max_bytes} bytes of line {document.line_start}, which is larger"
-    if document.line_start < document.lines_total:
-        note += f"; line_start {document.line_start + 1} goes on after it"
-    return replace(document, lines=(beginning,)), note
+    note = f"only the first {max_bytes} bytes of {unit} {last}, which is larger"
+    if document.total is not None and last < document.total:
+        note += f"; line_start {last + 1} goes on after it"
+    return cut, note
 
 
 def _size(document: DocumentLines) -> int:
@@ -175,16 +182,26 @@ class SearchShape(_Shape):
 
 
 class DocumentShape(_Shape):
-    """A document's lines ``line_start`` to ``line_end`` (both included) of ``lines_total``."""
+    """A document, or its lines, cells, pages or paragraphs ``start`` to ``end`` of ``total``.
+
+    All count in ``unit`` as its citations do, both ends included. ``numbers`` has one for each
+    line of the text: where that begins. ``line_start``, ``line_end`` and ``lines_total`` are the
+    same where the unit is a line of the file.
+    """
 
     source_doc_id: str
     path: str
     docid: str
     title: str
     metadata: dict[str, Any]
-    line_start: int
-    line_end: int
-    lines_total: int
+    unit: Unit
+    start: int | None
+    end: int | None
+    total: int | None
+    line_start: int | None
+    line_end: int | None
+    lines_total: int | None
+    numbers: tuple[int | None, ...]
     text: str
     notes: tuple[str, ...] = ()
 

@@ -116,10 +116,10 @@ def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
 
 
 def _document_lines(document: Mapping[str, Any], *, numbers: bool) -> Iterator[str]:
-    first, last = document["line_start"], document["line_end"]
     lines = document["text"].split("\n")  # one more than there are, if the last one is ended
-    for number, line in zip(range(first, last + 1), lines, strict=False):
-        yield safe(f"{number:6}  {line}" if numbers else line)
+    for number, line in zip(document["numbers"], lines, strict=False):
+        shown = "" if number is None else number
+        yield safe(f"{shown:>6}  {line}" if numbers else line)
 
 
 def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from catalog.core.results import (
 )
 from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.terminal import TerminalText
-from catalog.search_v2.citations import format_header, split_at_matches
+from catalog.search_v2.citations import format_header, format_headings, split_at_matches
 from catalog.search_v2.evidence import format_line
 
 _QUERY_SHOWN = 60  # characters of an expansion
@@ -55,7 +55,8 @@ def _result_lines(result: SearchResult, *, explain: bool, bold: bool) -> Iterato
     relevance = f"  relevance {_per_cent(result.relevance)}" if result.relevance is not None else ""
     yield safe(f"[{result.rank}] {name}  score {result.score:.4f}{relevance}  #{result.docid}")
     if evidence is None:
-        yield safe(f"    {' > '.join(result.heading_path) or result.title}")
+        others = result.sections[len(result.heading_path) :]
+        yield safe(f"    {format_headings(result.heading_path, others) or result.title}")
         for line in _snippet_lines(result, bold=bold):
             yield f"    | {line}"
     elif result.evidence_at not in (None, result.rank):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING
 
 from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
+from catalog.library.document_parts import DocumentLines, DocumentPlaces, Part, cut_part
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
 from catalog.store.chunks import (
@@ -26,56 +28,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-_LINES = re.compile(r":(\d+)(?:-(\d+))?$")
-_BREAK = re.compile(r"\r\n|\n|\r")
+_PLACE = re.compile(r":(?:t=)?(\d+(?::\d+){0,2})(?:-(\d+(?::\d+){0,2}))?$")
+_DIGITS = re.compile(r"\d+")
+_Place = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the start and of the end
 _SUGGESTIONS = 5
 _MAX_DIGITS = 18  # of a line's number
 _ALIKE = 0.6  # share of the letters, as difflib counts
 _MAX_COMPARED, _MAX_CANDIDATES = 256, 25  # characters of a name sought; names difflib compares
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentLines:
-    """A document, or a range of its lines; lines count from 1, both ends included.
-
-    ``ending`` is the line end after the last line, where the range goes to the end of a document
-    that has one. ``others`` are the paths of what else was made of the same original.
-    """
-
-    document: StoredDocument
-    lines: tuple[str, ...]
-    line_start: int
-    lines_total: int
-    ending: str = ""
-    others: tuple[str, ...] = ()
-
-    @property
-    def line_end(self) -> int:
-        """Return the last line given."""
-        return self.line_start + len(self.lines) - 1
-
-    def first(self, count: int) -> DocumentLines:
-        """Return its first so many lines alone."""
-        return replace(self, lines=self.lines[:count], ending="")
-
-    @property
-    def text(self) -> str:
-        """Return the lines as one text."""
-        return "\n".join(self.lines) + self.ending
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "source_doc_id": self.document.source_doc_id,
-            "path": self.document.path,
-            "docid": self.document.docid,
-            "title": self.document.title,
-            "metadata": self.document.metadata,
-            "line_start": self.line_start,
-            "line_end": self.line_end,
-            "lines_total": self.lines_total,
-            "text": self.text,
-        }
 
 
 def find_document(
@@ -89,37 +48,75 @@ def find_document(
     """Return the document a reference names: whole, or the lines given or after its last colon.
 
     By the name of a file that several documents were made of it is the first of these. Lines that
-    are given win over those in the reference. Raises :class:`DocumentNotFoundError` with near
-    misses, and :class:`InputError` for a name that several documents share, and for lines beyond
-    the end.
+    are given win over those in the reference; of a document without lines they are its pages,
+    cells, paragraphs or seconds. Raises :class:`DocumentNotFoundError` with near misses, and
+    :class:`InputError` for a name that several documents share, and for what is beyond the end.
     """
-    has_lines = line_start is not None or line_end is not None
+    given = Part(line_start, line_end)
     with database.read() as connection:
         whole = _find(connection, reference, dataset)
         if whole is not None:
-            return _lines_of(whole, line_start, line_end)
-        name, lines = split_reference(reference)
-        part, others = None if lines is None else _find(connection, name, dataset), ()
-        if part is None:
-            part, others = _find_by_name(connection, name, dataset)
-        if part is not None:
-            first, last = (line_start, line_end) if has_lines else lines or (None, None)
-            return replace(_lines_of(part, first, last), others=others)
+            return cut_part(whole, DocumentPlaces.read(connection, whole), given)
+        named = split_reference(reference)
+        for name, place in named:
+            document = _find(connection, name, dataset)
+            part = None if document is None else _cut_place(connection, document, place, given)
+            if part is not None:
+                return part
+        for name, place in named or [(reference, None)]:
+            document, others = _find_by_name(connection, name, dataset)
+            part = None if document is None else _cut_place(connection, document, place, given)
+            if part is not None:
+                return replace(part, others=others)
+        name = named[-1][0] if named else reference
         raise DocumentNotFoundError(f"no document {name!r}", _near(connection, name, dataset))
 
 
-def split_reference(reference: str) -> tuple[str, tuple[int, int] | None]:
-    """Return what is named before the lines at the end, and the first and last of these, if any.
+def split_reference(reference: str) -> list[tuple[str, _Place]]:
+    """Return what may be named before the place at the end, with the place; the longest first.
 
-    Raises :class:`InputError` for a number that no line has.
+    A place is ``:12``, ``:12-20``, of a cell's lines ``:3:2-8``, of times ``:1:05-1:18``. Its parts
+    are the numbers of its start and its end. Raises :class:`InputError` for a number that no line
+    has.
     """
-    ranged = _LINES.search(reference)
+    ranged = _PLACE.search(reference)
     if ranged is None:
-        return reference, None
-    first, last = ranged[1], ranged[2] or ranged[1]
-    if max(len(first), len(last)) > _MAX_DIGITS:
+        return []
+    if any(len(digits) > _MAX_DIGITS for digits in _DIGITS.findall(ranged[0])):
         raise InputError(f"{ranged[0][:_MAX_DIGITS]}… names lines by numbers no document has")
-    return reference[: ranged.start()], (int(first), int(last))
+    start, end = (tuple((group or "").split(":")) for group in ranged.groups())
+    last = tuple(map(int, filter(None, end)))
+    return [
+        (":".join((reference[: ranged.start()], *start[:at])), (tuple(map(int, start[at:])), last))
+        for at in range(len(start))
+    ]
+
+
+def _cut_place(
+    connection: Connection, document: StoredDocument, place: _Place | None, given: Part
+) -> DocumentLines | None:
+    """Return what is given of a document, or else the place; ``None`` if it can have none such."""
+    places = DocumentPlaces.read(connection, document)
+    part = Part() if place is None else _read_place(place, places)
+    return None if part is None else cut_part(document, places, part if given == Part() else given)
+
+
+def _read_place(place: _Place, document: DocumentPlaces) -> Part | None:
+    """Return what part of the document a place is; ``None`` if it can be none."""
+    start, end = place
+    match len(start), len(end):
+        case 1, 0 | 1:
+            return Part(start[0], (end or start)[0])
+        case 2, 0 | 1 if document.places.unit == "cell":
+            return Part(start[0], start[0], lines=(start[1], (end or start[1:])[0]))
+        case 2 | 3, _ if document.timed:
+            return Part(seconds=(_seconds(start), _seconds(end or start)))
+    return None
+
+
+def _seconds(clock: Iterable[int]) -> int:
+    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
+    return reduce(lambda seconds, number: 60 * seconds + number, clock)
 
 
 def resolve_documents(
@@ -241,17 +238,3 @@ def find_alike(text: str, by_name: Mapping[str, Sequence[str]]) -> list[str]:
     names = [name for name, _, _ in candidates]
     close = get_close_matches(text, names, n=_SUGGESTIONS, cutoff=_ALIKE)
     return list(dict.fromkeys(item for name in close for item in by_name[name]))[:_SUGGESTIONS]
-
-
-def _lines_of(document: StoredDocument, first: int | None, last: int | None) -> DocumentLines:
-    lines = _BREAK.split(document.text)
-    ending = ""
-    if len(lines) > 1 and lines[-1] == "":  # a line end ends a line, and begins none
-        lines.pop()
-        ending = "\n"
-    start = 1 if first is None else first
-    end = len(lines) if last is None else last
-    if not 1 <= start <= end or start > len(lines):
-        raise DocumentReferenceError(f"{document.path} has lines 1-{len(lines)}, not {start}-{end}")
-    chosen = tuple(lines[start - 1 : end])
-    return DocumentLines(document, chosen, start, len(lines), ending if end >= len(lines) else "")

@@ -34,8 +34,9 @@ class BestSentence:
         self._all_matches, self._max_chars = matches, max_chars
         self._match_starts = [match.start for match in matches]
         self._line_starts = [line.start for line in lines]
-        self._titles = {tuple(_PLAIN_WORD.findall(title)) for title in chunk.heading_path} | {()}
-        self._longest_heading = max(map(len, chunk.heading_path), default=0) + _MARKUP
+        titles = (*chunk.heading_path, *chunk.sections)
+        self._titles = {tuple(_PLAIN_WORD.findall(title)) for title in titles} | {()}
+        self._longest_heading = max(map(len, titles), default=0) + _MARKUP
         if all(map(self._is_heading, range(len(lines)))):
             self._longest_heading = -1
         self._rank = (0, 0, 0)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
+from catalog.core.places import format_count
 from catalog.core.results import TIMED_MODALITIES, ResultLocator, SearchResult
 from catalog.core.text import strip_userinfo
 
@@ -30,19 +31,33 @@ _VIMEO = frozenset(["vimeo.com", "www.vimeo.com", "player.vimeo.com"])
 _SAFE = "%:@!$&'()*+,;=/?~-._[]"  # characters of an address that stay as they are
 
 
-def format_citation(passage: SearchResult | Chunk, at: Locator | None = None) -> str:
-    """Return ``[source: Title, page 3]``, or with ``t=12:34`` or ``lines 120-131`` or no place.
+def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
+    """Return ``[source: Title, lines 120-131]``, or with ``t=12:34`` or what else the format has.
 
-    The time is that of the best sentence, ``at`` or a result's own, and the whole passage's where
-    it has none; pages and lines are the whole passage's. Of a recording the time comes before the
-    page (of a slide), of anything else the page before the time. A title that is blank gives way
-    to the path; square brackets in it become round ones, so that the citation is one line and
-    closes once.
+    That is ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``, ``record 17 of
+    corpus.jsonl``, or in a document of paragraphs the headings and ``paragraphs 12-15``. Time and
+    first page are those of the best sentence, ``at``; all else is the whole passage's. Of a
+    recording the time comes before the page (of a slide), of anything else the page before the
+    time. A title that is blank gives way to the path; square brackets become round ones, so that
+    the citation is one line and closes once.
     """
-    name = _one_line(passage.title) or _one_line(passage.path)
-    start = at.time_start if at is not None else _best_second(passage)
-    place = _format_place(passage, start)
-    return f"[source: {', '.join(filter(None, (name.translate(_BRACKETS), place)))}]"
+    name = _one_line(chunk.title) or _one_line(chunk.path)
+    where = chunk.locator
+    second = where.time_start if at is None else at.time_start
+    if second is not None and is_cited_by_time(chunk):
+        place = f"t={format_clock(second)}"
+    else:
+        place = _format_place(where, file=chunk.file, best_page=None if at is None else at.page)
+    headings = ""
+    if where.unit == "paragraph":
+        headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
+    parts = ", ".join(filter(None, (name, headings, place)))
+    return f"[source: {parts.translate(_BRACKETS)}]"
+
+
+def format_headings(path: Sequence[str], others: Sequence[str]) -> str:
+    """Return ``Guide > Method; Results``: the headings over a passage, and those in it."""
+    return "; ".join(filter(None, (" > ".join(path), *others)))
 
 
 def format_chunk_citation(chunk_id: str) -> str:
@@ -54,17 +69,18 @@ def format_header(result: SearchResult) -> str:
     """Return ``@@ notes/keys.md:120-131 @@``: the path and the snippet's lines.
 
     Of a recording ``@@ talk.vtt 12:34-13:05 @@``, the snippet's seconds. Of what has no lines that
-    too, ``@@ book.pdf page 3 @@`` or ``@@ book.pdf pages 3-4 @@``, or the path.
+    too, or what it has: ``@@ book.pdf pages 3-4 @@``, ``@@ notes.ipynb cell 3, line 2 @@``.
     """
-    path, where = _one_line(result.path), _snippet_locator(result)
+    path, where = _one_line(result.path), result.snippet_locator or result.locator
     start, end, lines = where.time_start, where.time_end, result.snippet_lines
     prefers_lines = lines is not None and result.modality not in TIMED_MODALITIES
-    if start is not None and not prefers_lines and _is_timed_first(result):
+    if start is not None and not prefers_lines and is_cited_by_time(result):
         last = format_clock(start if end is None else end)
         return f"@@ {path} {_format_range(format_clock(start), last)} @@"
     if lines is not None:
         return f"@@ {path}:{_format_range(*map(str, lines))} @@"
-    return f"@@ {' '.join(filter(None, (path, _format_pages(where))))} @@"
+    place = _one_line(_format_place(where, file=where.file))
+    return f"@@ {' '.join(filter(None, (path, place)))} @@"
 
 
 def split_at_matches(
@@ -112,39 +128,26 @@ def file_link(path: str, fragment: str) -> str:
     return f"{quote(re.sub(r'^/{2,}', '/', path))}#{fragment}"
 
 
-def _snippet_locator(passage: SearchResult | Chunk) -> ResultLocator | Locator:
-    """Return where the snippet stands, or else the passage."""
-    own = passage.snippet_locator if isinstance(passage, SearchResult) else None
-    return own or passage.locator
+def _format_place(
+    where: ResultLocator | Locator, *, file: str | None = None, best_page: int | None = None
+) -> str:
+    """Return what is counted and how far, such as ``pages 3-4``; nothing if that is not known."""
+    if where.page is not None:
+        unit = "slide" if where.unit == "slide" else "page"
+        pages = format_count(unit, where.page, where.page_end)
+        is_one = where.page_end in (None, where.page)
+        return pages if best_page is None or is_one else f"{unit} {best_page} ({pages})"
+    lines = format_count("line", where.line_start, where.line_end)
+    if where.unit in ("line", "time"):
+        return lines
+    place = format_count(where.unit, where.start, where.end)
+    if where.unit == "record" and file:
+        place = f"{place} of {file}"
+    return ", ".join(filter(None, (place, lines)))
 
 
-def _best_second(passage: SearchResult | Chunk) -> float | None:
-    if isinstance(passage, SearchResult) and passage.moment is not None:
-        return passage.moment
-    return _snippet_locator(passage).time_start
-
-
-def _format_place(passage: SearchResult | Chunk, second: float | None) -> str:
-    if second is not None and _is_timed_first(passage):
-        return f"t={format_clock(second)}"
-    where = passage.locator
-    if where.page is not None or where.line_start is None:
-        return _format_pages(where)
-    last = where.line_start if where.line_end is None else where.line_end
-    name = "line" if last == where.line_start else "lines"
-    return f"{name} {_format_range(str(where.line_start), str(last))}"
-
-
-def _format_pages(where: ResultLocator | Locator) -> str:
-    """Return ``page 3``, ``pages 3-4``, or nothing."""
-    if where.page is None:
-        return ""
-    last = where.page if where.page_end is None else where.page_end
-    name = "page" if last == where.page else "pages"
-    return f"{name} {_format_range(str(where.page), str(last))}"
-
-
-def _is_timed_first(passage: SearchResult | Chunk) -> bool:
+def is_cited_by_time(passage: SearchResult | Chunk) -> bool:
+    """Tell whether a passage that has a time is cited by that: it has no page, or is timed."""
     return passage.locator.page is None or passage.modality in TIMED_MODALITIES
 
 

@@ -36,6 +36,7 @@ class PassageNode(TextNode):
                 "path": chunk.path,
                 "title": chunk.title,
                 "heading_path": list(chunk.heading_path),
+                "unit": chunk.locator.unit,
                 "line_start": chunk.locator.line_start,
                 "line_end": chunk.locator.line_end,
             },

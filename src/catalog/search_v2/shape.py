@@ -14,7 +14,13 @@ from catalog.core.results import (
     ResultLocator,
     SearchResult,
 )
-from catalog.search_v2.citations import format_citation, move_link, page_link, recording_link
+from catalog.search_v2.citations import (
+    format_citation,
+    is_cited_by_time,
+    move_link,
+    page_link,
+    recording_link,
+)
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.snippets import find_snippet
 from catalog.store.document_names import original_of
@@ -33,8 +39,9 @@ def to_result(
     """Return the public form of one passage; the ``query``'s words are marked in its snippet."""
     chunk, evidence = passage.chunk, passage.evidence
     snippet = find_snippet(chunk, query, snippet_chars)
-    has_lines = snippet.line_start is not None
-    best = replace(snippet.locator, page=snippet.page, time_start=snippet.moment)
+    place = snippet.locator
+    has_lines = place.unit == "line" and place.line_start is not None
+    best = replace(place, page=snippet.page, time_start=snippet.moment)
     fields: dict[str, object] = {
         "rank": rank,
         "score": passage.score,
@@ -44,16 +51,17 @@ def to_result(
         "chunk_id": chunk.chunk_id,
         "title": chunk.title,
         "heading_path": chunk.heading_path,
+        "sections": (*chunk.heading_path, *chunk.sections),
         "modality": chunk.modality,
-        "locator": _to_locator(chunk.locator),
+        "locator": _to_locator(chunk, chunk.locator),
         "start_offset": chunk.start_offset,
         "end_offset": chunk.end_offset,
         "text": chunk.text,
         "snippet": snippet.text,
-        "snippet_lines": (snippet.line_start, snippet.line_end) if has_lines else None,
+        "snippet_lines": (place.line_start, place.line_end) if has_lines else None,
         "matches": snippet.matches,
         "citation": format_citation(chunk, best),
-        "snippet_locator": _to_locator(snippet.locator),
+        "snippet_locator": _to_locator(chunk, place),
         "moment": snippet.moment,
         "link": _find_link(chunk, best, evidence),
         "evidence": evidence,
@@ -104,8 +112,13 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(map(str, values))
 
 
-def _to_locator(where: Locator) -> ResultLocator:
+def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
+    is_timed = where.time_start is not None and is_cited_by_time(chunk)
     return ResultLocator(
+        unit="time" if is_timed else where.unit,
+        start=where.time_start if is_timed else where.start,
+        end=where.time_end if is_timed else where.end,
+        file=chunk.file if where.unit == "record" else None,
         page=where.page,
         page_end=where.page if where.page_end is None else where.page_end,
         line_start=where.line_start,

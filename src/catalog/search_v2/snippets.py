@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catalog.core.documents import Chunk, Cue, Locator
+from catalog.core.documents import Chunk, Cue, Locator, locate
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.search_v2.best_sentence import BestSentence
 from catalog.search_v2.query_words import Match, QueryWords, query_words
@@ -20,17 +20,14 @@ _LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
 class Snippet:
     """A verbatim part of a passage.
 
-    ``line_start`` and ``line_end`` are lines of the document, from 1, both included, and ``None``
-    where the passage has none. ``matches`` are the ``[start, end)`` of query words in ``text``.
-    ``locator`` has these lines, the pages on which the snippet stands, and the seconds of the cues
-    that it covers; of a passage without cues, the passage's. ``moment`` is the second from which
+    ``matches`` are the ``[start, end)`` of query words in ``text``. ``locator`` is where the
+    snippet stands: its lines, pages, cells or paragraphs, and the seconds of the cues that it
+    covers; of a passage without cues, the passage's. ``moment`` is the second from which
     the best sentence is said, and ``page`` the page on which it begins, ``None`` where nothing is
     timed or has pages.
     """
 
     text: str
-    line_start: int | None
-    line_end: int | None
     matches: tuple[tuple[int, int], ...]
     locator: Locator
     moment: float | None = None
@@ -48,19 +45,24 @@ def find_snippet(chunk: Chunk, query: str, max_chars: int) -> Snippet:
     text, words = chunk.text, query_words(query)
     matches = words.matches(text)
     start, end, best = _find_bounds(chunk, words, matches, max_chars)
-    first = last = chunk.locator.line_start
-    if first is not None:
-        first += _count_breaks(text, 0, start)
-        last = first + _count_breaks(text, start, end)
     within = tuple(
         (match.start - start, match.end - start)
         for match in matches
         if match.start >= start and match.end <= end
     )
-    pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
-    locator = Locator(*pages, first, last, *_find_seconds(chunk, start, end))
     moment, page = _find_moment(chunk, best, matches), _page_at(chunk, best[0])
-    return Snippet(text[start:end], first, last, within, locator, moment, page)
+    return Snippet(text[start:end], within, _find_place(chunk, start, end), moment, page)
+
+
+def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
+    """Return where ``chunk.text[start:end]`` stands in its file."""
+    first = last = chunk.locator.line_start
+    if first is not None:
+        first += _count_breaks(chunk.text, 0, start)
+        last = first + _count_breaks(chunk.text, start, end)
+    pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
+    known = Locator(*pages, first, last, *_find_seconds(chunk, start, end))
+    return locate(chunk.places, start, max(end, start + 1), known)
 
 
 def _find_bounds(

@@ -12,10 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Select, Table, and_, bindparam, func, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import DatabaseError
 
 from catalog.store.filter_sql import among
@@ -36,9 +47,13 @@ if TYPE_CHECKING:
 _DOCUMENT = ("source_doc_id", "dataset", "path", "title", "file_type", "docid")
 _REVISION = ("content_hash", "revision_id", "metadata")
 _OF_PASSAGE = ("path", "source_doc_id", "docid", "metadata")
+_LATER = tuple(chunks.c[name] for name in ("sections", "places"))
+"""Columns that older releases had not: where all are NULL, no checksum counts them."""
+_EARLIER = tuple(column for column in chunks.c if column not in set(_LATER))
 PASSAGE = (
-    *(column for column in chunks.c if column.name != "checksum"),
+    *(column for column in _EARLIER if column.name != "checksum"),
     *(documents.c[name] for name in _OF_PASSAGE),
+    *_LATER,
 )
 TEXT = (*(documents.c[name] for name in (*_DOCUMENT, *_REVISION)), revisions.c.text)
 _BATCH = 500  # rows sealed in one statement
@@ -47,6 +62,13 @@ _BATCH = 500  # rows sealed in one statement
 def row_checksum(values: Iterable[object]) -> int:
     """Return the CRC-32 of a row's values."""
     return zlib.crc32(_encode(values))
+
+
+def passage_checksum(values: Sequence[object]) -> int:
+    """Return the checksum of the values of :data:`PASSAGE`."""
+    later = len(_LATER)
+    has_later = any(value is not None for value in values[-later:])
+    return row_checksum(values if has_later else values[:-later])
 
 
 def is_whole(values: Iterable[object], checksum: int | None) -> bool:
@@ -74,7 +96,7 @@ def seal(connection: Connection, document_id: int) -> None:
     """Give the rows of a document the checksums they lack, and the document its digest."""
     of_document = {"id": document_id}
     passages = connection.execute(_PASSAGES, of_document)
-    _set(connection, chunks.c.seq, ((row.seq, row_checksum(row)) for row in passages))
+    _set(connection, chunks.c.seq, ((row.seq, passage_checksum(row)) for row in passages))
     texts = connection.execute(_TEXTS, of_document)
     _set(connection, revisions.c.document_id, ((document_id, row_checksum(row)) for row in texts))
     _set(connection, documents.c.id, [(document_id, _digest(connection, document_id))])
@@ -174,6 +196,9 @@ def _digest(connection: Connection, document_id: int) -> str:
             digest.update(_encode(row))
             digest.update(b"\0")
         digest.update(b"\1")
+    for row in connection.execute(_LATER_VALUES, {"id": document_id}):
+        digest.update(_encode(row))
+        digest.update(b"\0")
     return digest.hexdigest()
 
 
@@ -188,14 +213,20 @@ def _set(
         connection.execute(statement, rows)
 
 
-def _rows_of(table: Table, *order: str) -> Select[object]:
+def _rows_of(
+    table: Table, *order: str, columns: Iterable[Column[Any]] | None = None
+) -> Select[object]:
     """Select a table's rows of a document, in an order that nothing changes."""
     if "document_id" in table.c:
         is_of = table.c.document_id == bindparam("id")
     else:
         numbers = select(chunks.c.seq).where(chunks.c.document_id == bindparam("id"))
         is_of = table.c.seq.in_(numbers)
-    return select(table).where(is_of).order_by(*(table.c[name] for name in order))
+    return (
+        select(*(table.c if columns is None else columns))
+        .where(is_of)
+        .order_by(*(table.c[name] for name in order))
+    )
 
 
 _IS_IT = documents.c.id == bindparam("id")
@@ -214,7 +245,10 @@ _ALL_ROWS = (
     select(*(column for column in documents.c if column.name != "checksum")).where(_IS_IT),
     _rows_of(revisions, "document_id"),
     _rows_of(document_fields, "field", "kind", "text_value", "number_value", "folded"),
-    _rows_of(chunks, "seq"),
+    _rows_of(chunks, "seq", columns=_EARLIER),
     _rows_of(chunk_sections, "seq", "heading"),
     _rows_of(chunk_windows, "seq", "window"),
+)
+_LATER_VALUES = _rows_of(chunks, "seq", columns=(chunks.c.seq, *_LATER)).where(
+    or_(*(column.is_not(None) for column in _LATER))
 )

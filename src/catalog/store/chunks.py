@@ -12,9 +12,18 @@ from sqlalchemy import Connection, Row, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
-from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page
+from catalog.core.documents import (
+    Chunk,
+    Cue,
+    Locator,
+    MetadataValue,
+    Modality,
+    last_page,
+    locate,
+)
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
-from catalog.store.checksums import PASSAGE, TEXT, is_whole
+from catalog.core.places import Places
+from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_errors import is_damage
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 _KNOWN = (  # of the document; its own checksum covers them, not that of its passages
+    documents.c.file,
     documents.c.file_type,
     documents.c.source_type,
     documents.c.dated,
@@ -32,7 +42,7 @@ _KNOWN = (  # of the document; its own checksum covers them, not that of its pas
     .scalar_subquery()
     .label("modified"),
 )
-_UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)  # a column that is none
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # no such column
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +292,9 @@ def _chunk_or_none(row: Any) -> Chunk | None:
     """Return the passage, ``None`` when it is not what was stored."""
     sealed = row.sealed
     try:
-        if not is_whole(row[: len(PASSAGE)], sealed) or (sealed is None and not _is_text(row)):
+        if sealed is not None and passage_checksum(row[: len(PASSAGE)]) != sealed:
+            return None
+        if sealed is None and not _is_text(row):
             return None
         return _chunk(row)
     except _UNREADABLE:
@@ -304,6 +316,15 @@ def _json_object(text: str) -> dict[str, MetadataValue]:
 def _chunk(row: Row[Any]) -> Chunk:
     modality: Modality = row.modality
     page_breaks = tuple(json.loads(row.page_breaks or "[]"))
+    places = parse_places(row.places, row.page)
+    locator = Locator(
+        page=row.page,
+        page_end=last_page(row.page, page_breaks),
+        line_start=row.line_start,
+        line_end=row.line_end,
+        time_start=row.time_start,
+        time_end=row.time_end,
+    )
     return Chunk(
         seq=row.seq,
         chunk_id=row.chunk_id,
@@ -317,14 +338,7 @@ def _chunk(row: Row[Any]) -> Chunk:
         end_offset=row.end_offset,
         heading_path=tuple(json.loads(row.headings)),
         modality=modality,
-        locator=Locator(
-            page=row.page,
-            page_end=last_page(row.page, page_breaks),
-            line_start=row.line_start,
-            line_end=row.line_end,
-            time_start=row.time_start,
-            time_end=row.time_end,
-        ),
+        locator=locate(places, 0, len(row.text), locator),
         text=row.text,
         metadata=_json_object(row.metadata),
         cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
@@ -333,4 +347,24 @@ def _chunk(row: Row[Any]) -> Chunk:
         source_type=row.source_type,
         modified=row.modified,
         dated=row.dated,
+        sections=tuple(json.loads(row.sections or "[]")),
+        places=places,
+        file=row.file,
     )
+
+
+def read_chunk_places(connection: Connection, source_doc_id: str) -> Sequence[Row[Any]]:
+    """Return where each passage of a document stands, in order: offsets, page, cues, places."""
+    names = ("start_offset", "end_offset", "page", "page_breaks", "cues", "places")
+    query = select(*(chunks.c[name] for name in names)).join(
+        documents, documents.c.id == chunks.c.document_id
+    )
+    is_of = documents.c.source_doc_id == source_doc_id
+    return connection.execute(query.where(is_of).order_by(chunks.c.position)).all()
+
+
+def parse_places(stored: str | None, page: int | None) -> Places:
+    """Return a passage's map; pages are what is counted where nothing is stored but a page."""
+    if stored is None:
+        return Places() if page is None else Places("page")
+    return Places.from_dict(json.loads(stored))

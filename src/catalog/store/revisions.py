@@ -237,7 +237,7 @@ def _insert_chunks(connection: Connection, document_id: int, revision: NewRevisi
     sections = [
         {"seq": seq, "heading": heading}
         for seq, chunk in numbered
-        for heading in dict.fromkeys(chunk.span.heading_path)
+        for heading in dict.fromkeys((*chunk.span.heading_path, *chunk.span.sections))
     ]
     windows = [
         {"seq": seq, "window": window, "embed_key": key}
@@ -285,10 +285,12 @@ def _chunk_row(
         "tokens": span.tokens or None,
         "cues": _json_or_null([astuple(cue) for cue in span.cues]),
         "page_breaks": _json_or_null(span.page_breaks),
+        "sections": _json_or_null(span.sections),
+        "places": _json_or_null(span.places.to_dict()),
     }
 
 
-def _json_or_null(items: Sequence[object]) -> str | None:
+def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str | None:
     return json.dumps(items, ensure_ascii=False) if items else None
 
 

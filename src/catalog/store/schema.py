@@ -157,6 +157,8 @@ chunks = Table(
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
     Column("checksum", Integer),  # of the passage as it is shown: see store.checksums
+    Column("sections", Text),  # JSON list of the headings it holds beside its own; NULL: none
+    Column("places", Text),  # JSON object: see core.places; NULL: the lines of the text, or pages
     Index("chunks_document", "document_id", "position"),
     Index("chunks_dataset", "dataset", "seq"),
     sqlite_autoincrement=True,

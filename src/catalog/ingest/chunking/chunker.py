@@ -14,6 +14,7 @@ from catalog.core.documents import (
     ParsedDocument,
     Segment,
     last_page,
+    locate,
 )
 from catalog.core.errors import ConfigError
 from catalog.core.tokens import TokenCounter
@@ -193,22 +194,26 @@ class _DocumentCutter:
         pages_before = bisect_right(pages, start)
         page = pages_before or None
         breaks = pages[pages_before : bisect_left(pages, end)]
+        places = self._doc.places.part(start, end)
+        locator = Locator(
+            page=page,
+            page_end=last_page(page, breaks),
+            line_start=self._lines.line_of(start),
+            line_end=self._lines.line_of(end - 1),
+            time_start=cues[0].time_start if cues else None,
+            time_end=max(cue.time_end for cue in cues) if cues else None,
+        )
         return ChunkSpan(
             start,
             end,
             path,
             modality,
-            Locator(
-                page=page,
-                page_end=last_page(page, breaks),
-                line_start=self._lines.line_of(start),
-                line_end=self._lines.line_of(end - 1),
-                time_start=cues[0].time_start if cues else None,
-                time_end=max(cue.time_end for cue in cues) if cues else None,
-            ),
+            locate(places, 0, end - start, locator),
             tokens=self._sizes.size(start, end),
             cues=tuple(replace(cue, start=cue.start - start, end=cue.end - start) for cue in cues),
             page_breaks=tuple(offset - start for offset in breaks),
+            sections=self._outline.sections_within(start, end, path),
+            places=places,
         )
 
     def _fits(self, start: int, end: int) -> bool:

@@ -49,6 +49,12 @@ class Outline:
         sections.extend(self._under_headings(first, stop, end))
         return [section for section in sections if section.start < section.end]
 
+    def sections_within(self, start: int, end: int, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the other headings of the paths that begin in ``text[start:end]``, in order."""
+        held = self._paths[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
+        titles = dict.fromkeys(title for titles in held for title in titles)
+        return tuple(title for title in titles if title not in path)
+
     def bare_headings_start(self, start: int, end: int) -> int:
         """Return where the headings begin that the text from start to end ends with, or ``end``."""
         begin, at = end, bisect_left(self._starts, end)

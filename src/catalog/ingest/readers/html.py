@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import EmptyDocumentError
+from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
-from catalog.ingest.readers.base import (
-    MAX_TITLE,
-    WholeFileReader,
-    choose_title,
-    file_type,
-    one_line,
-)
+from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
+from catalog.ingest.readers.flowing_text import FlowingText
 from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
 
 _DROPPED_TAGS = """
     script style noscript template svg math canvas iframe object
@@ -46,7 +43,7 @@ _OTHER_FIELDS = ("description", "author", "keywords", "date", "language")
 
 
 class HtmlReader(WholeFileReader):
-    """Reads the visible text of a page; offsets and lines refer to it, not to the source.
+    """Reads the visible text of a page, to which offsets refer; its places are source lines.
 
     Scripts, styles, navigation and form controls are left out, unless nothing else is there.
     """
@@ -58,9 +55,9 @@ class HtmlReader(WholeFileReader):
 
         Raises ``ReadError`` when there is no visible text at all.
         """
-        page = extract(text, keep_navigation=False)
+        page = extract(text, keep_navigation=False, unit="line")
         if not page.text:
-            page = extract(text, keep_navigation=True)
+            page = extract(text, keep_navigation=True, unit="line")
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
         first = page.headings[0].title if page.headings else None
@@ -72,6 +69,7 @@ class HtmlReader(WholeFileReader):
             metadata=normalise(_fields_of(page)),
             headings=page.headings,
             atomic=page.atomic,
+            places=page.places,
         )
 
 
@@ -85,7 +83,10 @@ def _fields_of(page: HtmlPage) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
-    """The visible text of a page and what its head says of it; ``meta`` has lower-case names."""
+    """The visible text of a page and what its head says of it; ``meta`` has lower-case names.
+
+    ``places`` has the paragraphs of the text, from 1, or the lines of the source.
+    """
 
     text: str
     title: str
@@ -93,80 +94,7 @@ class HtmlPage:
     atomic: tuple[tuple[int, int], ...]
     meta: Mapping[str, str]
     canonical: str | None
-
-
-@dataclass(slots=True)
-class _Mark:
-    """An open element whose place in the text matters; its first character sets ``start``."""
-
-    tag: str
-    piece: int
-    start: int = -1
-
-
-@dataclass(slots=True)
-class _Text:
-    """Pieces of text with white space as a browser would show it."""
-
-    pieces: list[str] = field(default_factory=list)
-    length: int = 0
-    breaks: int = 0
-    is_soft: bool = False
-    """Whether the breaks requested are only those of paragraphs and line breaks."""
-    has_space: bool = False
-    marks: list[_Mark] = field(default_factory=list)
-    unplaced: int = 0
-    visible_end: int = 0
-
-    def break_lines(self, count: int, *, soft: bool = False) -> None:
-        self.is_soft = soft and (self.is_soft or not self.breaks)
-        self.breaks = max(self.breaks, count)
-
-    def drop_soft_breaks(self) -> None:
-        if self.is_soft:
-            self.breaks, self.is_soft = 0, False
-
-    def write(self, piece: str) -> None:
-        """Add visible text, after the line breaks or the space that were requested."""
-        if self.length and self.breaks:
-            self._append("\n" * self.breaks)
-        elif self.length and self.has_space:
-            self._append(" ")
-        self.breaks, self.is_soft, self.has_space = 0, False, False
-        while self.unplaced:
-            mark = self.marks[-self.unplaced]
-            mark.start, mark.piece = self.length, len(self.pieces)
-            self.unplaced -= 1
-        self._append(piece)
-
-    def open(self, tag: str) -> None:
-        self.marks.append(_Mark(tag, len(self.pieces)))
-        self.unplaced += 1
-
-    def close(self, tag: str) -> _Mark | None:
-        """Close and return the innermost mark if it is of that tag and holds text."""
-        if not self.marks or self.marks[-1].tag != tag:
-            return None
-        mark = self.marks.pop()
-        if mark.start < 0:
-            self.unplaced -= 1
-            return None
-        return mark
-
-    def beginning(self, mark: _Mark) -> str:
-        """Return enough of the text since ``mark`` for a title; all of it may be a whole page."""
-        text = ""
-        for at in range(mark.piece, len(self.pieces)):
-            if len(text) > 2 * MAX_TITLE:
-                break
-            text += self.pieces[at]
-        return text
-
-    def _append(self, piece: str) -> None:
-        self.pieces.append(piece)
-        if visible := len(piece.rstrip()):
-            self.visible_end = self.length + visible
-        self.length += len(piece)
+    places: Places
 
 
 class _Extractor:
@@ -176,11 +104,15 @@ class _Extractor:
     first.
     """
 
-    def __init__(self, dropped: frozenset[str]) -> None:
+    def __init__(self, dropped: frozenset[str], source: SourceLines | None) -> None:
         self._dropped = dropped
+        self._source = source
+        self._places = PlacesBuilder("paragraph" if source is None else "line")
+        self._paragraph = 0
+        self._is_raw = False
         self._data: list[str] = []
         self._cell_start = -1
-        self._out = _Text()
+        self._out = FlowingText()
         self._skipped = 0
         self._preformatted = 0
         self._is_title = False
@@ -193,6 +125,7 @@ class _Extractor:
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._flush()
+        self._is_raw = tag in RAW_TEXT
         kind = "nav" if attributes.get("role") == "navigation" else tag
         if self._skipped or kind in self._dropped or _is_hidden(attributes):
             self._skipped += 1
@@ -212,6 +145,7 @@ class _Extractor:
 
     def end(self, tag: str) -> None:
         self._flush()
+        self._is_raw = False
         if self._skipped:
             self._skipped -= 1
             return
@@ -227,13 +161,17 @@ class _Extractor:
             self._out.drop_soft_breaks()
 
     def data(self, data: str) -> None:
-        if not self._skipped:
+        if not (self._is_raw or (self._skipped and self._source is None)):
             self._data.append(data)
 
     def _flush(self) -> None:
         data = "".join(self._data)
         self._data.clear()
         if not data:
+            return
+        if self._skipped or self._is_title:
+            self._find_lines(data.split())
+        if self._skipped:
             return
         if self._is_title:
             self._title.append(data)
@@ -251,6 +189,7 @@ class _Extractor:
             atomic=tuple(self._atomic),
             meta=self._meta,
             canonical=self._canonical,
+            places=self._places.places(),
         )
 
     def _layout(self, tag: str) -> None:
@@ -262,7 +201,7 @@ class _Extractor:
         elif tag in _LINES:
             out.break_lines(1)
         elif tag == "br":
-            out.break_lines(min(2, out.breaks + 1), soft=True)
+            out.break_lines(min(2, out.breaks + 1), soft=True, is_paragraph=False)
         elif tag in _CELLS:
             if self._has_cell and out.length and not out.breaks:
                 out.has_space = True
@@ -274,11 +213,11 @@ class _Extractor:
             self._has_cell = False
 
     def _write_flowing(self, data: str) -> None:
-        words = " ".join(data.split())
+        words = data.split()
         if data[:1].isspace():
             self._out.has_space = True
         if words:
-            self._out.write(words)
+            self._write(" ".join(words), words)
             self._out.has_space = data[-1].isspace()
 
     def _write_preformatted(self, data: str) -> None:
@@ -286,7 +225,25 @@ class _Extractor:
         if self._out.unplaced:  # the element has no text yet
             lines = lines.lstrip("\n")
         if lines:
-            self._out.write(lines)
+            self._write(lines, data.split())
+
+    def _write(self, text: str, words: list[str]) -> None:
+        """Add text, and note where it and its words stand."""
+        self._paragraph += self._out.is_paragraph
+        self._out.is_paragraph = False
+        self._out.write(text)
+        start = self._out.length - len(text)
+        if self._source is None:
+            self._places.add(start, self._paragraph)
+            return
+        at = 0
+        for word, line in zip(words, self._find_lines(words), strict=False):
+            at = text.find(word, at)
+            self._places.add(start + at, line)
+            at += len(word)
+
+    def _find_lines(self, words: list[str]) -> list[int]:
+        return [] if self._source is None else self._source.lines_of(words)
 
     def _close(self, tag: str) -> None:
         mark = self._out.close(tag)
@@ -307,12 +264,16 @@ class _Extractor:
             self._meta.setdefault(name.strip().casefold(), content)
 
 
-def extract(source: str, *, keep_navigation: bool) -> HtmlPage:
+def extract(
+    source: str, *, keep_navigation: bool, unit: Literal["line", "paragraph"] = "paragraph"
+) -> HtmlPage:
     """Return the visible text of a page or fragment; blocks are parted by line breaks.
 
-    Cells of a table row stand in one line, also those whose text is set in paragraphs.
+    Cells of a table row stand in one line, also those whose text is set in paragraphs: a row is
+    one paragraph, and so is whatever begins on a line of its own but for ``<br>``.
     """
-    target = _Extractor(_DROPPED if keep_navigation else _DROPPED | _NAVIGATION)
+    dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
+    target = _Extractor(dropped, SourceLines(source) if unit == "line" else None)
     parser = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True)
     doctype = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
     if doctype is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers.base import ReadLimits, choose_title
 
@@ -18,10 +19,15 @@ class JoinedText:
     """Blocks parted by blank lines; offsets given with a block become offsets of the whole."""
 
     limits: ReadLimits
+    unit: Unit
     headings: list[Heading] = field(default_factory=list)
     atomic: list[tuple[int, int]] = field(default_factory=list)
     _blocks: list[str] = field(default_factory=list)
     _length: int = 0
+    _places: PlacesBuilder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = PlacesBuilder(self.unit)
 
     @property
     def following(self) -> int:
@@ -33,6 +39,8 @@ class JoinedText:
         block: str,
         headings: Iterable[Heading] = (),
         atomic: Iterable[tuple[int, int]] = (),
+        *,
+        places: Places | None = None,
     ) -> None:
         """Append a block unless it is blank; white space at its end is left out.
 
@@ -50,6 +58,8 @@ class JoinedText:
             Heading(start + heading.start, start + heading.end, heading.level, heading.title)
             for heading in headings
         ]
+        if places is not None:
+            self._places.add_all(places, start)
         self.atomic += [(start + first, start + min(last, len(block))) for first, last in atomic]
 
     def document(
@@ -77,4 +87,5 @@ class JoinedText:
             headings=tuple(self.headings),
             atomic=tuple(self.atomic),
             pages=tuple(min(page, len(text)) for page in pages),
+            places=self._places.places(),
         )

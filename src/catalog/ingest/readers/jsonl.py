@@ -9,12 +9,14 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from io import TextIOWrapper
 from itertools import islice
 from typing import AnyStr, BinaryIO
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import CutShortError
+from catalog.core.places import Places
 from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     ReadFailure,
@@ -34,6 +36,8 @@ _ID = re.compile(r'"_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 class JsonLinesReader:
     """Reads each line as a document whose path is its ``_id``; other JSON Lines as plain text.
+
+    A record's place is its line of the file.
 
     A line that is no record, is longer than ``limits.text_bytes``, or repeats an ``_id`` is
     answered as a ``ReadFailure`` named ``file.jsonl:line``. A last line without an end that is
@@ -78,7 +82,7 @@ def _read_records(
             yield ReadFailure(name, f"_id {record.path!r} stands in an earlier line already")
         else:
             seen.add(record.path)
-            yield record
+            yield replace(record, places=Places("record", (0,), (number,)))
 
 
 def _is_json(line: str) -> bool:

@@ -10,11 +10,14 @@ from typing import Any, BinaryIO, Literal
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
+from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
+from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, read_bytes
 from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.source_lines import count_breaks
 
 _MAX_OUTPUT = 2000
 """Characters of one output that are kept."""
@@ -38,7 +41,7 @@ class NotebookReader:
         """
         cells, metadata = _parse_notebook(decode(read_bytes(handle, limits.document_bytes)))
         language = _language_of(metadata)
-        joined = JoinedText(limits)
+        joined = JoinedText(limits, "cell")
         for cell in cells:
             _add_cell(joined, cell, language)
         first = joined.headings[0].title if joined.headings else None
@@ -52,13 +55,30 @@ class NotebookReader:
 
 def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
     if cell.kind == "code":
-        for kind, text in ((language, cell.source), *(("", output) for output in cell.outputs)):
-            if text.strip():
-                block = _fence(text, kind)
-                joined.add(block, atomic=[(0, len(block))])
+        if cell.source.strip():
+            block = _fence(cell.source, language)
+            joined.add(block, atomic=[(0, len(block))], places=_places(cell, block, fence=1))
+        in_no_line = Places("cell", (0,), (cell.number,))
+        for block in (_fence(output, "") for output in cell.outputs if output.strip()):
+            joined.add(block, atomic=[(0, len(block))], places=in_no_line)
         return
     source = cell.source.strip("\r\n").rstrip()
-    joined.add(source, *(scan_markdown(source) if cell.kind == "markdown" else ()))
+    headings, atomic = scan_markdown(source) if cell.kind == "markdown" else ((), ())
+    joined.add(source, headings, atomic, places=_places(cell, source))
+
+
+def _places(cell: _Cell, block: str, *, fence: int = 0) -> Places:
+    """Return the lines of the cell's source in a block that begins and ends with ``fence`` lines.
+
+    A fence stands with the line beside it.
+    """
+    source, builder = cell.source, PlacesBuilder("cell")
+    first = 1 + count_breaks(source[: len(source) - len(source.lstrip("\r\n"))])
+    starts = [line.start for line in iter_lines(block)]
+    last = first + len(starts) - 1 - 2 * fence
+    for number, start in enumerate(starts, start=first - fence):
+        builder.add(start, cell.number, min(last, max(first, number)))
+    return builder.places()
 
 
 def _fence(text: str, language: str) -> str:
@@ -96,8 +116,9 @@ def _fields_of(metadata: Mapping[str, object], language: str) -> dict[str, objec
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One cell: its source as written, and the texts it put out."""
+    """One cell: its number from the top, its source as written, and the texts it put out."""
 
+    number: int
     kind: Literal["markdown", "code", "raw"]
     source: str
     outputs: tuple[str, ...] = ()
@@ -114,7 +135,11 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
             notebook = _upgrade(text) or notebook
         if not isinstance(notebook, dict) or not isinstance(_raw_cells(notebook), list):
             raise ReadError("not a notebook")
-        cells = [_parse_cell(raw) for raw in _raw_cells(notebook) if isinstance(raw, dict)]
+        cells = [
+            _parse_cell(raw, number)
+            for number, raw in enumerate(_raw_cells(notebook), start=1)
+            if isinstance(raw, dict)
+        ]
     except RecursionError as error:
         raise ReadError("nested too deeply") from error
     except ValueError as error:
@@ -147,19 +172,19 @@ def _raw_cells(notebook: Mapping[str, Any]) -> Any:
     return [cell for cells in lists if isinstance(cells, list) for cell in cells]
 
 
-def _parse_cell(raw: Mapping[str, Any]) -> _Cell:
+def _parse_cell(raw: Mapping[str, Any], number: int) -> _Cell:
     source = _EMBEDDED.sub("", _join_lines(raw.get("source", raw.get("input", ""))))
     kind = raw.get("cell_type")
     if kind == "heading":
         level = raw.get("level")
         marks = "#" * (level if isinstance(level, int) and 1 <= level <= 6 else 1)
-        return _Cell("markdown", f"{marks} {' '.join(source.split())}")
+        return _Cell(number, "markdown", f"{marks} {' '.join(source.split())}")
     if kind == "code":
         outputs = raw.get("outputs")
         listed = outputs if isinstance(outputs, list) else []
         texts = (_parse_output(output) for output in listed if isinstance(output, dict))
-        return _Cell("code", source, tuple(filter(None, texts)))
-    return _Cell("markdown" if kind in ("markdown", "html") else "raw", source)
+        return _Cell(number, "code", source, tuple(filter(None, texts)))
+    return _Cell(number, "markdown" if kind in ("markdown", "html") else "raw", source)
 
 
 def _parse_output(raw: Mapping[str, Any]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from catalog.core.places import format_count
 from catalog.core.results import TIMED_MODALITIES, EvidenceLine, Explanation
 from catalog.interfaces.agents.quoting import clean, document_reference, one_line
 from catalog.interfaces.agents.tool import ToolPart
+from catalog.search_v2.citations import format_clock, format_headings
 from catalog.search_v2.evidence import format_line, format_timecode
 
 TEXT_BUDGET = 12_000
@@ -18,11 +20,17 @@ _INDENT = "    "
 
 
 class Place(ToolPart):
-    """Where the text stands: pages, lines from 1 and seconds, both ends included; else characters.
+    """Where the text stands: ``start`` to ``end`` of ``unit``, both included; else characters.
 
-    ``page`` is the first page and ``page_end`` the last, the same where there is one.
+    ``page`` is the first page or slide and ``page_end`` the last, the same where there is one.
+    ``lines`` are those of the file, or of the one cell; ``times`` are seconds. A record is a line
+    of ``file``.
     """
 
+    unit: str = "line"
+    start: int | float | None = None
+    end: int | float | None = None
+    file: str | None = None
     page: int | None = None
     page_end: int | None = None
     lines: tuple[int, int] | None = None
@@ -33,6 +41,7 @@ class Place(ToolPart):
 class AgentPassage(ToolPart):
     """One passage found. ``reference`` is what ``get`` takes for the whole of it.
 
+    ``headings`` are those over it, ``sections`` these and all that stand in it.
     ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
     where that text stands. ``original`` is the file that the one at ``path`` was made of.
     ``evidence`` is what a recording holds around it; a passage that shares another's has its number
@@ -48,6 +57,7 @@ class AgentPassage(ToolPart):
     title: str
     docid: str
     headings: tuple[str, ...]
+    sections: tuple[str, ...]
     modality: str
     locator: Place
     text: str
@@ -119,6 +129,7 @@ def _agent_passage(
         title=one_line(result["title"]),
         docid=result["docid"],
         headings=tuple(one_line(heading) for heading in result["heading_path"]),
+        sections=tuple(one_line(heading) for heading in result.get("sections", ())),
         modality=result["modality"],
         locator=_place(result, is_whole),
         text=clean(result["text"] if is_whole else result["snippet"]),
@@ -153,10 +164,12 @@ def _place(result: Mapping[str, Any], is_whole: bool) -> Place:
         locator = result["locator"]
     page, page_end = locator.get("page"), locator.get("page_end")
     lines, times = _ends(locator, "line"), _ends(locator, "time")
-    if (page, lines, times) == (None, None, None):
+    counted = {name: locator.get(name) for name in ("start", "end", "file")}
+    counted["unit"] = locator.get("unit", "line")
+    if (page, lines, times, counted["start"]) == (None, None, None, None):
         characters = result["start_offset"], result["end_offset"]
-        return Place(page_end=page_end, characters=characters)
-    return Place(page=page, page_end=page_end, lines=lines, times=times)
+        return Place(**counted, page_end=page_end, characters=characters)
+    return Place(**counted, page=page, page_end=page_end, lines=lines, times=times)
 
 
 def _ends(locator: Mapping[str, Any], unit: str) -> tuple[Any, Any] | None:
@@ -166,9 +179,19 @@ def _ends(locator: Mapping[str, Any], unit: str) -> tuple[Any, Any] | None:
 
 
 def _passage_reference(result: Mapping[str, Any]) -> str:
-    """Return ``dataset:path:120-131``, with a docid where the path does not fit on a line."""
-    document, lines = document_reference(result), _ends(result["locator"], "line")
-    return document if lines is None else f"{document}:{lines[0]}-{lines[1]}"
+    """Return ``dataset:path:120-131``, with a docid where the path does not fit on a line.
+
+    A cell has its lines (``:3:2-8``); what is counted in seconds alone has times (``:1:05-1:18``).
+    """
+    document, locator = document_reference(result), result["locator"]
+    unit, start, end = (locator.get(name) for name in ("unit", "start", "end"))
+    lines, times = _ends(locator, "line"), _ends(locator, "time")
+    if lines is not None:
+        cell = f"{start}:" if unit == "cell" else ""
+        return f"{document}:{cell}{lines[0]}-{lines[1]}"
+    if unit == "time" and times is not None:
+        return f"{document}:{'-'.join(map(format_clock, times))}"
+    return document if start is None else f"{document}:{start}-{start if end is None else end}"
 
 
 def format_passages(passages: Sequence[AgentPassage]) -> str:
@@ -179,7 +202,7 @@ def format_passages(passages: Sequence[AgentPassage]) -> str:
 def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     is_timed = passage.modality in TIMED_MODALITIES and passage.locator.times is not None
     name = _recording_name(passage) if is_timed else passage.original or passage.path
-    about = passage.modality.replace("_", " ") if is_timed else " > ".join(passage.headings)
+    about = passage.modality.replace("_", " ") if is_timed else _headings(passage)
     head = f"[{passage.number}] {name}" + (f" — {about}" if about else "")
     place = _format_place(passage.locator, is_timed)
     if passage.evidence:
@@ -203,17 +226,22 @@ def _format_place(place: Place, is_timed: bool) -> str:
     """Return ``lines 120–170, pages 3–4``, ``00:01:05–00:01:18``, or ``characters 120–480``."""
     if place.times is not None and (is_timed or (place.lines is None and place.page is None)):
         return _format_range(*map(format_timecode, place.times))
-    parts = []
+    is_other = place.unit not in ("line", "page", "time")
+    counted = (place.start, place.end) if is_other else (place.page, place.page_end)
+    parts = [format_count(place.unit if is_other else "page", *counted, dash="–")]
     if place.lines is not None:
-        first, last = place.lines
-        parts.append(f"{'line' if first == last else 'lines'} {_format_range(first, last)}")
-    if place.page is not None:
-        last = place.page if place.page_end is None else place.page_end
-        pages = _format_range(place.page, last)
-        parts.append(f"{'page' if last == place.page else 'pages'} {pages}")
+        lines = format_count("line", *place.lines, dash="–")
+        parts = [*parts, lines] if place.unit == "cell" else [lines, *parts]
+    if place.unit == "record" and place.file:
+        parts[0] += f" of {place.file}"
+    parts = list(filter(None, parts))
     if not parts and place.characters is not None:
         parts.append(f"characters {_format_range(*place.characters)}")
     return ", ".join(parts)
+
+
+def _headings(passage: AgentPassage) -> str:
+    return format_headings(passage.headings, passage.sections[len(passage.headings) :])
 
 
 def _format_range(first: object, last: object) -> str:

@@ -36,15 +36,22 @@ _TEXT_BYTES = (1_000, 1_000_000)
 
 
 class Document(ToolPart):
-    """Lines ``line_start`` to ``line_end`` (both included) of ``lines_total``."""
+    """Its lines, cells, pages or paragraphs ``start`` to ``end`` (both included) of ``total``.
+
+    ``unit`` says which; ``line_…`` are the same where it is a line.
+    """
 
     reference: str
     path: str
     title: str
     docid: str
-    line_start: int
-    line_end: int
-    lines_total: int
+    unit: str
+    start: int | None
+    end: int | None
+    total: int | None
+    line_start: int | None
+    line_end: int | None
+    lines_total: int | None
     text: str
 
 
@@ -111,6 +118,10 @@ def _document(answer: Mapping[str, Any]) -> Document:
         path=one_line(answer["path"]),
         title=one_line(answer["title"]),
         docid=answer["docid"],
+        unit=answer["unit"],
+        start=answer["start"],
+        end=answer["end"],
+        total=answer["total"],
         line_start=answer["line_start"],
         line_end=answer["line_end"],
         lines_total=answer["lines_total"],
@@ -148,9 +159,12 @@ def _take_fitting(
 
 def _format_document(document: Document, text: str | None = None) -> str:
     title = f" — {document.title}" if document.title else ""
-    lines = f"lines {document.line_start}–{document.line_end} of {document.lines_total}"
+    extent = ""
+    if document.start is not None:
+        unit = f"{document.unit}s"
+        extent = f" ({unit} {document.start}–{document.end} of {document.total})"
     return (
-        f"{document.path}{title} ({lines})\n"
+        f"{document.path}{title}{extent}\n"
         f"reference: {document.reference} (#{document.docid})\n\n"
         f"{document.text if text is None else text}"
     )
@@ -219,13 +233,14 @@ GET = AgentTool(
     "Read a document",
     "Read a document or some of its lines, by a reference that a search gave, a path or a "
     "#docid. To read around a passage that was found give its reference with line_start and "
-    "line_end of your own.",
+    "line_end of your own; they count what its citation does: lines, pages, cells, paragraphs.",
     arguments_of(
         GetParams,
         last=("dataset", "max_bytes"),
         reference=Argument(
-            help="A reference from a search, a path, dataset:path or #docid; :12-20 picks lines, "
-            "unless line_start and line_end pick others."
+            help="A reference from a search, a path, dataset:path or #docid; :12-20 picks lines "
+            "(or pages, cells, paragraphs), unless line_start and line_end pick others; "
+            ":1:05-1:18 picks times."
         ),
         max_bytes=Argument(
             help="More text than this is cut after a line.", default=65_536, bounds=_TEXT_BYTES

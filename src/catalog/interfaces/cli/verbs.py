@@ -86,8 +86,10 @@ search = verb_command("search", SearchParams, "Find the passages that answer a q
 get = verb_command(
     "get",
     GetParams,
-    "Print a document, or a range of its lines, as it was indexed.",
-    numbers=Annotated[bool, typer.Option("--line-numbers", "-n", help="Number the lines.")],
+    "Print a document, or a range of its lines (pages, cells …), as it was indexed.",
+    numbers=Annotated[
+        bool, typer.Option("--line-numbers", "-n", help="Number the lines as citations do.")
+    ],
 )
 browse = verb_command(
     "browse",

@@ -142,7 +142,10 @@ MULTI_GET_BODY = arguments_from(
 GET_QUERY = arguments_from(query_string(GetParams, without=("reference",)), Query())
 STATUS_QUERY = arguments_from(query_string(StatusParams), Query())
 GET_PATH = Path(
-    description="dataset:path, path or #docid (as %23docid); :12-20 after it picks lines.",
+    description=(
+        "dataset:path, path or #docid (as %23docid); :12-20 after it picks lines, or else pages, "
+        "cells, paragraphs: what its citations count. :1:05-1:18 picks times."
+    ),
     examples=["notes:guides/backup.md:3-5"],
 )
 STREAMED: Responses = {

@@ -72,8 +72,8 @@ class DocxReader:
         metadata = normalise(read_properties(archive))
         title = take_title(metadata)
         page = extract(_to_html(archive), keep_navigation=True)
-        joined = JoinedText(limits)
-        joined.add(page.text, page.headings, page.atomic)
+        joined = JoinedText(limits, "paragraph")
+        joined.add(page.text, page.headings, page.atomic, places=page.places)
         yield joined.document(path, title=title, file_type="docx", metadata=metadata)
 
 

@@ -56,7 +56,7 @@ class EpubReader:
             raise ReadError(f"too many chapters: over {limits.pages:,}")
         metadata = normalise(fields)
         title = take_title(metadata)
-        joined, missing = JoinedText(limits), []
+        joined, missing, paragraphs = JoinedText(limits, "paragraph"), [], 0
         for chapter in chapters:
             try:
                 source = decode(archive.read(chapter), declared=True)
@@ -65,7 +65,9 @@ class EpubReader:
                 continue
             if source.strip():
                 page = extract(source, keep_navigation=False)
-                joined.add(page.text, page.headings, page.atomic)
+                places = page.places.moved(paragraphs)
+                paragraphs = max((paragraphs, *places.numbers))
+                joined.add(page.text, page.headings, page.atomic, places=places)
         yield from cap_failures(missing)
         yield joined.document(path, title=title, file_type="epub", metadata=metadata)
 

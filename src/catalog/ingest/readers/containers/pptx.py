@@ -66,7 +66,7 @@ class PptxReader:
         title = take_title(metadata)
         try:
             presentation = _open(archive)
-            joined, pages, broken = JoinedText(limits), [], []
+            joined, pages, broken = JoinedText(limits, "slide"), [], []
             for number, blocks in enumerate(_slides(presentation, limits), 1):
                 pages.append(joined.following)
                 if blocks is None:

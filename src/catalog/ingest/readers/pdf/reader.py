@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.places import Places
 from catalog.ingest.readers.base import (
     ReadFailure,
     ReadLimits,
@@ -146,6 +147,7 @@ def _build_document(
             Heading(start, end, line.level, line.title) for start, end, line in spans if end > start
         ),
         pages=page_starts,
+        places=Places("page"),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from catalog.core.documents import Modality, Segment
+from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 
 _PREFIX = re.compile(
@@ -100,6 +101,7 @@ _MOST_REPEATED = 3
 class ParsedCue:
     """One cue as a file has it: its lines without markup, seconds where they are known.
 
+    ``numbers`` are the lines of the file in which its lines stand, if it has lines.
     ``is_placed``: its times were made up from its neighbours'.
     """
 
@@ -108,6 +110,7 @@ class ParsedCue:
     end: float | None = None
     speaker: str | None = None
     is_placed: bool = False
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class _TimedCue:
     end: float
     speaker: str | None
     is_placed: bool
+    numbers: tuple[int, ...]
 
     @property
     def words(self) -> str:
@@ -127,11 +131,12 @@ class _TimedCue:
 
 def build_transcript(
     cues: Sequence[ParsedCue], modality: Modality
-) -> tuple[str, tuple[Segment, ...]]:
-    """Return a text with one line for each cue, in the order of time, and their segments.
+) -> tuple[str, tuple[Segment, ...], Places]:
+    """Return a text with one line for each cue, in the order of time, their segments and places.
 
-    Every repeated caption line stands in it once. A known speaker's name stands before the
-    words with which they begin to speak.
+    Places are lines of the file, or where the cues have none only times. Every repeated caption
+    line stands in the text once. A known speaker's name stands before the words with which they
+    begin to speak.
     """
     timed = [cue for cue in _drop_repeats(_in_order(cues)) if cue.words]
     texts = [cue.words for cue in timed]
@@ -141,11 +146,23 @@ def build_transcript(
     else:
         names = find_speakers(texts)
     segments = []
+    places = PlacesBuilder("line")
     at = 0
     for cue, text, name in zip(timed, texts, names, strict=True):
         segments.append(Segment(at, at + len(text), modality, cue.start, cue.end, name))
+        _add_places(places, cue, at, len(text) - len(cue.words))
         at += len(text) + 1
-    return "\n".join(texts), tuple(segments)
+    has_lines = any(cue.numbers for cue in timed)
+    return "\n".join(texts), tuple(segments), places.places() if has_lines else Places("time")
+
+
+def _add_places(places: PlacesBuilder, cue: _TimedCue, start: int, introduction: int) -> None:
+    """Note in which line of the file each line of a cue stands, its introduction with the first."""
+    at = start
+    for line, number in zip(cue.lines, cue.numbers, strict=False):
+        if words := " ".join(line.split()):
+            places.add(at if at == start else at + introduction, number)
+            at += len(words) + 1
 
 
 def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
@@ -159,7 +176,7 @@ def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
         start, end = cue.start or 0.0, cue.end
         if end is None or end < start:
             end = start if following is None else max(start, following.start or 0.0)
-        yield _TimedCue(cue.lines, start, end, cue.speaker, cue.is_placed)
+        yield _TimedCue(cue.lines, start, end, cue.speaker, cue.is_placed, cue.numbers)
 
 
 def _drop_repeats(cues: Iterable[_TimedCue]) -> Iterator[_TimedCue]:
@@ -181,7 +198,7 @@ def _drop_repeats(cues: Iterable[_TimedCue]) -> Iterator[_TimedCue]:
             continue
         if pending is not None:
             yield pending
-        pending = replace(cue, lines=rest)
+        pending = replace(cue, lines=rest, numbers=cue.numbers[repeated:])
     if pending is not None:
         yield pending
 

@@ -57,7 +57,7 @@ class SubtitleReader(WholeFileReader):
         if all(cue.start is None for cue in subtitles.cues):
             return _as_text(text, path)
         medium = find_medium(path)
-        transcript, segments = build_transcript(subtitles.cues, medium.transcript_modality)
+        transcript, segments, places = build_transcript(subtitles.cues, medium.transcript_modality)
         language = {} if subtitles.language is None else {"language": subtitles.language}
         return ParsedDocument(
             path=path,
@@ -67,6 +67,7 @@ class SubtitleReader(WholeFileReader):
             source_type="subtitles",
             metadata={**medium.metadata(), **language},
             segments=segments,
+            places=places,
         )
 
 
@@ -106,21 +107,21 @@ def _parse_subtitles(text: str) -> _Subtitles:
     if subtitles.format == "tsv":
         subtitles.cues.extend(_parse_tsv(lines))
         return subtitles
-    for line in lines:
-        subtitles.feed(line)
+    for number, line in enumerate(lines, start=1):
+        subtitles.feed(line, number)
     subtitles.finish()
     return subtitles
 
 
 def _parse_tsv(lines: list[str]) -> Iterator[ParsedCue]:
     """Yield the cues of whisper's table, whose times are whole milliseconds."""
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         match = _TSV_CUE.fullmatch(line)
         if match is not None and match[3].strip():
             start, end = (valid_seconds(int(match[column]) / 1000) for column in (1, 2))
-            yield ParsedCue((match[3].strip(),), start, end)
+            yield ParsedCue((match[3].strip(),), start, end, numbers=(number,))
         elif match is None and line.strip() and line.strip() != _TSV_HEADER:
-            yield ParsedCue((line.strip(),))  # words without times
+            yield ParsedCue((line.strip(),), numbers=(number,))  # words without times
 
 
 @dataclass(slots=True)
@@ -132,15 +133,15 @@ class _Subtitles:
     language: str | None = None
     has_notes: bool = False
     _times: _Times | None = None
-    _lines: list[str] = field(default_factory=list)
+    _lines: list[tuple[str, int]] = field(default_factory=list)
     _is_header: bool = False
     _is_note: bool = False
 
     def __post_init__(self) -> None:
         self._is_header = self.format == "vtt"
 
-    def feed(self, line: str) -> None:
-        """Read one line. Only an empty one ends a cue: captions hold lines of one blank."""
+    def feed(self, line: str, number: int) -> None:
+        """Read a line and its number. An empty one ends a cue: captions hold lines of one blank."""
         times = self._parse_times(line)
         if times is not None:
             self._open(times)
@@ -152,20 +153,21 @@ class _Subtitles:
         elif self._begins_note(line):
             self._is_note = self.has_notes = True
         elif not self._is_note:
-            self._lines.append(line)
+            self._lines.append((line, number))
 
     def finish(self) -> None:
         """Close the cue that is open."""
         lines, times = self._lines, self._times
-        if times is None and lines and _INDEX.fullmatch(lines[0]):
+        if times is None and lines and _INDEX.fullmatch(lines[0][0]):
             lines = lines[1:]
         self._lines, self._times = [], None
         self._is_header = self._is_note = False
         start, end = (None, None) if times is None else times
         for speaker, spoken in _split_voices(lines):
-            cleaned = tuple(filter(None, map(self._clean, spoken)))
+            cleaned = [(text, number) for line, number in spoken if (text := self._clean(line))]
             if cleaned:
-                self.cues.append(ParsedCue(cleaned, start, end, speaker))
+                texts, numbers = zip(*cleaned, strict=True)
+                self.cues.append(ParsedCue(texts, start, end, speaker, numbers=numbers))
 
     def _begins_note(self, line: str) -> bool:
         is_first = self._times is None and not self._lines
@@ -187,7 +189,7 @@ class _Subtitles:
     def _open(self, times: _Times) -> None:
         """Begin a cue; the line just above its times is its number or identifier."""
         is_identified = self.format == "vtt" and self._times is None
-        if self._lines and (is_identified or _INDEX.fullmatch(self._lines[-1])):
+        if self._lines and (is_identified or _INDEX.fullmatch(self._lines[-1][0])):
             self._lines.pop()
         self.finish()
         self._times = times
@@ -206,14 +208,23 @@ def _arrow_times(line: str) -> _Times | None:
     return parse_timecode(left), parse_timecode(ends[0]) if ends else None
 
 
-def _split_voices(lines: list[str]) -> Iterator[tuple[str | None, list[str]]]:
-    """Yield the lines by who says them in WebVTT's voice tags."""
-    text = "\n".join(lines)
+def _split_voices(
+    lines: list[tuple[str, int]],
+) -> Iterator[tuple[str | None, list[tuple[str, int]]]]:
+    """Yield the lines, with their numbers, by who says them in WebVTT's voice tags."""
+    if not lines:
+        return
+    text = "\n".join(line for line, _ in lines)
     speaker: str | None = None
-    at = 0
+    at = row = 0
+
+    def numbered(part: str) -> list[tuple[str, int]]:
+        return [(line, lines[at][1]) for at, line in enumerate(part.split("\n"), start=row)]
+
     for match in _VOICE.finditer(text):
-        yield speaker, text[at : match.start()].split("\n")
+        yield speaker, numbered(text[at : match.start()])
+        row += text.count("\n", at, match.end())
         name = html.unescape(match[1] or "")
         speaker = " ".join(name.split())[:_MAX_NAME].strip() or None
         at = match.end()
-    yield speaker, text[at:].split("\n")
+    yield speaker, numbered(text[at:])

@@ -41,7 +41,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     top = data if isinstance(data, Mapping) else {}
     names = [top[key] for key in _FILE_KEYS if isinstance(top.get(key), str)]
     medium = find_medium(path, names[0] if names else None)
-    transcript, segments = build_transcript(cues, medium.transcript_modality)
+    transcript, segments, places = build_transcript(cues, medium.transcript_modality)
     if not segments:
         return None
     return ParsedDocument(
@@ -52,6 +52,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
         source_type="transcript",
         metadata={**medium.metadata(), **_metadata(top)},
         segments=segments,
+        places=places,
     )
 
 

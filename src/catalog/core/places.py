@@ -1,0 +1,133 @@
+"""Where a text stands in its file: the unit that its citations count, and the steps of a map."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import sub
+from typing import Any, Literal, get_args
+
+Unit = Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
+"""What the citations of a document count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A map from the characters of a text to the lines (cells, paragraphs …) of its file.
+
+    From ``offsets[n]`` on, up to the next offset, the text stands at ``numbers[n]`` of the
+    ``unit``, and in the line ``lines[n]`` of that cell (``None``: in none, as an output). Offsets
+    ascend, numbers need not. Without steps, the text of the unit ``line`` is the file's, and
+    other units are known otherwise (pages, seconds).
+    """
+
+    unit: Unit = "line"
+    offsets: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    lines: tuple[int | None, ...] = ()
+
+    def part(self, start: int, end: int) -> Places:
+        """Return the map of ``text[start:end]``, with its offsets."""
+        first, stop = self._steps(start, end)
+        offsets = tuple(max(0, offset - start) for offset in self.offsets[first:stop])
+        return Places(self.unit, offsets, self.numbers[first:stop], self.lines[first:stop])
+
+    def moved(self, count: int) -> Places:
+        """Return the map with every number so much greater."""
+        return replace(self, numbers=tuple(number + count for number in self.numbers))
+
+    def numbers_of(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the least and the greatest number of ``text[start:end]``; ``None`` unmapped."""
+        first, stop = self._steps(start, end)
+        numbers = self.numbers[first:stop]
+        return (min(numbers), max(numbers)) if numbers else None
+
+    def lines_of(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the first and last line of the file, or of the one cell, it stands in, if any."""
+        numbers = self.numbers_of(start, end)
+        if numbers is None or self.unit == "line":
+            return numbers
+        first, stop = self._steps(start, end)
+        lines = [line for line in self.lines[first:stop] if line is not None]
+        is_known = numbers[0] == numbers[1] and len(lines) == stop - first
+        return (min(lines), max(lines)) if is_known and lines else None
+
+    def number_at(self, offset: int) -> int | None:
+        """Return the number of the character at ``offset``, ``None`` unmapped."""
+        numbers = self.numbers_of(offset, offset + 1)
+        return None if numbers is None else numbers[0]
+
+    def _steps(self, start: int, end: int) -> tuple[int, int]:
+        """Return the range of the steps that ``text[start:end]`` stands on."""
+        first = max(0, bisect_right(self.offsets, start) - 1)
+        stop = max(first + 1, bisect_left(self.offsets, end, first))
+        return first, min(stop, len(self.offsets))
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """Return the stored form, the differences from step to step; ``None`` if pages tell all."""
+        if not self.offsets and self.unit in ("line", "page"):
+            return None
+        form: dict[str, Any] = {"unit": self.unit}
+        if self.offsets:
+            form |= {"offsets": _differences(self.offsets), "numbers": _differences(self.numbers)}
+        return form | ({"lines": list(self.lines)} if self.lines else {})
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> Places:
+        """Return the map of a stored form; raise ``ValueError`` if it is none."""
+        unit = form["unit"]
+        if unit not in get_args(Unit):
+            raise ValueError(f"no unit {unit!r}")
+        offsets, numbers = (
+            tuple(accumulate(form.get(name, ()))) for name in ("offsets", "numbers")
+        )
+        return cls(unit, offsets, numbers, tuple(form.get("lines", ())))
+
+
+AS_IN_FILE = Places()
+"""The lines of the text are those of the file."""
+
+
+def _differences(values: Sequence[int]) -> list[int]:
+    return [*values[:1], *map(sub, values[1:], values)]
+
+
+def format_count(unit: str, first: float | None, last: float | None, *, dash: str = "-") -> str:
+    """Return ``page 3``, ``pages 3-4``, or nothing without a first."""
+    if first is None:
+        return ""
+    return f"{unit} {first}" if last in (None, first) else f"{unit}s {first}{dash}{last}"
+
+
+@dataclass(slots=True)
+class PlacesBuilder:
+    """Collects the steps of a text in its order; a step to where the last one leads is left out."""
+
+    unit: Unit
+    _offsets: list[int] = field(default_factory=list)
+    _numbers: list[int] = field(default_factory=list)
+    _lines: list[int | None] = field(default_factory=list)
+
+    def add(self, offset: int, number: int, line: int | None = None) -> None:
+        """Note that the text stands there from ``offset`` on, which is not before the last one."""
+        if self._offsets and (self._numbers[-1], self._lines[-1]) == (number, line):
+            return
+        if self._offsets and self._offsets[-1] == offset:
+            self._numbers[-1], self._lines[-1] = number, line
+            return
+        self._offsets.append(offset)
+        self._numbers.append(number)
+        self._lines.append(line)
+
+    def add_all(self, places: Places, start: int) -> None:
+        """Note the steps of a part that begins at ``start``."""
+        lines: Iterable[int | None] = places.lines or (None,) * len(places.offsets)
+        for offset, number, line in zip(places.offsets, places.numbers, lines, strict=True):
+            self.add(start + offset, number, line)
+
+    def places(self) -> Places:
+        """Return the map."""
+        lines = self._lines if any(line is not None for line in self._lines) else ()
+        return Places(self.unit, tuple(self._offsets), tuple(self._numbers), tuple(lines))

@@ -1,0 +1,211 @@
+"""Parts of a document by what its citations count: lines, cells, pages, paragraphs, seconds.
+
+The map from the text to its file is that of the document's passages, one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import DamagedDocumentError, DocumentReferenceError
+from catalog.core.places import Places, Unit
+from catalog.ingest.chunking.boundaries import iter_lines, skip_space, trim_end
+from catalog.store.chunks import StoredDocument, parse_places, read_chunk_places
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+_Span = tuple[int, int]
+_Timed = tuple[int, int, float, float]  # start and end offset, first and last second
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is asked of a document: numbers of its unit, or lines of a cell, or seconds.
+
+    Both ends of each range are included; ``None`` is from the beginning, or to the end.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    lines: _Span | None = None
+    seconds: _Span | None = None
+
+    def holds(self, number: int, line: int | None) -> bool:
+        """Tell whether it holds the text at this number, or in this line of that cell."""
+        if self.lines is not None and (line is None or not self.lines[0] <= line <= self.lines[1]):
+            return False
+        is_after = self.first is None or number >= self.first
+        return is_after and (self.last is None or number <= self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLines:
+    """A document, or a part of it, line by line.
+
+    ``numbers`` say where in the file each of the lines begins, counted in ``unit``: ``None`` for
+    a blank line of extracted text, and for all where only seconds are counted. ``total`` is the
+    last number that has text. ``ending`` is the line end after the last line, where the part goes
+    to the end of a document that has one. ``others`` are the paths of what else was made of the
+    same original.
+    """
+
+    document: StoredDocument
+    lines: tuple[str, ...]
+    numbers: tuple[int | None, ...]
+    total: int | None
+    unit: Unit = "line"
+    ending: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> int | None:
+        """Return the least number of the lines given."""
+        return min(filter(None, self.numbers), default=None)
+
+    @property
+    def end(self) -> int | None:
+        """Return the greatest number of the lines given."""
+        return max(filter(None, self.numbers), default=None)
+
+    def first(self, count: int) -> DocumentLines:
+        """Return its first so many lines alone."""
+        return replace(self, lines=self.lines[:count], numbers=self.numbers[:count], ending="")
+
+    @property
+    def text(self) -> str:
+        """Return the lines as one text."""
+        return "\n".join(self.lines) + self.ending
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; ``line_…`` are those of a file that has lines."""
+        has_lines = self.unit == "line"
+        return {
+            "source_doc_id": self.document.source_doc_id,
+            "path": self.document.path,
+            "docid": self.document.docid,
+            "title": self.document.title,
+            "metadata": self.document.metadata,
+            "unit": self.unit,
+            "start": self.start,
+            "end": self.end,
+            "total": self.total,
+            "line_start": self.start if has_lines else None,
+            "line_end": self.end if has_lines else None,
+            "lines_total": self.total if has_lines else None,
+            "numbers": self.numbers,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlaces:
+    """The map of a whole document, and the seconds of its timed stretches."""
+
+    places: Places
+    timed: tuple[_Timed, ...] = ()
+
+    @classmethod
+    def read(cls, connection: Connection, document: StoredDocument) -> DocumentPlaces:
+        """Put together what the passages know; raise ``DamagedDocumentError`` if it is damaged."""
+        try:
+            return cls._of_passages(read_chunk_places(connection, document.source_doc_id))
+        except _UNREADABLE as error:
+            raise DamagedDocumentError(document.source_doc_id, "a passage") from error
+
+    @classmethod
+    def _of_passages(cls, rows: Iterable[Any]) -> DocumentPlaces:
+        unit: Unit = "line"
+        steps: list[tuple[int, int, int | None]] = []
+        timed: dict[_Timed, None] = {}
+        covered = 0
+        for row in rows:
+            places, start = parse_places(row.places, row.page), row.start_offset
+            unit = places.unit
+            for offset, number, line in _steps(places, row):
+                if start + offset >= covered:  # passages may share their ends
+                    steps.append((start + offset, number, line))
+            for first, last, begin, end, *_ in json.loads(row.cues or "[]"):
+                timed[start + first, start + last, begin, end] = None
+            covered = max(covered, row.end_offset)
+        offsets, numbers, lines = zip(*steps, strict=True) if steps else ((), (), ())
+        return cls(Places(unit, offsets, numbers, lines), tuple(timed))
+
+
+def _steps(places: Places, row: Any) -> Iterator[tuple[int, int, int | None]]:
+    if places.unit in ("page", "slide"):
+        breaks = json.loads(row.page_breaks or "[]")
+        for number, offset in enumerate((0, *breaks)):
+            yield offset, row.page + number, None
+        return
+    lines: Sequence[int | None] = places.lines or (None,) * len(places.offsets)
+    yield from zip(places.offsets, places.numbers, lines, strict=True)
+
+
+def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> DocumentLines:
+    """Return a part of a document, the whole for ``Part()``.
+
+    Raises ``DocumentReferenceError`` where nothing of the document stands.
+    """
+    text, places = document.text, of_file.places
+    is_file = places.unit == "line" and not places.offsets
+    if is_file:
+        starts = tuple(line.start for line in iter_lines(text)) or (0,)
+        places = Places("line", starts, tuple(range(1, len(starts) + 1)))
+    elif places.unit == "time" and part.first is not None:
+        part = Part(seconds=(part.first, part.first if part.last is None else part.last))
+    spans = [(0, len(text))] if part == Part() else _spans(places, of_file.timed, part, len(text))
+    if not spans:
+        raise DocumentReferenceError(_nothing_there(document, places, part))
+    lines, numbers = [], []
+    for start, end in spans:
+        stop = end if is_file else trim_end(text, start, end)
+        for line in iter_lines(text[:stop], start):
+            words = text[line.start : line.end]
+            lines.append(words)
+            is_blank = not is_file and not words.strip()
+            numbers.append(
+                None if is_blank else places.number_at(skip_space(text, line.start, stop))
+            )
+    has_ending = spans[-1][1] == len(text) and text.endswith(("\n", "\r"))
+    return DocumentLines(
+        document,
+        tuple(lines),
+        tuple(numbers),
+        max(places.numbers, default=None),
+        places.unit,
+        "\n" if has_ending and len(text) > 1 else "",
+    )
+
+
+def _spans(places: Places, timed: Iterable[_Timed], part: Part, length: int) -> list[_Span]:
+    """Return the stretches of the text that stand in a part of the file, in order and disjoint."""
+    if part.seconds is not None:
+        begin, end = part.seconds  # a clock drops what is less than a second
+        found = [(at, to) for at, to, first, last in timed if first < end + 1 and last >= begin]
+    else:
+        lines = places.lines or (None,) * len(places.offsets)
+        ends = (*places.offsets[1:], length)
+        steps = zip(places.offsets, ends, places.numbers, lines, strict=True)
+        found = [(at, to) for at, to, number, line in steps if part.holds(number, line)]
+    merged: list[_Span] = []
+    for start, end in sorted(found):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
+    if part.seconds is not None:
+        return f"nothing is said in {document.path} at that time"
+    has = f"{places.unit}s {min(places.numbers)}-{max(places.numbers)}"
+    if part.lines is not None:
+        return f"{document.path} has no text in those lines of {places.unit} {part.first}"
+    last = part.last if part.last is not None else max(places.numbers)
+    return f"{document.path} has {has}, not {1 if part.first is None else part.first}-{last}"
