@@ -8,13 +8,13 @@ import pytest
 from catalog.core.errors import ModelUnavailableError
 from catalog.interfaces.agents import AGENT_TOOLS
 
-HEAD = re.compile(r"^\[\d+\] (\S+)(?: — .*?)?(?: \(((?:lines?|page|characters) [^)]*)\))?$")
+HEAD = re.compile(r"^\[\d+\] (\S+)(?: — .*?)?(?: \(((?:lines?|page|slide|characters) [^)]*)\))?$")
 TIMES = re.compile(r"^    \d\d:\d\d:\d\d(?:–\d\d:\d\d:\d\d)? \(Audio\): \"")
 KETTLE = {
     "hostile.md": "line",
     "recipes/bread.txt": "line",
     "paper.pdf": "page",
-    "deck.pptx": "page",
+    "deck.pptx": "slide",
     "talks/normalisation.srt": "times",
     "tools/rotate.py": "line",
 }
@@ -32,7 +32,8 @@ def test_every_kind_of_document_is_named_and_placed(tools):
     assert set(KETTLE) < set(found)
     for path, kind in KETTLE.items():
         place = found[path]["locator"]
-        assert place["times" if kind == "times" else "page" if kind == "page" else "lines"], path
+        assert place[{"line": "lines", "slide": "page"}.get(kind, kind)], path
+        assert place["unit"] == ("time" if kind == "times" else kind)
     for block in blocks(answer):
         head = HEAD.match(block[0] if block[0].startswith("[") else f"[{block[0]}")
         assert head, block[0]

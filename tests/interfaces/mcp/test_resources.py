@@ -62,7 +62,9 @@ def holding(text, path="a.md"):
         about = dict.fromkeys(StoredDocument.__dataclass_fields__, "")
         document = StoredDocument(**{**about, "path": path, "text": text})
         lines = tuple(text.split("\n"))
-        return document_dict(DocumentLines(document, lines, 1, len(lines)), asked["max_bytes"])
+        numbers = tuple(range(1, len(lines) + 1))
+        part = DocumentLines(document, lines, numbers, len(lines))
+        return document_dict(part, asked["max_bytes"])
 
     return DocumentResources(StubEngine(get=get))
 

@@ -1,0 +1,334 @@
+"""Every format's citations open in the file where the words stand, and ``get`` takes them."""
+
+import json
+import re
+import zipfile
+
+import pytest
+
+from catalog.ingest.readers.registry import FORMATS
+from catalog.interfaces.agents import AgentTools
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.indexing import Indexer
+from fakes import open_library
+from reliability.opened_file import open_at, read_text
+
+WORDS = ("quarry", "lantern", "meadow", "orchard", "pebble", "walnut", "thistle", "harbour")
+FILLER = [f"Sentence {n} says more of what nobody asks for." for n in range(12)]
+"""Enough that each word has passages of its own."""
+
+
+def paragraphs():
+    for word in WORDS:
+        yield word.title(), [f"The {word} & its kin stand here, naïve ones.", *FILLER]
+
+
+def markdown(front=""):
+    return front + "\n".join(f"# {title}\n\n" + "\n".join(lines) for title, lines in paragraphs())
+
+
+def rst():
+    blocks = (f"{title}\n{'=' * 12}\n\n" + "\n".join(lines) for title, lines in paragraphs())
+    return ":Author: A. Nobody\n:Date: 2024-05-01\n\n" + "\n\n".join(blocks)
+
+
+def html():
+    """A page with all that keeps text and source apart."""
+    parts = [
+        "<!DOCTYPE html>\n<html>\n<head>\n<title>All\nwords</title>\n<style>\np { color: red }\n"
+        "</style>\n<script>\nif (a < b) { write('<p>quarry lantern</p>'); }\n</script>\n</head>\n"
+        "<body\n  class='wide > narrow'>\n<nav>\nHome\nquarry\n</nav>\n<!-- lantern\nmeadow -->\n"
+    ]
+    for title, (first, *others) in paragraphs():
+        escaped = first.replace("&", "&amp;").replace("ï", "&iuml;")
+        parts.append(f"<h1\n>{title}</h1\n><p>{escaped.replace(' stand', chr(10) + 'stand')}</p>\n")
+        parts.append("<ul>\n" + "".join(f"  <li>{line}\n  </li>\n" for line in others) + "</ul>\n")
+        parts.append(
+            f"<table>\n<tr>\n<td>{title}</td>\n<td>cell</td></tr></table>\n<pre>\n\n  a\n b\n</pre>"
+        )
+    return "".join(parts) + "</body>\n</html>\n"
+
+
+def notebook():
+    cells = []
+    for title, lines in paragraphs():
+        code = f"\n\nimport os\n# {lines[0]}\nprint(1)"
+        output = {"output_type": "stream", "name": "stdout", "text": ["printed walrus\n"]}
+        prose = [f"# {title}\n", "\n", *(f"{line}\n" for line in lines)]
+        cells += [
+            {"cell_type": "markdown", "metadata": {}, "source": []},
+            {"cell_type": "markdown", "metadata": {}, "source": prose},
+            {"cell_type": "code", "metadata": {}, "source": code, "outputs": [output]},
+        ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def cues():
+    """Yield start and end in seconds, and the lines of a cue."""
+    at = 0.0
+    for _, lines in paragraphs():
+        for line in lines:
+            words = line.split()
+            yield at, at + 4.5, (" ".join(words[:4]), " ".join(words[4:]))
+            at += 5
+
+
+def clock(seconds, point):
+    whole, rest = divmod(round(1000 * seconds), 1000)
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{point}{rest:03}"
+
+
+def srt(end="\n"):
+    blocks = [
+        (str(n), f"{clock(a, ',')} --> {clock(b, ',')}", *lines, "")
+        for n, (a, b, lines) in enumerate(cues(), start=1)
+    ]
+    return end.join(line for block in blocks for line in block)
+
+
+def vtt():
+    """Later cues first, comments, styles and voices between."""
+    blocks = [
+        f"{clock(a, '.')} --> {clock(b, '.')}\n<v Ann>{lines[0]}\n{lines[1]}</v>\n"
+        for a, b, lines in cues()
+    ]
+    half = len(blocks) // 2
+    head = "WEBVTT\nLanguage: en\n\nNOTE\nquarry\nlantern\n\n"
+    return head + "\n".join([*blocks[half:], *blocks[:half]])
+
+
+def sbv():
+    return "\n".join(
+        f"{clock(a, '.')},{clock(b, '.')}\n{lines[0]}\n{lines[1]}\n" for a, b, lines in cues()
+    )
+
+
+def tsv():
+    rows = (f"{int(1000 * a)}\t{int(1000 * b)}\t{' '.join(lines)}" for a, b, lines in cues())
+    return "start\tend\ttext\n" + "\n".join(rows)
+
+
+def whisper():
+    segments = [{"start": a, "end": b, "text": " ".join(lines)} for a, b, lines in cues()]
+    return json.dumps({"segments": segments}, indent=1)
+
+
+def transcript():
+    """A transcript as Markdown, under the header of a converter."""
+    fields = "video_source: `talk.mp4`\nmodality: video_transcript"
+    return f"# Talk\n\n---\n{fields}\n---\n\n## Transcript\n\n" + "\n\n".join(
+        f"[{clock(a, '.')}] {' '.join(lines)}" for a, _, lines in cues()
+    )
+
+
+def records():
+    lines = ["", '{"broken": 1}']
+    for title, text in paragraphs():
+        lines.append(
+            json.dumps({"_id": f"record-{title}", "title": title, "text": "\n".join(text)})
+        )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def write_pdf(path):
+    from reportlab.pdfgen.canvas import Canvas
+
+    paper = Canvas(str(path))
+    for _, lines in paragraphs():
+        for number, line in enumerate(lines):
+            paper.drawString(72, 700 - 15 * number, line)
+        paper.showPage()
+    paper.save()
+
+
+def write_docx(path):
+    from docx import Document
+
+    paper = Document()
+    for title, lines in paragraphs():
+        paper.add_heading(title)
+        paper.add_paragraph("")
+        paper.add_paragraph(lines[0]).add_run().add_break()
+        for line in lines[1:]:
+            paper.add_paragraph(line, style="List Bullet")
+        row = paper.add_table(1, 2).rows[0]
+        row.cells[0].text, row.cells[1].text = "one cell", "another"
+    paper.save(str(path))
+
+
+def write_pptx(path):
+    from pptx import Presentation
+
+    deck = Presentation()
+    for title, lines in paragraphs():
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text_frame.text = "\n".join(lines)
+        deck.slides.add_slide(deck.slide_layouts[6])  # a blank one
+    deck.save(str(path))
+
+
+def write_epub(path):
+    page = '<html xmlns="http://www.w3.org/1999/xhtml"><body>{}</body></html>'
+    chapters = []
+    for title, lines in paragraphs():
+        items = "".join(f"<li>{line}</li>" for line in lines[1:])
+        first = lines[0].replace("&", "&amp;")
+        table = "<table><tr><td><p>one</p></td><td><p>two</p></td></tr></table>"
+        chapters.append(
+            page.format(f"<h1>{title}</h1><p>{first}<br/>again</p>{table}<ul>{items}</ul>")
+        )
+    items = "".join(
+        f'<item id="c{n}" href="c{n}.xhtml" media-type="application/xhtml+xml"/>'
+        for n in range(len(chapters))
+    )
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in range(len(chapters)))
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("mimetype", "application/epub+zip")
+        book.writestr(
+            "META-INF/container.xml",
+            '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+            '<rootfile full-path="OEBPS/content.opf"/></rootfiles></container>',
+        )
+        book.writestr(
+            "OEBPS/content.opf",
+            f'<package xmlns="http://www.idpf.org/2007/opf"><metadata/><manifest>{items}</manifest>'
+            f"<spine>{spine}</spine></package>",
+        )
+        for number, chapter in enumerate(chapters):
+            book.writestr(f"OEBPS/c{number}.xhtml", chapter)
+
+
+FRONT_MATTER = "---\ntags: [a, b]\ntitle: Words\n---\n"
+TEXTS = {
+    "notes.md": markdown(FRONT_MATTER),
+    "windows.md": markdown(FRONT_MATTER).replace("\n", "\r\n"),
+    "talk.mp4.md": transcript(),
+    "guide.rst": rst(),
+    "page.html": html(),
+    "windows.html": html().replace("\n", "\r\n"),
+    "plain.txt": markdown(),
+    "old.txt": markdown().replace("\n", "\r"),
+    "code.py": markdown().replace("\n", "\n# "),
+    "data.json": json.dumps([[title, lines] for title, lines in paragraphs()], indent=2),
+    "subtitles.srt": srt(),
+    "windows.srt": srt("\r\n"),
+    "captions.vtt": vtt(),
+    "old.sbv": sbv(),
+    "table.tsv": tsv(),
+    "whisper.json": whisper(),
+    "records.jsonl": records(),
+    "lines.jsonl": "\n".join(json.dumps([title, *lines]) for title, lines in paragraphs()),
+    "cells.ipynb": notebook(),
+}
+WRITERS = {
+    "paper.pdf": write_pdf,
+    "paper.docx": write_docx,
+    "deck.pptx": write_pptx,
+    "book.epub": write_epub,
+}
+UNITS = {
+    "cells.ipynb": "cell",
+    "paper.pdf": "page",
+    "paper.docx": "paragraph",
+    "deck.pptx": "slide",
+    "book.epub": "paragraph",
+    "records.jsonl": "record",
+    **dict.fromkeys(
+        ("talk.mp4.md", "subtitles.srt", "windows.srt", "captions.vtt", "old.sbv", "table.tsv"),
+        "time",
+    ),
+    "whisper.json": "time",
+}
+NAMES = (*TEXTS, "wide.txt", "wide.html", *WRITERS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("formats")
+    for name, text in TEXTS.items():
+        (folder / name).write_bytes(text.encode())
+    (folder / "wide.txt").write_bytes(markdown().encode("utf-16"))
+    (folder / "wide.html").write_bytes(html().encode("utf-16"))
+    for name, write in WRITERS.items():
+        write(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(folder, tmp_path_factory):
+    with LocalEngine(open_library(tmp_path_factory.mktemp("home"), snippet_chars=60)) as engine:
+        failed = Indexer(engine.library).build(folder, "notes").failed
+        assert [failure.path for failure in failed] == ["records.jsonl:2"]
+        yield engine
+
+
+def find(engine, name, word):
+    """Return the passages of a file that hold the word, each with the file it came from."""
+    asked = {"query": f'"{word}"', "mode": "lexical", "dataset": "notes", "top_k": 100}
+    hits = engine.ask("search", asked)["results"]
+    return [
+        hit
+        for hit in hits
+        if name in (hit["path"], hit["locator"]["file"]) and word in hit["text"].casefold()
+    ]
+
+
+def test_every_format_is_opened():
+    extensions = {name.rpartition(".")[2] for name in NAMES}
+    missing = [
+        entry.name
+        for entry in FORMATS
+        if entry.extensions and extensions.isdisjoint(entry.extensions.split())
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_words_stand_where_the_citation_says(engine, folder, name):
+    for word in WORDS:
+        hits = find(engine, name, word)
+        assert hits, word
+        for hit in hits:
+            assert hit["locator"]["unit"] == UNITS.get(name, "line")
+            for place in (hit["locator"], hit["snippet_locator"]):
+                if place is hit["snippet_locator"] and word not in hit["snippet"].casefold():
+                    continue
+                assert word in open_at(folder / name, place).casefold(), place
+                if name in ("whisper.json", *WRITERS) or place["unit"] == "record":
+                    assert place["line_start"] is None  # nobody could find that line
+                elif place["unit"] == "time":  # and the lines of the file, which are there too
+                    lines = re.split(r"\r\n|\r|\n", read_text(folder / name))
+                    cited = lines[place["line_start"] - 1 : place["line_end"]]
+                    assert word in " ".join(cited).casefold(), place
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_short_snippet_is_cited_closely(engine, folder, name):
+    for word in WORDS:
+        closest = min(
+            len(open_at(folder / name, hit["snippet_locator"])) for hit in find(engine, name, word)
+        )
+        assert closest < 900, word  # of 600 in a section
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_get_takes_the_reference_and_gives_the_same_numbers(engine, name):
+    tools = AgentTools(engine)
+    for word in WORDS:
+        for hit in find(engine, name, word):
+            asked = {"query": f'"{word}"', "docs": [hit["path"]], "dataset": "notes", "top_k": 50}
+            found = tools.call("search", asked).data["results"]
+            assert found
+            for passage in found:
+                given = engine.ask("get", {"reference": passage["reference"], "dataset": "notes"})
+                place = passage["locator"]
+                if word in passage["text"].casefold():
+                    assert word in given["text"].casefold(), passage["reference"]
+                if (
+                    place["unit"] == given["unit"]
+                    and place["unit"] != "time"
+                    and passage["is_whole"]
+                ):
+                    assert (given["start"], given["end"]) == (place["start"], place["end"])
