@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import DamagedDocumentError, DocumentReferenceError
 from catalog.core.places import Places, Unit
-from catalog.ingest.chunking.boundaries import iter_lines, skip_space, trim_end
+from catalog.ingest.chunking.boundaries import iter_lines, trim_end
 from catalog.store.chunks import StoredDocument, parse_places, read_chunk_places
 
 if TYPE_CHECKING:
@@ -161,16 +161,16 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
     spans = [(0, len(text))] if part == Part() else _spans(places, of_file.timed, part, len(text))
     if not spans:
         raise DocumentReferenceError(_nothing_there(document, places, part))
-    lines, numbers = [], []
+    lines: list[str] = []
+    numbers: list[int | None] = []
     for start, end in spans:
         stop = end if is_file else trim_end(text, start, end)
-        for line in iter_lines(text[:stop], start):
-            words = text[line.start : line.end]
+        for line in iter_lines(text[start:stop]):
+            words = text[start + line.start : start + line.end]
             lines.append(words)
-            is_blank = not is_file and not words.strip()
-            numbers.append(
-                None if is_blank else places.number_at(skip_space(text, line.start, stop))
-            )
+            first = 0 if is_file else len(words) - len(words.lstrip())
+            is_blank = not is_file and first == len(words)
+            numbers.append(None if is_blank else places.number_at(start + line.start + first))
     has_ending = spans[-1][1] == len(text) and text.endswith(("\n", "\r"))
     return DocumentLines(
         document,

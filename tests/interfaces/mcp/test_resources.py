@@ -18,7 +18,7 @@ from catalog.interfaces.server.mcp.resources import (
     document_uri,
     parse_document_uri,
 )
-from catalog.library.references import DocumentLines
+from catalog.library.document_parts import DocumentLines
 from catalog.store.chunks import StoredDocument
 from interfaces.mcp.stubs import StubEngine, status
 
