@@ -181,7 +181,7 @@ def test_a_key_changes_when_documents_are_cut_otherwise(tmp_path, notes):
     keys = []
     for size in (100, 60):
         with open_library(tmp_path / "home", chunk_size=size) as library:
-            Indexer(library).build(notes, "books")
+            Indexer(library).build(notes, "books", apply_settings=True)
             keys.append(key_of(library.database))
     assert keys[0] != keys[1]
 

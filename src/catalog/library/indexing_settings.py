@@ -107,8 +107,9 @@ class IndexingSettings:
         if not any(fitting):
             raise ConfigError(
                 f"an older release made {self._dataset!r}, with settings that are neither these "
-                "nor a preset's: give those it was made with, or --apply-settings to cut its "
-                f"{self._made_by.total()} documents by these"
+                "nor a preset's: give those it was made with, or cut its "
+                f"{self._made_by.total()} documents by these with 'catalog index update "
+                "--apply-settings' (or 'catalog index rebuild')"
             )
         return candidates[fitting.index(max(fitting))]
 

@@ -161,7 +161,7 @@ def require_model(database: Database, model: StoredModel) -> None:
         raise EmbeddingMismatchError(
             f"the store holds vectors of {bound_model.model} ({bound_model.fingerprint}), not of "
             f"{model.model} ({model.fingerprint}); use that model, or re-embed everything: "
-            "catalog index rebuild"
+            "catalog index rebuild --keep-settings"
         )
 
 

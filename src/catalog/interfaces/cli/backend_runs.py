@@ -56,6 +56,8 @@ def _index_collection(library: Library, folder: Path, dataset: str) -> None:
         raise InputError(f"dataset {dataset!r} is of {roots[dataset]}: give another --dataset")
     with TerminalProgress() as progress:
         report = Indexer(library).build(corpus, dataset, progress=progress)
+    for note in report.notes:
+        complain(note)
     for failure in report.failed[:_FAILURES_SHOWN]:
         complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
 
