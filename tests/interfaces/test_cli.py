@@ -345,7 +345,38 @@ def test_ctrl_c_before_the_command_is_there_is_a_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "catalog: interrupted\n"
 
 
-def test_a_rebuild_of_nothing_says_so(catalog):
+READING = (
+    ["search", "keys"],
+    ["get", "keys.md"],
+    ["browse"],
+    ["status"],
+    ["doctor"],
+    ["backup", "copy.db"],
+    ["index", "update"],
+    ["index", "build"],
+    ["index", "rebuild"],
+    ["index", "stats"],
+    ["runs", "list"],
+    ["golden", "check", "golden.jsonl", "-d", "notes"],
+)
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_a_command_that_reads_makes_no_store(command, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    golden = {"id": "q", "query": "keys", "expected": [{"path": "keys.md"}]}
+    (tmp_path / "golden.jsonl").write_text(json.dumps(golden))
+    before = sorted(tmp_path.iterdir())
+    for place in (tmp_path / "mistyped", tmp_path / "mistyped/deep"):
+        code, out, err = command(*arguments, "--home", place)
+        assert (code, out) == (1, "")
+        assert str(place) in err
+    assert "no store" in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_rebuild_of_nothing_says_so(catalog, notes):
+    catalog("index", "build", notes, "--dataset", "no name!")  # makes the store
     code, out, _ = catalog("index", "rebuild")
     assert code == 0
     assert "no dataset to rebuild" in out

@@ -8,6 +8,7 @@ CatalogError
 ├── InputError                   the call is wrong: correct the argument, do not retry
 │   ├── QueryError               the query cannot be searched for
 │   ├── UnknownModeError         mode is not one of those listed
+│   ├── NoStoreError             no store is there: check the home, or build a dataset
 │   ├── UnknownDatasetError      no dataset of that name: build it, or use one listed
 │   ├── DocumentNotFoundError    no document of that path or docid: see the suggestions
 │   ├── DocumentReferenceError   several documents are named so, or the document has no such lines
@@ -91,6 +92,10 @@ class QueryError(InputError):
 
 class UnknownModeError(InputError):
     """The retrieval mode is not one of those the message lists."""
+
+
+class NoStoreError(InputError):
+    """No store is where one was to be read: check the home, or build a dataset there."""
 
 
 class UnknownDatasetError(InputError):

@@ -23,9 +23,10 @@ from sqlalchemy import Connection, Engine, create_engine, delete, event, insert,
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from catalog.core.errors import ConfigError, StoreDamagedError, StoreError
+from catalog.core.errors import ConfigError, NoStoreError, StoreDamagedError, StoreError
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder, make_private
+from catalog.core.settings import Settings
 from catalog.store import schema
 from catalog.store.migrate import migrate
 from catalog.store.schema import meta
@@ -186,13 +187,7 @@ class Database:
     """
 
     def __init__(self, url: str | URL) -> None:
-        try:
-            self.url = make_url(url)
-        except ArgumentError:  # whose cause may hold a password
-            message = "the address of the database is none: write sqlite:////folder/catalog.db"
-            raise ConfigError(message) from None
-        if self.url.get_backend_name() != "sqlite":
-            raise ConfigError(f"database {self.url.drivername!r} is not supported yet; use sqlite")
+        self.url = _read_url(url)
         self.file = url_file(self.url)
         self._pool = ConnectionPool(self.url, self.file)
         self.engine = self._pool.engine
@@ -299,10 +294,42 @@ class Database:
             set_meta(connection, key, value)
 
 
+def _read_url(url: str | URL) -> URL:
+    """Return the address of an SQLite database; raise :class:`ConfigError` for any other."""
+    try:
+        url = make_url(url)
+    except ArgumentError:  # whose cause may hold a password
+        message = "the address of the database is none: write sqlite:////folder/catalog.db"
+        raise ConfigError(message) from None
+    if url.get_backend_name() != "sqlite":
+        raise ConfigError(f"database {url.drivername!r} is not supported yet; use sqlite")
+    return url
+
+
 def url_file(url: str | URL) -> Path:
     """Return the file a URL names, as a path or as SQLite's own kind of URI (``file:…``)."""
     name = make_url(url).database or ":memory:"
     return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
+
+
+def find_store(settings: Settings) -> Path:
+    """Return the file that is the store of these settings, whether it is there or not."""
+    url = settings.database_url
+    return url_file(_read_url(url)) if url else store_file(settings.home)
+
+
+def require_store(settings: Settings) -> None:
+    """Raise :class:`NoStoreError` if no store is there; what else is wrong shows on opening it."""
+    file = find_store(settings)
+    try:
+        file.stat()
+    except FileNotFoundError:
+        raise NoStoreError(
+            f"there is no store at {file.parent}: check --home (IDX_HOME), or make one with "
+            "'catalog index build FOLDER --dataset NAME'"
+        ) from None
+    except OSError:
+        return
 
 
 def store_file(home: Path) -> Path:

@@ -76,6 +76,7 @@ def test_a_script_asks_the_store_of_its_settings_and_opens_it_once(engine, monke
 
     monkeypatch.setattr("catalog.interfaces.engine.LocalEngine", opens)
     monkeypatch.setattr("catalog.library.library.Library", lambda settings: settings)
+    monkeypatch.setattr("catalog.store.database.require_store", lambda settings: None)
     monkeypatch.setattr(functions, "_engines", type(functions._engines)())
     monkeypatch.setattr(LocalEngine, "close", lambda self: opened.append("closed"))
     assert "recipes/bread.txt" in agent_tools.search_chunks("bread")

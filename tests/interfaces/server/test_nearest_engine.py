@@ -7,9 +7,13 @@ from contextlib import contextmanager
 import pytest
 
 from catalog import __version__
-from catalog.core.errors import QueryError
+from catalog.core.errors import NoStoreError, QueryError
 from catalog.core.settings import ServeSettings, Settings
+from catalog.interfaces.server.mcp.protocol import catalog_server
+from catalog.interfaces.server.mcp.resources import DocumentResources
 from catalog.interfaces.server.nearest_engine import NearestEngine
+from catalog.interfaces.server.workers import Workers
+from catalog.store import Database
 from interfaces.server.strangers import prove, read_request, stranger
 
 SECRET, KEY = "5" * 64, "k" * 64
@@ -208,3 +212,18 @@ def test_many_threads_make_one_local_engine(nearest, made):
 def test_without_a_server_the_local_engine_is_what_is_warmed(nearest, made):
     nearest.warm()
     assert made[0].warmed
+
+
+def test_before_the_first_index_there_is_no_store_and_none_is_made(tmp_path):
+    """An agent's server may be started before: it finds the store once there is one."""
+    settings = Settings(home=tmp_path / "home")
+    engine = NearestEngine.of(settings)
+    with pytest.raises(NoStoreError, match="catalog index build"):
+        engine.warm()
+    server = catalog_server(engine, Workers(1, 20))
+    assert server.instructions.endswith("There is no dataset yet.")
+    assert DocumentResources(engine).page(None).resources == []
+    assert not (tmp_path / "home").exists()
+    Database.at(tmp_path / "home").close()
+    assert engine.ask("status", {})["datasets"] == []
+    engine.close()

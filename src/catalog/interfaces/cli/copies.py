@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
 from catalog.interfaces.cli.output import note, print_json, say
-
-if TYPE_CHECKING:
-    from catalog.core.settings import Settings
 
 
 def backup(
@@ -27,8 +24,9 @@ def backup(
     Indexes are not in it: they are made anew from the store, with no model.
     """
     from catalog.store.backup import back_up
+    from catalog.store.database import find_store
 
-    store = _store(settings_for(context, home, preset).settings)
+    store = find_store(settings_for(context, home, preset).settings)
     size = back_up(store, file, force=force, progress=_Percent())
     if json:
         print_json({"file": str(file), "bytes": size})
@@ -49,22 +47,17 @@ def restore(
     """Put a copy back in the store's place; the replaced store is kept beside it."""
     from catalog.core.private_files import make_folder
     from catalog.store.backup import restore as put_back
+    from catalog.store.database import find_store
 
     settings = settings_for(context, home, preset).settings
     make_folder(settings.home)
-    kept = put_back(file, _store(settings), locks=settings.home / "locks", force=force)
+    kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
     if json:
         print_json({"restored": str(file), "kept": None if kept is None else str(kept)})
         return
     say(f"The store is that of {file} again.")
     if kept is not None:
         say(f"The one before is kept as {kept}: delete it when you need it no more.")
-
-
-def _store(settings: Settings) -> Path:
-    from catalog.store.database import store_file, url_file
-
-    return url_file(settings.database_url) if settings.database_url else store_file(settings.home)
 
 
 class _Percent:

@@ -86,7 +86,8 @@ def build(
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+    library = open_library(context, home, preset, make_store=folder is not None)
+    with library, TerminalProgress() as progress:
         if folder is None or dataset is None:
             name = library.chosen_dataset(dataset)
             report = Indexer(library).update(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import typer
 
@@ -146,13 +144,10 @@ def clear_cache(
 
 
 def _store_exists(settings: Settings) -> bool:
-    """Return whether opening the store would make none; other databases fail when opened."""
-    if settings.database_url is None:
-        from catalog.store.database import store_file
+    """Return whether opening the store would make none."""
+    from catalog.store.database import find_store
 
-        return store_file(settings.home).exists()
-    url = urlsplit(settings.database_url)
-    return not url.scheme.startswith("sqlite") or Path(url.path[1:].removeprefix("file:")).is_file()
+    return find_store(settings).exists()
 
 
 def _read_stats(library: Library) -> list[dict[str, Any]]:

@@ -61,12 +61,17 @@ def settings_for(context: typer.Context, home: Path | None, preset: str | None) 
     return load_settings(preset=store.preset, overrides=overrides)
 
 
-def open_library(context: typer.Context, home: Path | None, preset: str | None) -> Library:
-    """Open the store that these options name."""
+def open_library(
+    context: typer.Context, home: Path | None, preset: str | None, *, make_store: bool = False
+) -> Library:
+    """Open the store that these options name; only commands that fill one make it."""
     import logging
 
     from catalog.library.library import Library
+    from catalog.store.database import require_store
 
     settings = settings_for(context, home, preset).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    if not make_store:
+        require_store(settings)
     return Library(settings)

@@ -56,7 +56,9 @@ class NearestEngine:
         def local() -> LocalEngine:
             from catalog.interfaces.engine import LocalEngine
             from catalog.library.library import Library
+            from catalog.store.database import require_store
 
+            require_store(settings)
             return LocalEngine(Library(settings))
 
         return cls(settings, settings.home, settings_key(settings.home, preset), local)

@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from catalog import __version__
-from catalog.core.errors import CatalogError, ServingError
+from catalog.core.errors import CatalogError, NoStoreError, ServingError
 from catalog.core.text import all_storable, storable
 from catalog.interfaces.plain_text import one_line, safe
 from catalog.interfaces.server.crash_log import log_bug
@@ -181,6 +181,8 @@ def instructions(engine: Engine) -> str:
 
     try:
         datasets = engine.ask("status", {})["datasets"]
+    except NoStoreError:  # it may be made while this server runs
+        datasets = []
     except CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from catalog.core.errors import DocumentNotFoundError, UnknownDatasetError
+from catalog.core.errors import DocumentNotFoundError, NoStoreError, UnknownDatasetError
 from catalog.core.params import MAX_OFFSET
 from catalog.core.text import storable
 from catalog.interfaces.agents.quoting import clean
@@ -61,7 +61,10 @@ class DocumentResources:
 
     def page(self, cursor: str | None) -> types.ListResourcesResult:
         """Return up to 100 documents after the cursor, by dataset and name."""
-        names = [item["dataset"] for item in self.engine.ask("status", {})["datasets"]]
+        try:
+            names = [item["dataset"] for item in self.engine.ask("status", {})["datasets"]]
+        except NoStoreError:
+            names = []
         if not names and cursor is None:
             return types.ListResourcesResult(resources=[])
         dataset, offset = (names[0], 0) if cursor is None else _read_cursor(cursor)
