@@ -74,6 +74,24 @@ def test_what_a_converter_made_answers_for_the_file_it_was_made_of(
     assert dataset_stats(library, "d").files.reasons == {}
 
 
+def test_a_listing_by_name_goes_by_the_names_it_shows(library, folder):
+    write(
+        folder,
+        _dot_converted__z_dot_md="A walrus.",
+        z_dot_pdf="\0",
+        b_dot_md="B",
+        c_dot_srt=SUBTITLES,
+    )
+    write(folder, c_dot_mp4="\0", _dot_converted__a_dot_md="A", a_dot_pdf="\0")
+    build(library, folder)
+    shown = ["a.pdf", "b.md", "c.mp4", "z.pdf"]
+    assert [path for path, _ in listed(library)] == shown
+    assert [
+        path for offset in range(4) for path, _ in listed(library, limit=1, offset=offset)
+    ] == shown
+    assert {path for path, _ in listed(library, sort="size")} == {*shown}
+
+
 def test_a_converted_picture_is_a_caption(library, folder):
     write(folder, photo_dot_png=PNG, _dot_converted__photo_dot_md="# Photo\n\nA walrus.\n")
     build(library, folder)

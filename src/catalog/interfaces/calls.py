@@ -112,7 +112,7 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
         document, note = _cut(replace(document, ending=""), max_bytes)
     notes = [] if note is None else [note]
     if document.others:
-        notes.append(f"the same document is also told by {', '.join(document.others)}")
+        notes.append(f"other files of the same document: {', '.join(document.others)}")
     return document.to_dict() | {"notes": notes}
 
 

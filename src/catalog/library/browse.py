@@ -119,7 +119,7 @@ def _find(
     sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
     if request.query is None:
         allowed = without_repeats(allowed, groups)
-        ids = list_document_ids(connection, allowed, sort, limit, offset)
+        ids = list_document_ids(connection, allowed, sort, limit, offset, groups)
         return ids, count_by_type(connection, allowed), {}, groups
     matches = find_documents(connection, dataset, request.query, allowed, carded=carded)
     matches = matches.joined(groups)
@@ -127,7 +127,7 @@ def _find(
         ids = top_documents(connection, matches.scores, limit, offset)
     else:
         among_matches = among(documents.c.id, matches.scores)
-        ids = list_document_ids(connection, among_matches, sort, limit, offset)
+        ids = list_document_ids(connection, among_matches, sort, limit, offset, groups)
     return ids, matches.counts, {id_: round(matches.scores[id_], 6) for id_ in ids}, groups
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from catalog.library.browse_request import BrowseRequest
 from catalog.library.references import find_alike
 from catalog.store.card_search import find_documents
+from catalog.store.document_names import find_groups
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     allowed_documents,
@@ -17,6 +18,7 @@ from catalog.store.listing import (
     date_range,
     dated_between,
     list_document_paths,
+    without_repeats,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def find_hints(connection: Connection, dataset: str, request: BrowseRequest) -> 
         return (f"{', '.join(is_met)}: each of these matches some document, but none matches all",)
     notes: dict[str, None] = {}
     for name in [name for name, met in is_met.items() if not met]:
-        hints = list(_hints_for(name, connection, request, visible))
+        hints = list(_hints_for(name, connection, dataset, request, visible))
         if not hints and len(is_met) > 1:
             hints = [f"nothing matches the {name} alone"]
         notes |= dict.fromkeys(hints)
@@ -65,10 +67,15 @@ def _conditions(
 
 
 def _hints_for(
-    name: str, connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
+    name: str,
+    connection: Connection,
+    dataset: str,
+    request: BrowseRequest,
+    visible: ColumnElement[bool],
 ) -> Iterator[str]:
     if name == "file type":
-        yield f"file types there are: {_format_counts(count_by_type(connection, visible))}"
+        once = without_repeats(visible, find_groups(connection, dataset, visible))
+        yield f"file types there are: {_format_counts(count_by_type(connection, once))}"
     elif name == "date":
         days = date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"

@@ -19,7 +19,7 @@ from catalog.store.chunks import find_by_docid, list_addresses, list_paths, list
 from catalog.store.document_names import DocumentNames, Member
 
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
-_PLACE = re.compile(r":\d{1,18}(?:-\d{1,18})?$")
+_PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
 _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -11,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Text,
     and_,
+    cast,
     collate,
     func,
     literal,
@@ -139,24 +141,39 @@ def list_document_paths(connection: Connection, allowed: ColumnElement[bool]) ->
 
 
 def list_document_ids(
-    connection: Connection, allowed: ColumnElement[bool], sort: Sort, limit: int, offset: int
+    connection: Connection,
+    allowed: ColumnElement[bool],
+    sort: Sort,
+    limit: int,
+    offset: int,
+    groups: Mapping[int, Sequence[Member]] | None = None,
 ) -> list[int]:
     """Return documents the condition lets through, from the ``offset``-th on; ties go by path.
 
     ``size`` puts the largest first, by the bytes of the file, or the characters where those are
     not known; ``modified`` the newest, by the date :func:`dated_between` takes, and those without
-    one last. All else orders by path, the case of ASCII letters ignored.
+    one last. All else orders by path, the case of ASCII letters ignored; those of ``groups`` by
+    the path they are shown under.
     """
-    query = select(documents.c.id).where(allowed)
+    query, source, path = select(documents.c.id).where(allowed), documents, documents.c.path
+    shown = {id_: _original(group) for id_, group in (groups or {}).items() if _original(group)}
+    if shown:
+        names = func.json_each(json.dumps(shown)).table_valued("key", "value")
+        source = source.outerjoin(names, names.c.key == cast(documents.c.id, Text))
+        path = func.coalesce(names.c.value, path)
     if sort == "size":
         size = func.coalesce(manifest.c.size, documents.c.characters)
-        query = query.select_from(documents.outerjoin(manifest, _IS_ITS_FILE))
+        source = source.outerjoin(manifest, _IS_ITS_FILE)
         query = query.order_by(size.desc())
     elif sort == "modified":
         query = query.order_by(nulls_last(documents.c.dated.desc()))
-    path = documents.c.path
     query = query.order_by(collate(path, "NOCASE"), path).limit(limit).offset(offset)
-    return list(connection.scalars(query))
+    return list(connection.scalars(query.select_from(source)))
+
+
+def _original(group: Sequence[Member]) -> str | None:
+    """Return the path of the file that a group was made of, if one of it tells."""
+    return next((member.original for member in group if member.original), None)
 
 
 def dated_between(after: datetime | None, before: datetime | None) -> ColumnElement[bool]:
@@ -263,8 +280,7 @@ def describe_documents(
     for document, characters in connection.execute(sizes) if others else ():
         listed[firsts[document]].characters += characters
     for id_ in listed.keys() & groups.keys():
-        originals = (member.original for member in groups[id_])
-        listed[id_].name = next(filter(None, originals), listed[id_].name)
+        listed[id_].name = _original(groups[id_]) or listed[id_].name
     for document, name, value, number in connection.execute(_select_fields(ids)):
         if name != "tags":
             listed[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)

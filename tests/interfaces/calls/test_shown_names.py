@@ -7,6 +7,7 @@ import pytest
 from catalog.core.errors import CatalogError
 from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.mcp.resources import DocumentResources
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
@@ -93,6 +94,17 @@ def test_a_name_that_is_shown_finds_its_document_wherever_a_name_is_taken(engine
         assert {passage["path"] for passage in chunks.data["results"]} == files, name
         assert tools.call("search", {"query": "walrus", "docs": [name]}).data["results"], name
         assert tools.call("get", {"reference": name}).data["status"] == "ok", name
+
+
+def test_every_document_that_mcp_lists_as_a_resource_can_be_read(engine):
+    resources = DocumentResources(engine)
+    listed = resources.page(None).resources
+    assert [resource.name for resource in listed] == [
+        entry["path"] for entry in engine.ask("browse", {"sort": "name"})["entries"]
+    ]
+    for resource in listed:
+        (content,) = resources.read(str(resource.uri)).contents
+        assert "walrus" in content.text
 
 
 def test_a_list_of_who_may_answer_takes_paths_ids_and_originals_alone(engine):

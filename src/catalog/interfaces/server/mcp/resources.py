@@ -101,7 +101,7 @@ class DocumentResources:
             answer = self.engine.ask("get", params)
         except (DocumentNotFoundError, UnknownDatasetError) as error:
             raise _unknown_resource(uri) from error
-        if answer["path"] != path:  # its end was read as a range of lines
+        if path.startswith(f"{answer['path']}:"):  # its end was read as a range of lines
             raise _unknown_resource(uri)
         text = "\n\n".join([answer["text"], *_pointer(answer, f"{dataset}:{path}")])
         content = types.TextResourceContents(
