@@ -14,7 +14,7 @@ def parsed(text, max_chars=2000):
 
 def test_a_quoted_phrase_is_searched_for_and_required():
     found = parsed('how to "rotate api keys" safely')
-    assert found.phrases == ("rotate api keys",)
+    assert found.required == ("rotate api keys",)
     assert found.text == "how to rotate api keys safely"
 
 
@@ -33,7 +33,7 @@ def test_a_quoted_phrase_is_searched_for_and_required():
     ],
 )
 def test_a_quoted_word_is_required_where_the_quotes_stand_alone(text, phrases):
-    assert parsed(text).phrases == phrases
+    assert parsed(text).required == phrases
 
 
 def test_a_minus_before_a_word_or_phrase_excludes_it():
@@ -52,12 +52,12 @@ def test_a_minus_before_a_word_or_phrase_excludes_it():
 )  # fmt: skip
 def test_operators_of_other_engines_are_plain_text(text):
     found = parsed(text)
-    assert (found.text, found.phrases, found.exclusions) == (text, (), ())
+    assert (found.text, found.required, found.exclusions) == (text, (), ())
 
 
 def test_an_unbalanced_quote_is_plain_text():
     found = parsed('c++ "unbalanced title:x AND *')
-    assert found.phrases == ()
+    assert found.required == ()
     assert "unbalanced" in found.text
 
 
@@ -88,8 +88,9 @@ def test_any_text_is_read_or_refused_with_our_own_error(text):
     found.text.encode("utf-8")
 
 
-def test_a_plain_query_is_for_both_legs_and_its_phrases_for_the_lexical_one():
+def test_a_plain_query_is_for_both_legs_and_its_phrases_bind_both():
     found = parsed('rotate "api keys"')
+    assert found.required == ("api keys",)
     assert [(part.kind, part.text, part.phrases) for part in found.parts] == [
         ("lex", "rotate api keys", ("api keys",)),
         ("vec", "rotate api keys", ()),
@@ -123,7 +124,7 @@ def test_the_first_part_of_a_leg_is_the_users_own_query_there_and_the_others_exp
 
 def test_only_typed_lexical_parts_have_phrases_and_exclusions():
     found = parsed('lex: "api keys" -draft / vec: rm -rf "api keys"')
-    assert found.exclusions == ("draft",)
+    assert (found.exclusions, found.required) == (("draft",), ())
     assert [part.phrases for part in found.parts] == [("api keys",), ()]
     assert found.parts[1].text == 'rm -rf "api keys"'
 
@@ -142,13 +143,13 @@ def test_a_typed_part_without_a_text_is_refused_by_name(text):
 @pytest.mark.parametrize("phrase", ["B 6", "c", "7", "c++", "古い"])
 def test_a_minus_before_a_phrase_of_short_words_excludes_it_and_never_requires_it(phrase):
     found = parsed(f'vitamins -"{phrase}"')
-    assert (found.text, found.phrases, found.exclusions) == ("vitamins", (), (phrase,))
+    assert (found.text, found.required, found.exclusions) == ("vitamins", (), (phrase,))
 
 
 @pytest.mark.parametrize("phrase", ["", "  ", "+ +", "--"])
 def test_a_minus_before_a_phrase_without_a_letter_is_left_out(phrase):
     found = parsed(f'vitamins -"{phrase}"')
-    assert (found.text, found.phrases, found.exclusions) == ("vitamins", (), ())
+    assert (found.text, found.required, found.exclusions) == ("vitamins", (), ())
 
 
 @pytest.mark.parametrize("text", ['""', '""""', '" "', '-"+"', 'lex: ""'])
@@ -160,7 +161,7 @@ def test_quotes_around_nothing_hold_nothing_to_search_for(text):
 def test_a_quoted_separator_parts_nothing():
     found = parsed('lex: "foo / vec: bar" baz')
     assert [(part.kind, part.text) for part in found.parts] == [("lex", "foo / vec: bar baz")]
-    assert found.phrases == ("foo / vec: bar",)
+    assert found.parts[0].phrases == ("foo / vec: bar",)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_no_cut_makes_another_exclusion(limit):
 @pytest.mark.parametrize("limit", range(5, 18))
 def test_no_cut_makes_an_excluded_phrase_wanted(limit):
     found = parsed('keys -"old console"', limit)
-    assert (found.text, found.phrases, found.exclusions) == ("keys", (), ())
+    assert (found.text, found.required, found.exclusions) == ("keys", (), ())
 
 
 @pytest.mark.parametrize("limit", range(12, 20))

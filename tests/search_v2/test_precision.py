@@ -429,10 +429,22 @@ def test_phrases_of_the_query_bind_the_expanded_lexical_legs_too(opened):
     assert paths(found) == ["keys.md"]
 
 
+def test_phrases_of_the_query_bind_the_expanded_vector_legs_too(opened):
+    source = ScriptedSource("vec: rotate the api keys each quarter")
+    text = '"rotate the api" keys'
+    for mode in ("vector", "hybrid"):
+        found = opened(source=source).search(text, dataset="docs", expand=True, mode=mode, top_k=6)
+        assert stage(found, "expanded legs").note == "0 lexical, 1 vector: 1 hits"
+        assert paths(found) == ["keys.md"]
+
+
 def test_a_typed_part_is_bound_by_its_own_phrases_alone(opened):
     text = 'lex: "bake the bread" / lex: backups'
     found = opened().search(text, dataset="docs", mode="lexical", top_k=6)
     assert set(paths(found)) == {"bread.md", "backup.md"}
+    text = 'lex: "bake the bread" / vec: backups'
+    found = opened().search(text, dataset="docs", top_k=6)
+    assert {"bread.md", "backup.md"} <= set(paths(found))
 
 
 def test_a_typed_query_reranks_the_part_its_mode_asks_and_marks_the_words_of_all(opened):

@@ -188,7 +188,11 @@ def test_a_document_that_goes_or_changes_is_chosen_no_more(service, library, fol
 
 def test_a_phrase_and_an_exclusion_hold_in_the_chosen_documents(service):
     answer = service.search('keys "elm keys"', dataset="trees", mode="lexical", top_k=2)
-    assert (paths(answer), route(answer).status) == ({"elm.md"}, "ran")
+    assert (paths(answer), route(answer).status) == ({"elm.md"}, "skipped")
+    assert "no more than" in route(answer).note  # documents that hold it
+    for mode in ("vector", "hybrid"):
+        answer = service.search('keys "elm keys"', dataset="trees", mode=mode, top_k=2)
+        assert paths(answer) == {"elm.md"}
     answer = service.search("keys -elm -alder", dataset="trees", top_k=2)
     assert route(answer).status == "ran"
     assert paths(answer) <= {"birch.md", "cedar.md", "damson.md"}

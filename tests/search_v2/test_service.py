@@ -123,10 +123,25 @@ def test_an_excluded_word_keeps_a_passage_out_of_both_legs(service):
         assert "bread.txt" not in {hit.path for hit in found}
 
 
-def test_a_phrase_must_stand_in_a_lexical_hit(service):
-    found = service.search('"thirty days"', dataset="notes", mode="lexical")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_phrase_must_stand_in_every_hit_whichever_leg_finds_it(service, mode):
+    found = service.search('bread keys "thirty days"', dataset="notes", mode=mode)
     assert [hit.path for hit in found] == ["guides/backup.md"]
-    assert len(service.search('"days thirty"', dataset="notes", mode="lexical")) == 0
+    assert found.notes == ()
+    none = service.search('"days thirty" bread', dataset="notes", mode=mode)
+    assert (len(none), [stage for stage in none.stages if stage.status == "failed"]) == (0, [])
+    assert none.notes == (
+        'a passage must hold "days thirty": without the quotes its words need not stand so',
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_quoted_word_is_required_and_an_excluded_phrase_kept_out_in_every_mode(service, mode):
+    found = service.search('bread keys "backups"', dataset="notes", mode=mode)
+    assert {hit.path for hit in found} == {"guides/backup.md"}
+    rest = service.search('bread keys -"thirty days"', dataset="notes", mode=mode)
+    assert "guides/backup.md" not in {hit.path for hit in rest}
+    assert len(rest) > 0
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class SubQuery:
     """One thing to look for in one leg.
 
     ``lex`` goes to the lexical leg, ``vec`` to the vector leg embedded as a query, ``hyde`` to
-    the vector leg embedded as a document. ``phrases`` must stand in each lexical hit.
+    the vector leg embedded as a document. ``phrases`` must stand in each of its hits.
     """
 
     kind: SubQueryKind
@@ -61,8 +61,8 @@ class ParsedQuery:
     """A query taken apart.
 
     ``text`` is what it is about: the words and the phrases' words, without the exclusions.
-    ``parts`` say what each leg looks for. ``exclusions`` stand in no hit at all. ``is_typed``:
-    the user wrote the parts.
+    ``parts`` say what each leg looks for. ``exclusions`` stand in no hit at all, ``required``
+    phrases in every one. ``is_typed``: the user wrote the parts, and each has its own phrases.
     """
 
     original: str
@@ -73,8 +73,10 @@ class ParsedQuery:
     is_typed: bool = False
 
     @property
-    def phrases(self) -> tuple[str, ...]:
-        """Return every phrase that a lexical part requires."""
+    def required(self) -> tuple[str, ...]:
+        """Return the phrases that every hit must hold, whichever leg finds it."""
+        if self.is_typed:
+            return ()
         return tuple(phrase for part in self.parts for phrase in part.phrases)
 
     @property

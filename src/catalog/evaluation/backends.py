@@ -123,8 +123,9 @@ class _IndexProgress:
     def start(self, total: int) -> None:
         """Announce the index: v1 starts a progress only when it has none that is current."""
         self._tell(
-            f"v1 has no index of {self._dataset!r} as it is now and makes one: that takes about as "
-            "long as 'catalog index build' did, and happens once, until the dataset changes"
+            f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} as it is now and "
+            "makes one: that takes about as long as 'catalog index build' did, and happens once, "
+            "until the dataset changes"
         )
         self._progress.start(total)
 

@@ -233,7 +233,7 @@ def bundle_about(bundle: QueryBundle, query: ParsedQuery, mode: Mode) -> QueryBu
 class LegMaker:
     """Make the retrievers of sub-queries, all under one restriction.
 
-    ``phrases`` must stand in every lexical hit, those of expansions too.
+    The phrases of a lexical sub-query bind its own leg besides.
     """
 
     def __init__(
@@ -243,10 +243,8 @@ class LegMaker:
         k_lex: int,
         k_dense: int,
         mode: Mode,
-        *,
-        phrases: tuple[str, ...] = (),
     ) -> None:
-        self._parts, self._restriction, self._phrases = parts, restriction, phrases
+        self._parts, self._restriction = parts, restriction
         self._k_lex, self._k_dense, self._mode = k_lex, k_dense, mode
 
     def make(self, queries: Iterable[SubQuery], *, is_own: bool = False) -> list[LegRetriever]:
@@ -267,6 +265,6 @@ class LegMaker:
 
     def _lexical(self, phrases: tuple[str, ...], fixed: SubQuery | None) -> LexicalRetriever:
         engine = self._parts.lexical(self._restriction.dataset)
-        containing = tuple(dict.fromkeys((*self._phrases, *phrases)))
+        containing = tuple(dict.fromkeys((*self._restriction.containing, *phrases)))
         restriction = replace(self._restriction, containing=containing)
         return LexicalRetriever(self._parts.database, engine, restriction, self._k_lex, fixed)

@@ -78,8 +78,9 @@ class HybridRetrieverFactoryV2:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
         Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`.
-        For one query, its phrases bind the lexical leg, expansions included, and its exclusions
-        both; what is then asked of the retriever should be what the parsed query is ``about``.
+        For one query, its phrases and exclusions bind every leg, expansions included; those of a
+        typed query's phrases only the part they stand in. What is then asked of the retriever
+        should be what the parsed query is ``about``.
         With an ``expansion`` the legs are asked its lines as well.
 
         ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
@@ -101,11 +102,10 @@ class HybridRetrieverFactoryV2:
             within = read_request(params, parts, StageLog()).restriction
         maker = LegMaker(
             parts,
-            replace(within, without=query.exclusions),
+            replace(within, without=query.exclusions, containing=query.required),
             k_lex or rag.fts_top_k,
             k_dense or rag.vector_top_k,
             mode,
-            phrases=() if query.is_typed else query.phrases,
         )
         legs = maker.make(query.parts, is_own=not query.is_typed)
         if not legs:

@@ -33,8 +33,7 @@ def shortlist(
 
     Documents are taken in turn from those of the best passages by keywords and from those of
     the best cards by BM25 (title, name, headings, summary, metadata): the one list finds
-    what only a passage says, the other what a document is about. Phrases that a passage must
-    hold bind the first list alone. Beside the ids stands a note. No id means that all documents
+    what only a passage says, the other what a document is about. Beside the ids stands a note. No id means that all documents
     are to be searched, and the note says why: the query has no words or no match, or the
     restriction leaves no more than ``limit`` documents. Raises what the store and the lexical
     engine raise.
@@ -44,7 +43,7 @@ def shortlist(
         return [], "the query has no words"
     dataset, database = restriction.dataset, parts.database
     notes = _refresh_cards(database, dataset)
-    allowed = allowed_documents(replace(restriction, containing=()))
+    allowed = allowed_documents(restriction)
     with database.read() as connection:
         if count_documents(connection, allowed, limit + 1) <= limit:
             return [], f"no more than {limit} documents may answer"
@@ -77,7 +76,7 @@ def route(
     within = replace(
         request.restriction,
         without=request.query.exclusions,
-        containing=request.query.phrases,
+        containing=request.query.required,
     )
     started = time.perf_counter()
     try:

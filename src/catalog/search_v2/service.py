@@ -164,6 +164,9 @@ class SearchServiceV2:
         """Say why there may be no result, and which types or names there are instead."""
         if any(UNSEARCHABLE in report.note for report in stages.reports):
             yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
+        if required := request.query.required:
+            quoted = " and ".join(f'"{phrase}"' for phrase in required)
+            yield f"a passage must hold {quoted}: without the quotes its words need not stand so"
         narrowing = {
             name: getattr(params, name) for name in ("file_type", "name", "after", "before")
         }
