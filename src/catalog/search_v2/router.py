@@ -33,10 +33,10 @@ def shortlist(
 
     Documents are taken in turn from those of the best passages by keywords and from those of
     the best cards by BM25 (title, name, headings, summary, metadata): the one list finds
-    what only a passage says, the other what a document is about. Beside the ids stands a note. No id means that all documents
-    are to be searched, and the note says why: the query has no words or no match, or the
-    restriction leaves no more than ``limit`` documents. Raises what the store and the lexical
-    engine raise.
+    what only a passage says, the other what a document is about. Beside the ids stands a note. No
+    id means that all documents are to be searched, and the note says why: the query has no words
+    or no match, or the restriction leaves no more than ``limit`` documents. Raises what the store
+    and the lexical engine raise.
     """
     terms = card_terms(query)
     if not terms:
