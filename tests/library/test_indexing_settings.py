@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import select
@@ -12,6 +13,7 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.store.locks import hold_lock
 from catalog.store.schema import chunks
 from fakes import WordEncoder, open_library
 
@@ -117,6 +119,22 @@ def test_a_run_that_applies_settings_and_ends_midway_is_continued_by_any_update(
     assert cut(first) == cut(whole)
 
 
+def test_a_run_that_waited_for_another_goes_by_what_that_one_noted(opened, folder, monkeypatch):
+    first, second = opened(chunk_size=100), opened(chunk_size=60)
+    Indexer(first).build(folder, "docs")
+
+    @contextmanager
+    def lock_after_another_run(*arguments, **more):
+        monkeypatch.undo()
+        Indexer(second).update("docs", apply_settings=True)
+        with hold_lock(*arguments, **more):
+            yield
+
+    monkeypatch.setattr("catalog.library.indexing.hold_lock", lock_after_another_run)
+    assert Indexer(first).update("docs").updated == 0
+    assert Indexer(first).stats("docs").settings["chunk_size"] == 60
+
+
 def test_a_rebuild_applies_the_settings_or_keeps_those_of_each_dataset(opened, folder):
     first, second = opened(chunk_size=100), opened(chunk_size=60)
     Indexer(first).build(folder, "docs")
@@ -185,6 +203,17 @@ def test_a_store_of_which_nobody_can_tell_how_it_was_made_is_not_cut_by_surprise
     assert Indexer(second).update("docs").unchanged == 3
     forget_note(first)
     assert Indexer(second).update("docs", apply_settings=True).updated == 3
+
+
+def test_a_store_of_an_older_projects_preset_keeps_the_windows_that_one_had(opened, folder):
+    older = {"chunk_size": 1000, "chunk_min_size": 700, "chunk_overlap": 120}
+    first = opened(**older, transcript_window_seconds=60.0)
+    Indexer(first).build(folder, "docs")
+    forget_note(first)
+    report = Indexer(opened(preset="projects")).update("docs")
+    assert report.unchanged == 3
+    assert "transcript_window_seconds 0.0 instead of 60.0" in report.notes[0]
+    assert Indexer(first).stats("docs").preset == "projects"
 
 
 def test_sizes_are_held_against_the_datasets_own_band(opened, folder):

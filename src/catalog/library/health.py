@@ -45,6 +45,7 @@ from catalog.store.statistics import (
 )
 
 _RESTORE = "catalog restore FILE, with a copy made by catalog backup"
+_REBUILD = "catalog index rebuild --keep-settings"
 _BUILD = "catalog index build FOLDER --dataset {}"
 _NAMED = 5  # documents in one message
 
@@ -150,7 +151,7 @@ def diagnose(library: Library) -> list[Check]:
     return [
         _check("database", lambda: _database(library), _RESTORE, file),
         _check("model", lambda: _model(library), "pip install 'catalog[offline]'", home),
-        _check("model note", lambda: _model_note(library), "catalog index rebuild", home),
+        _check("model note", lambda: _model_note(library), _REBUILD, home),
         *_permission_checks(library),
         _check("full text", lambda: _full_text(library), reread, file),
         _check("model answers", lambda: _model_answers(library), "catalog cache clear", file),

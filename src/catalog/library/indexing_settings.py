@@ -12,8 +12,6 @@ from catalog.core.settings import (
     RAGv2Settings,
     default_shaping,
     describe_shaping,
-    find_presets,
-    load_preset,
     shaping_settings,
     with_rag,
 )
@@ -34,6 +32,23 @@ if TYPE_CHECKING:
     from llama_index.core.ingestion import IngestionPipeline
 
     from catalog.embedding.resilient import ResilientEmbedding
+
+
+# What stores were made with while datasets had no note: these never change any more.
+_DEFAULTS_WITHOUT_NOTE: Mapping[str, Any] = {
+    "chunk_size": 800,
+    "chunk_overlap": 120,
+    "chunk_min_size": 64,
+    "transcript_window_seconds": 60.0,
+    "transcript_part_seconds": 20.0,
+    "embed_prefix_doc": None,
+    "embed_context": True,
+}
+_PRESETS_WITHOUT_NOTE: Mapping[str | None, Mapping[str, Any]] = {
+    None: {},
+    "vault": {"chunk_min_size": 300, "chunk_overlap": 60},
+    "projects": {"chunk_size": 1000, "chunk_min_size": 700},
+}
 
 
 class IndexingSettings:
@@ -115,10 +130,8 @@ class IndexingSettings:
 
     def _candidates(self) -> Iterator[DatasetSettings]:
         yield self._wanted
-        yield DatasetSettings(None, default_shaping())
-        for name in find_presets():
-            changes = load_preset(name).get("rag_v2", {})
-            yield DatasetSettings(name, _complete(changes))
+        for preset, changes in _PRESETS_WITHOUT_NOTE.items():
+            yield DatasetSettings(preset, _complete({**_DEFAULTS_WITHOUT_NOTE, **changes}))
 
     def _names(self, settings: DatasetSettings) -> set[str]:
         """Return the fingerprints that documents made with these settings may have."""

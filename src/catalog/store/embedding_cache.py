@@ -146,7 +146,8 @@ def read_stored_model(database: Database) -> StoredModel | None:
         return StoredModel(**json.loads(value)) if value is not None else None
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreDamagedError(
-            "the store's note of its embedding model is damaged: run 'catalog index rebuild'"
+            "the store's note of its embedding model is damaged: "
+            "run 'catalog index rebuild --keep-settings'"
         ) from error
 
 
