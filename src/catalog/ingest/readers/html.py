@@ -236,11 +236,12 @@ class _Extractor:
         if self._source is None:
             self._places.add(start, self._paragraph)
             return
-        at = 0
+        end = 0
         for word, line in zip(words, self._find_lines(words), strict=False):
-            at = text.find(word, at)
-            self._places.add(start + at, line)
-            at += len(word)
+            at = text.find(word, end)
+            indent = text.rfind("\n", end, at) + 1 if end else 0
+            self._places.add(start + (at if end and not indent else indent), line)
+            end = at + len(word)
 
     def _find_lines(self, words: list[str]) -> list[int]:
         return [] if self._source is None else self._source.lines_of(words)

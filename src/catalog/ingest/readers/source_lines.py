@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import eq
 
 RAW_TEXT = frozenset(["script", "style"])
 """Elements whose text is none to read, and may hold what looks like tags."""
@@ -25,11 +26,12 @@ _MARKUP = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NEAR = 8
-"""Words of the source that may be passed over for one that agrees."""
 _FAR = 2000
-"""Words of the source that may be passed over for several in a row that agree."""
+"""Words of the source that may be passed over."""
 _AGREEING = 2
-"""Words after the one sought that must agree where it is far."""
+"""Words after the one sought that must agree where it is far; one of them where it is near."""
+_TRIED = 16
+"""Places of a word that are tried, so that the time is linear."""
 
 
 class SourceLines:
@@ -60,11 +62,12 @@ class SourceLines:
         if self._at < len(self._ahead) and self._ahead[self._at][0] == word:
             return self._at
         places = self._places.get(word, ())
-        for place in places[bisect_left(places, self._at) :]:
-            after = [ahead for ahead, _ in self._ahead[place + 1 : place + 1 + _AGREEING]]
+        first = bisect_left(places, self._at)
+        for place in places[first : first + _TRIED]:
+            after = (ahead for ahead, _ in self._ahead[place + 1 : place + 1 + _AGREEING])
+            agreeing = sum(map(eq, after, following))
             is_near = place - self._at <= _NEAR
-            agrees = len(following) == _AGREEING and after == list(following)
-            if agrees or (is_near and after[: len(following)] == list(following)):
+            if agreeing >= (min(1, len(following)) if is_near else _AGREEING):
                 return place
         return None
 
