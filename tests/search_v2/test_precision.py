@@ -124,7 +124,9 @@ def test_a_line_far_from_the_query_is_not_asked(opened):
         "vec: prune the roses in spring\nvec: how to rotate the api keys safely"
     )
     found = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
-    assert "1 off the subject" in stage(found, "expand").note
+    assert (
+        'dropped: vec "prune the roses in spring" (off the subject)' in stage(found, "expand").note
+    )
     assert "0 lexical, 1 vector" in stage(found, "expanded legs").note
 
 
@@ -503,3 +505,23 @@ def test_a_view_makes_no_language_model_that_none_of_its_stages_asks(opened):
     assert service.with_settings({"rrf_k": 10}).parts.rag.rrf_k == 10
     with pytest.raises(ConfigError, match="IDX_LLM__URL"):
         service.with_settings({"expansion_enabled": True})
+
+
+def test_a_lex_line_is_not_held_to_nearness(opened):
+    source = ScriptedSource("lex: api tomatoes\nvec: prune the roses in spring")
+    found = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
+    assert "lex: api tomatoes" in stage(found, "expand").note
+    assert "1 lexical, 0 vector" in stage(found, "expanded legs").note
+
+
+def test_an_answer_less_near_than_the_best_passages_is_asked(opened, folder):
+    """A true answer words it differently: nearer than most passages is near enough."""
+    for number in range(3):
+        (folder / f"asked{number}.md").write_text("rotate api keys " * (number + 1))
+    for number in range(40):
+        (folder / f"other{number}.md").write_text(f"walrus{number} seal{number} otter{number}")
+    source = ScriptedSource("hyde: rotate credentials quickly today")
+    found = opened(source=source, distinct_text=False).search(
+        "rotate api keys", dataset="docs", expand=True
+    )
+    assert "0 lexical, 1 vector" in stage(found, "expanded legs").note

@@ -17,6 +17,7 @@ from catalog.search_v2.retriever import HybridRetrieverV2, HybridRun
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import read_stamp
+from catalog.store.statistics import count_vectors
 
 _CACHED = "kept from an earlier search"
 
@@ -68,7 +69,11 @@ class ExpandedRetrieverV2(HybridRetrieverV2):
         return super()._report(replace(cached.run, passages=_copy_passages(cached.run)))
 
     def _further_legs(self, query: QueryBundle, runs: Sequence[LegRun]) -> list[LegRetriever]:
-        return self._maker.make(self._plan.sub_queries(query.query_str, runs))
+        return self._maker.make(self._plan.sub_queries(query.query_str, runs, self._count))
+
+    def _count(self) -> int:
+        with self._parts.database.read() as connection:
+            return count_vectors(connection, self._dataset)
 
     def _report(self, run: HybridRun) -> list[NodeWithScore]:
         self.stages.join(self._plan.stages)

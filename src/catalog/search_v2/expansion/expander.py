@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
 from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.expansion.lines import ExpansionLine, filter_lines
+from catalog.search_v2.expansion.lines import ExpansionLine, describe_dropped, filter_lines
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 
@@ -68,8 +68,7 @@ class Expander:
         notes = [f"{self._source.name}{' (cached)' if is_cached else ''}"]
         notes.append(", ".join(f"{line.kind}: {line.text}" for line in usable) or "no usable line")
         if dropped:
-            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
-            notes.append(f"dropped: {counts}")
+            notes.append(describe_dropped(dropped))
         return Expansion(tuple(usable), _ms_since(started), "; ".join(notes))
 
     def _lines(self, query: str) -> tuple[list[ExpansionLine], bool]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args
@@ -44,6 +43,7 @@ _ABOUT_ITSELF = re.compile(
     r"as an ai|as a language model|i (?:cannot|can't|am sorry|am unable)|i'm (?:sorry|unable)"
     r"|sorry,|here (?:are|is)\b|here's\b|sure\b(?!-)|certainly\b"
 )
+_TOLD = 80  # characters of a dropped line that are told
 _LEAK_WORDS = 3  # a line of fewer words may stand in the prompt by chance
 _LEAK_RUN = 5  # so many words in a row of a longer line stand there by no chance
 
@@ -134,8 +134,8 @@ def filter_lines(
     vec_max: int,
     hyde_max: int,
     prompt: str,
-) -> tuple[list[ExpansionLine], dict[str, int]]:
-    """Return the lines to ask, each one printable line, and the count of those dropped by reason.
+) -> tuple[list[ExpansionLine], list[tuple[ExpansionLine, str]]]:
+    """Return the lines to ask, each one printable line, and those dropped, each with its reason.
 
     Reasons: ``instructions`` (labels, placeholders, talk about itself, a line of 3 or 4 words or
     5 words in a row that stand in ``prompt`` but not in the query), ``too long``
@@ -147,7 +147,7 @@ def filter_lines(
     check = _LineCheck(query, analyzer, prompt)
     room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
     kept: list[ExpansionLine] = []
-    dropped: Counter[str] = Counter()
+    dropped: list[tuple[ExpansionLine, str]] = []
     seen: set[Hashable] = set()
     for raw in lines:
         line = ExpansionLine(raw.kind, one_line(raw.text))
@@ -158,12 +158,22 @@ def filter_lines(
         if reason is None and room[line.kind] <= 0:
             reason = "too many"
         if reason is not None:
-            dropped[reason] += 1
+            dropped.append((line, reason))
             continue
         seen.add(meaning)
         room[line.kind] -= 1
         kept.append(line)
-    return kept, dict(dropped)
+    return kept, dropped
+
+
+def describe_dropped(lines: Iterable[tuple[ExpansionLine, str]]) -> str:
+    """Return ``dropped: vec "the line" (its reason), …``, long lines cut; "" if there are none."""
+    told = [f'{line.kind} "{_shorten(line.text)}" ({reason})' for line, reason in lines]
+    return f"dropped: {', '.join(told)}" if told else ""
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _TOLD else f"{text[: _TOLD - 1].rstrip()}…"
 
 
 class _LineCheck:
