@@ -130,6 +130,7 @@ def test_two_backends_over_one_store_keep_their_own_settings(load):
     loose, tight = load("v2:max_chunks_per_doc=0"), load("v2:max_chunks_per_doc=1")
     assert loose.identity["rag_v2"]["max_chunks_per_doc"] == 0
     assert tight.identity["rag_v2"]["max_chunks_per_doc"] == 1
+    assert "chunk_size" not in tight.identity["rag_v2"]  # the dataset's, not the call's
     assert len(asked(tight).hits) == len(asked(tight).documents)
 
 

@@ -186,6 +186,17 @@ def test_a_key_changes_when_documents_are_cut_otherwise(tmp_path, notes):
     assert keys[0] != keys[1]
 
 
+def test_a_record_tells_what_the_dataset_was_made_with_whatever_the_call_says(tmp_path, notes):
+    runs = []
+    for size, apply in ((100, False), (60, False), (60, True)):
+        with open_library(tmp_path / "home", chunk_size=size) as library:
+            Indexer(library).build(notes, "books", apply_settings=apply)
+            runs.append(keep(library.database, a_run()))
+    assert diff_runs(runs[0], runs[1]).changed == {}
+    changed = diff_runs(runs[1], runs[2]).changed
+    assert changed == {"dataset_settings.chunk_size": (100, 60)}
+
+
 def test_a_key_changes_when_passages_that_had_no_vector_get_theirs(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON in here.\n")
     encoder = WordEncoder()

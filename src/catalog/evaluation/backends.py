@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.core.errors import BackendError, StageFailedError
 from catalog.core.params import Mode
-from catalog.core.settings import Settings
+from catalog.core.settings import Settings, default_shaping
 from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery
@@ -77,12 +77,13 @@ class V2Backend:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return mode, settings, embedding model and code."""
+        """Return mode, settings of the search, embedding model and code."""
         settings = self._service.parts.settings
+        rag = _public_settings(settings.rag_v2)
         return {
             "pipeline": "v2",
             "mode": self._mode,
-            "rag_v2": _public_settings(settings.rag_v2),
+            "rag_v2": {name: rag[name] for name in rag if name not in default_shaping()},
             "llm": _public_settings(settings.llm),
             "embedding": self._service.library.wanted_model.fingerprint,
             "code": code_digest(),

@@ -16,6 +16,7 @@ from catalog.evaluation.metrics import QUALITY, RunScores
 from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
+from catalog.store.dataset_settings import read_dataset_settings
 from catalog.store.eval_runs import (
     EvalRun,
     add_run,
@@ -55,7 +56,12 @@ def record_run(
     *,
     now: float,
 ) -> EvalRun:
-    """Store a run and return its record; ``now`` is the time in seconds."""
+    """Store a run and return its record; ``now`` is the time in seconds.
+
+    What the dataset was made with is told with the run's identity.
+    """
+    with database.read() as connection:
+        made = read_dataset_settings(connection, run.dataset)
     errors = {query: storable(reason) for query, reason in run.errors.items()}
     record = EvalRun(
         id=new_run_id(),
@@ -67,7 +73,7 @@ def record_run(
         backend=run.name,
         queries=len(golden),
         top_k=run.top_k,
-        identity=dict(run.identity),
+        identity={**run.identity, "dataset_settings": dict(made.values) if made else {}},
         scores=scores.per_query,
         summary=summarize_scores(scores) | {"errors": errors},
         lists={query: list(run.documents(query)) for query in run.outcomes},
