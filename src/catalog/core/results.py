@@ -90,8 +90,8 @@ class Explanation(_Frozen):
 class EvidenceLine(_Frozen):
     """What was said, or shown, from one second of a recording to another (inclusive).
 
-    ``speaker`` is ``None`` where nobody is known to speak; ``text`` is one line, ``chunk_id`` the
-    passage it is from.
+    ``speaker`` is ``None`` if not known; ``text`` is one line of the passage ``chunk_id``, with
+    ``is_best`` its best sentence, of a passage that was found.
     """
 
     time_start: float
@@ -100,16 +100,17 @@ class EvidenceLine(_Frozen):
     speaker: str | None
     text: str
     chunk_id: str
+    is_best: bool = False
 
 
 class Evidence(_Frozen):
     """What was said and shown in a recording around the passages found there, by time.
 
-    ``start`` and ``end`` are the window's seconds, within the recording; a cue that reaches over
-    its edge is whole. ``media`` is the recording's name, ``anchors`` the ids of the passages found,
-    by time, and ``link`` opens the recording where the first of them begins.
+    ``best_sentence`` is the best passage's, if there was a query; ``start`` and ``end`` are seconds
+    (cues over them are whole), ``anchors`` the passages' ids, ``link`` opens the first of them.
     """
 
+    best_sentence: EvidenceLine | None = None
     media: str
     dataset: str
     start: float

@@ -16,9 +16,10 @@ from catalog.core.results import (
 from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.terminal import TerminalText
 from catalog.search_v2.citations import format_header, format_headings, split_at_matches
-from catalog.search_v2.evidence import format_line
+from catalog.search_v2.evidence import cut_lines, format_lines
 
 _QUERY_SHOWN = 60  # characters of an expansion
+_EVIDENCE_SHOWN = 2000  # characters of what a recording holds around a passage
 _BREAK = re.compile(r"\r\n|\n|\r")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
@@ -62,8 +63,8 @@ def _result_lines(result: SearchResult, *, explain: bool, bold: bool) -> Iterato
     elif result.evidence_at not in (None, result.rank):
         yield f"    see [{result.evidence_at}]"
     else:
-        for line in map(format_line, evidence.lines):
-            yield safe(f"    {line}")
+        lines = cut_lines(evidence.lines, _EVIDENCE_SHOWN, anchors=evidence.anchors)
+        yield from map(safe, format_lines(lines, evidence.best_sentence, "    "))
     if result.tags:
         yield safe(f"    tags: {one_line(', '.join(result.tags))}")
     if result.link is not None:

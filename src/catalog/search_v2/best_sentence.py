@@ -19,7 +19,8 @@ class BestSentence:
     """The sentence of a passage that ranks best, or a line's part of one over ``max_chars``.
 
     ``span`` is where it stands and ``matches`` are those in it. Without any match it is the first
-    sentence that is no heading. ``lines`` are the passage's lines that are not blank.
+    sentence that is no heading. One that is ``chosen`` already is taken. ``lines`` are the
+    passage's lines that are not blank.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class BestSentence:
         words: QueryWords,
         matches: Sequence[Match],
         max_chars: int,
+        chosen: tuple[int, int] | None = None,
     ) -> None:
         self._text, self._lines, self._words = chunk.text, lines, words
         self._all_matches, self._max_chars = matches, max_chars
@@ -42,7 +44,12 @@ class BestSentence:
         self._rank = (0, 0, 0)
         self.span = (0, 0)
         self.matches: Sequence[Match] = ()
-        self._find()
+        if chosen is None:
+            self._find()
+        else:
+            self.span = chosen
+            first, last = (bisect_left(self._match_starts, offset) for offset in chosen)
+            self.matches = matches[first:last]
 
     def lines_of(self, start: int, end: int) -> tuple[int, int]:
         """Return the numbers of the first and the last line of ``[start, end)``."""

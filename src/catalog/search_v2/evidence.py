@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
-from catalog.ingest.readers.timed.frames import is_frame_title, is_time_line, title_without_time
+from catalog.search_v2.frame_text import short_frame_text
 
-FRAME_CHARS = 600
-"""Characters of one frame's line at most."""
+_LEAST_CHARS = 20
+"""Characters of a line that is cut at least."""
 _FRAME = "video_frame"
-_HEADING = re.compile(r"#{1,6}[ \t]")
-_FIELD = re.compile(r"[\w .-]{1,40}:(\s.*)?")
-_LABEL = re.compile(
-    r"(?:(?:visual|image|frame|scene|slide|detailed|short) )?"
-    r"(?:descriptions?|captions?|contents?|summary|analysis)|alt(?: text)?"
-    r"|ocr(?: text| output| results?)?"
-    r"|(?:(?:visible|on-?screen|extracted|recogni[sz]ed|transcribed|slide) )?text"
-    r"|text (?:in|on) (?:the )?(?:image|frame|screen|slide)",
-    re.IGNORECASE,
-)
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 
 
 class TimeWindow(NamedTuple):
@@ -43,7 +31,17 @@ def times_of(chunk: Chunk) -> TimeWindow:
 
 def format_evidence(evidence: Evidence) -> str:
     """Return the lines as a person or a language model reads them, one under the other."""
-    return "\n".join(format_line(line) for line in evidence.lines)
+    return "\n".join(format_lines(evidence.lines, evidence.best_sentence))
+
+
+def format_lines(
+    lines: Iterable[EvidenceLine], best_sentence: EvidenceLine | None, indent: str = ""
+) -> Iterator[str]:
+    """Yield each line behind the indent, the best sentence of the best passage behind ``>``."""
+    for line in lines:
+        chunk_id = None if best_sentence is None else best_sentence.chunk_id
+        is_marked = line.is_best and line.chunk_id == chunk_id
+        yield f"{f'{indent[:-2]}> ' if is_marked else indent}{format_line(line)}"
 
 
 def format_line(line: EvidenceLine) -> str:
@@ -59,81 +57,87 @@ def format_timecode(seconds: float) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
 
 
-def short_frame_text(text: str) -> str:
-    """Return what :func:`frame_text` does, at most :data:`FRAME_CHARS` characters of it."""
-    shown = frame_text(text)
-    if len(shown) <= FRAME_CHARS:
-        return shown
-    cut = shown.rfind(" ", FRAME_CHARS // 2, FRAME_CHARS)
-    return f"{shown[: cut if cut > 0 else FRAME_CHARS - 1]}…"
-
-
-def frame_text(text: str) -> str:
-    """Return what a frame shows, on one line: without its heading, fields under it, and pictures.
-
-    Of a heading that says more than when the frame is shown the rest stays, as of a slide's title,
-    unless it is only a label (``### Description``). A frame that has nothing else is its heading.
-    """
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
-    titles = [line.lstrip("# \t") for line in lines if _HEADING.match(line)]
-    heading = titles[0] if titles and _HEADING.match(lines[0]) else ""
-    if heading and any(map(is_frame_title, titles)):
-        del lines[0]
-    if heading and lines and lines[0] == "---":
-        lines = _without_fields(lines)
-    elif heading and lines[1:2] == ["---"]:
-        lines[1:] = _without_fields(lines[1:])
-    shown = " ".join(_strip_heading(line) for line in lines if not is_time_line(line))
-    return _one_line(_IMAGE.sub(" ", shown)) or heading
-
-
-def _strip_heading(line: str) -> str:
-    """Return a line as it is, a heading without its marks and time, a label as nothing."""
-    mark = _HEADING.match(line)
-    if mark is None:
-        return line
-    title = line[mark.end() :].strip().rstrip("#").rstrip()
-    return "" if _LABEL.fullmatch(title.rstrip(":")) else title_without_time(title)
-
-
-def _without_fields(lines: list[str]) -> list[str]:
-    """Drop ``name: value`` lines between two ``---`` at the top."""
-    if not lines or lines[0] != "---" or "---" not in lines[1:]:
-        return lines
-    end = lines.index("---", 1)
-    return lines[end + 1 :] if all(map(_FIELD.fullmatch, lines[1:end])) else lines
-
-
 def build_evidence_lines(
-    anchors: Sequence[Chunk], others: Iterable[Chunk], window: TimeWindow, *, max_chars: int
+    anchors: Sequence[Chunk],
+    others: Iterable[Chunk],
+    window: TimeWindow,
+    *,
+    max_chars: int,
+    best: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[EvidenceLine, ...]:
-    """Return the anchors whole, and of the other passages what falls into the window, by time.
+    """Return the lines of the anchors, and what of other passages falls into the window, by time.
 
     Cues that follow one another are one line until the speaker changes, a frame comes, or the
-    passage ends. Of other passages' frames that show the same one after another, the first is
-    told, until the last of them; if an anchor is among them, that. Other passages' lines are
-    taken, the nearest to an anchor first, while all together are within ``max_chars`` characters
-    of text.
+    passage ends. ``best`` says where the best sentence of an anchor stands, by chunk id: it is a
+    line of its own. Of other passages' frames that show the same one after another, the first is
+    told, until the last of them; if an anchor is among them, that. Lines beyond ``max_chars``
+    characters of text are left out as :func:`cut_lines` does.
     """
+    best = best or {}
     times = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
     neighbours = [chunk for chunk in others if chunk.chunk_id not in times]
     moments = [
         moment
         for chunk, cues in _without_overlaps([*_by_row(anchors), *_by_row(neighbours)])
-        for moment in _moments(chunk, cues)
+        for moment in _moments(chunk, cues, best.get(chunk.chunk_id))
         if chunk.chunk_id in times or _is_within(moment, window)
     ]
     moments.sort(key=lambda moment: (moment.time_start, _is_frame(moment)))
-    lines = _join_cues(_show_once(moments, times))
-    room = max_chars - sum(len(line.text) for line in lines if line.chunk_id in times)
-    shown = {number for number, line in enumerate(lines) if line.chunk_id in times}
-    further = [number for number in range(len(lines)) if number not in shown]
-    for number in sorted(further, key=lambda number: _gap(lines[number], times.values())):
-        room -= len(lines[number].text)
-        if room < 0:
-            break
-        shown.add(number)
-    return tuple(line for number, line in enumerate(lines) if number in shown)
+    return cut_lines(_join_cues(_show_once(moments, times)), max_chars, anchors=times)
+
+
+def cut_lines(
+    lines: Sequence[EvidenceLine], max_chars: int, *, anchors: Container[str] = ()
+) -> tuple[EvidenceLine, ...]:
+    """Return the best sentences, and as much around them as ``max_chars`` characters let stay.
+
+    Nearer lines come first, those of the passages found (``anchors``, by chunk id) before any
+    other; the last that has room is cut, with an ellipsis where it was. Where there is no best
+    sentence the lines of ``anchors`` are whole instead.
+    """
+    if sum(len(line.text) for line in lines) <= max_chars:
+        return tuple(lines)
+    kept = {number: line for number, line in enumerate(lines) if line.is_best}
+    if not kept:
+        kept = {number: line for number, line in enumerate(lines) if line.chunk_id in anchors}
+    middles = list(kept)
+    windows = [TimeWindow(line.time_start, line.time_end) for line in kept.values()]
+    room = max_chars - sum(len(line.text) for line in kept.values())
+
+    def side(number: int) -> tuple[int, bool]:
+        middle = min(middles, key=lambda middle: abs(number - middle), default=0)
+        return middle, number < middle
+
+    def distance(number: int) -> tuple[bool, float, int]:
+        line = lines[number]
+        return line.chunk_id not in anchors, _gap(line, windows), abs(number - side(number)[0])
+
+    further = sorted((number for number in range(len(lines)) if number not in kept), key=distance)
+    ended: set[tuple[int, bool]] = set()
+    for place, number in enumerate(further):
+        line, where = lines[number], side(number)
+        if where in ended:
+            continue
+        if len(line.text) > room:
+            ended.add(where)
+            is_shared = any(side(other) not in ended for other in further[place + 1 :])
+            text = _cut_text(line.text, room // 2 if is_shared else room, at_end=where[1])
+            if not text or line.chunk_id not in anchors:
+                continue
+            line = line.model_copy(update={"text": text})
+        kept[number], room = line, room - len(line.text)
+    return tuple(kept[number] for number in sorted(kept))
+
+
+def _cut_text(text: str, max_chars: int, *, at_end: bool) -> str:
+    """Return the words at one end of a text, within ``max_chars``; nothing if that is too few."""
+    if max_chars < _LEAST_CHARS:
+        return ""
+    if at_end:
+        _, _, rest = text[len(text) - max_chars + 2 :].partition(" ")
+        return f"… {rest}" if rest else ""
+    rest, _, _ = text[: max_chars - 2].rpartition(" ")
+    return f"{rest} …" if rest else ""
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
@@ -222,7 +226,29 @@ def _subtract(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[
     return left
 
 
-def _moments(chunk: Chunk, cues: Iterable[Cue]) -> Iterator[EvidenceLine]:
+def best_line(chunk: Chunk, best: tuple[int, int]) -> EvidenceLine | None:
+    """Return the sentence at ``best`` in a passage as one line, of a frame the whole."""
+    cues = chunk.cues or (Cue(0, len(chunk.text), *times_of(chunk)),)
+    lines = [line for line in _moments(chunk, cues, best) if line.is_best]
+    if not lines:
+        return None
+    text = " ".join(line.text for line in lines)
+    end = max(line.time_end for line in lines)
+    return lines[0].model_copy(update={"text": text, "time_end": end})
+
+
+def _split_at(cue: Cue, best: tuple[int, int] | None) -> Iterator[tuple[Cue, bool]]:
+    """Yield the parts of a cue before, in and after the best sentence, and which one is of it."""
+    low, high = (cue.end, cue.end) if best is None else best
+    low, high = (min(max(offset, cue.start), cue.end) for offset in (low, high))
+    for start, end, is_best in ((cue.start, low, False), (low, high, True), (high, cue.end, False)):
+        if start < end:
+            yield replace(cue, start=start, end=end), is_best
+
+
+def _moments(
+    chunk: Chunk, cues: Iterable[Cue], best: tuple[int, int] | None
+) -> Iterator[EvidenceLine]:
     """Return a line for each of the cues of a passage, or for its frame."""
     whole = times_of(chunk)
     if chunk.modality == _FRAME:
@@ -233,9 +259,10 @@ def _moments(chunk: Chunk, cues: Iterable[Cue]) -> Iterator[EvidenceLine]:
             speaker=None,
             text=short_frame_text(chunk.text),
             chunk_id=chunk.chunk_id,
+            is_best=best is not None,
         )
         return
-    for cue in cues:
+    for cue, is_best in (part for whole_cue in cues for part in _split_at(whole_cue, best)):
         text = _one_line(chunk.text[cue.start : cue.end])
         speaker = _one_line(cue.speaker or "") or None
         if speaker is not None:
@@ -248,6 +275,7 @@ def _moments(chunk: Chunk, cues: Iterable[Cue]) -> Iterator[EvidenceLine]:
                 speaker=speaker,
                 text=text,
                 chunk_id=chunk.chunk_id,
+                is_best=is_best,
             )
 
 
@@ -292,8 +320,8 @@ def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
     return lines
 
 
-def _join_key(moment: EvidenceLine) -> tuple[str, str | None]:
-    return moment.chunk_id, moment.speaker
+def _join_key(moment: EvidenceLine) -> tuple[str, str | None, bool]:
+    return moment.chunk_id, moment.speaker, moment.is_best
 
 
 def _one_line(text: str) -> str:
@@ -302,6 +330,7 @@ def _one_line(text: str) -> str:
 
 def _gap(line: EvidenceLine, anchors: Iterable[TimeWindow]) -> float:
     """Return the seconds between a line and the nearest anchor."""
-    return min(
+    gaps = (
         max(0.0, line.time_start - anchor.end, anchor.start - line.time_end) for anchor in anchors
     )
+    return min(gaps, default=0.0)

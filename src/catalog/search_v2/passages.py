@@ -14,6 +14,7 @@ from catalog.core.results import Evidence, Reranked
 from catalog.search_v2.fusion import FusedHit
 
 if TYPE_CHECKING:
+    from catalog.search_v2.snippets import Snippet
     from catalog.store.engine_types import Restriction
 
 
@@ -72,6 +73,7 @@ class ScoredPassage(NodeWithScore):
     _relevance: float | None = PrivateAttr(default=None)
     _kinds_answered: frozenset[SubQueryKind] = PrivateAttr(default=frozenset())
     _restriction: Restriction | None = PrivateAttr(default=None)
+    _snippet: Snippet | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 
     @classmethod
@@ -102,6 +104,12 @@ class ScoredPassage(NodeWithScore):
         """Return the same passage with what its search let answer."""
         scored = self.model_copy()
         scored._restriction = restriction
+        return scored
+
+    def with_snippet(self, snippet: Snippet) -> ScoredPassage:
+        """Return the same passage with the part of it to show."""
+        scored = self.model_copy()
+        scored._snippet = snippet
         return scored
 
     def with_evidence(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
@@ -144,6 +152,11 @@ class ScoredPassage(NodeWithScore):
     def restriction(self) -> Restriction | None:
         """What the passage's search let answer, exclusions included; ``None`` if not known."""
         return self._restriction
+
+    @property
+    def snippet(self) -> Snippet | None:
+        """The part of it to show, around its best sentence; ``None`` until that is looked for."""
+        return self._snippet
 
     @property
     def evidence(self) -> Evidence | None:

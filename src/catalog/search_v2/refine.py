@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import inf
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -13,10 +14,12 @@ from catalog.core.params import Mode
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.relevance import RelevanceEstimator
 from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
+from catalog.search_v2.rerank.sentences import RerankSentences
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.select import KeepFirst, SimilarityThreshold, TokenBudget
+from catalog.search_v2.snippets import find_snippet
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.temporal import KeepTelling, TemporalExpansion
+from catalog.search_v2.temporal import KeepTelling, TemporalExpansion, is_timed
 
 _STAGES: dict[type, str] = {SimilarityThreshold: "threshold", TokenBudget: "token budget"}
 
@@ -30,6 +33,7 @@ class Refiner:
     def __init__(self, parts: SearchParts, *, rerank: bool, mode: Mode) -> None:
         self._parts, self._rag = parts, parts.rag
         self._rerank = self._build_reranker() if rerank else None
+        self._sentences = self._build_sentences() if rerank else None
         self._estimator = RelevanceEstimator(parts.calibration, self._rag.original_weight)
         self._is_calibrated = parts.calibration(mode, reranked=rerank) is not None
         if self._rag.similarity_threshold > 0 and not self._is_calibrated:
@@ -47,14 +51,22 @@ class Refiner:
 
     def postprocessors(self, top_k: int) -> list[BaseNodePostprocessor]:
         """Return the same stages for a LlamaIndex query engine, in order."""
-        stages = (self._rerank, self._estimator, *self._build_cuts(top_k), self._temporal)
+        cuts = self._build_cuts(top_k)
+        stages = (self._rerank, self._estimator, *cuts, self._sentences, self._temporal)
         return [stage for stage in stages if stage is not None]
 
     def refine(
-        self, candidates: Sequence[ScoredPassage], query: str, top_k: int, stages: StageLog
+        self,
+        candidates: Sequence[ScoredPassage],
+        query: str,
+        top_k: int,
+        stages: StageLog,
+        *,
+        words: str,
     ) -> tuple[list[ScoredPassage], float | None]:
         """Return the passages of the answer, and how sure it is; ``None``: nothing is calibrated.
 
+        ``query`` is what the models read, ``words`` what snippets and best sentences hold.
         A stage that fails leaves the passages as they are.
         """
         bundle = QueryBundle(query)
@@ -68,6 +80,9 @@ class Refiner:
             if not isinstance(cut, KeepFirst):
                 ms = (time.perf_counter() - started) * 1000
                 stages.ran(_STAGES[type(cut)], ms, f"{len(nodes)} of {before} kept")
+        nodes = [_with_snippet(node, words, self._rag.snippet_chars) for node in nodes]
+        if self._sentences is not None and nodes:
+            nodes = self._run_sentences(self._sentences, nodes, query, words, stages)
         if self._temporal is not None:
             nodes = _run_temporal(self._temporal, nodes, stages)
         return _passages(nodes), confidence
@@ -91,6 +106,27 @@ class Refiner:
         else:
             stages.failed("rerank", ms, done.error)
         return done.nodes
+
+    def _run_sentences(
+        self,
+        sentences: RerankSentences,
+        nodes: list[NodeWithScore],
+        query: str,
+        words: str,
+        stages: StageLog,
+    ) -> list[NodeWithScore]:
+        """Let the reranker choose the best sentences in what its passages left of the budget."""
+        started = time.perf_counter()
+        spent = sum(report.ms for report in stages.reports if report.name == "rerank") / 1000
+        seconds = self._rag.rerank_budget_ms / 1000 - spent if self._rag.rerank_budget_ms else inf
+        try:
+            chosen, note = sentences.choose(nodes, query, words, seconds)
+        except CatalogError as error:
+            stages.failed("sentences", (time.perf_counter() - started) * 1000, error)
+            return nodes
+        if note:
+            stages.ran("sentences", (time.perf_counter() - started) * 1000, note)
+        return chosen
 
     def _estimate(
         self, nodes: list[NodeWithScore], bundle: QueryBundle, top_k: int, stages: StageLog
@@ -130,6 +166,19 @@ class Refiner:
             budget_ms=rag.rerank_budget_ms,
             top_n=rag.rerank_top_n,
         )
+
+    def _build_sentences(self) -> RerankSentences:
+        parts = self._parts
+        return RerankSentences(
+            parts.reranker, parts.rerank_cache, snippet_chars=self._rag.snippet_chars
+        )
+
+
+def _with_snippet(node: NodeWithScore, words: str, max_chars: int) -> NodeWithScore:
+    """Return a passage of a recording with the snippet around its best sentence by words."""
+    if not isinstance(node, ScoredPassage) or not is_timed(node.chunk):
+        return node
+    return node.with_snippet(find_snippet(node.chunk, words, max_chars))
 
 
 def _run_temporal(

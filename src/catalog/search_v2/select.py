@@ -13,7 +13,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field, SkipValidation, field_validator
 
 from catalog.core.tokens import CharTokenCounter, TokenCounter
-from catalog.search_v2.evidence import frame_text
+from catalog.search_v2.frame_text import frame_text
 from catalog.search_v2.fusion import FusedHit
 from catalog.search_v2.passages import PassageNode, PassagePostprocessor
 from catalog.store.document_names import document_key

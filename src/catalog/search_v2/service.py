@@ -82,7 +82,9 @@ class SearchServiceV2:
         request = read_request(params, self.parts, stages)
         refiner, candidates, fusion = self._gather(request, stages)
         about = request.query.about(request.mode)
-        passages, confidence = refiner.refine(candidates, about, request.top_k, stages)
+        passages, confidence = refiner.refine(
+            candidates, about, request.top_k, stages, words=request.query.words
+        )
         with stages.run("shape"):
             results = self._shape(passages, request.query.words, fusion, explain=params.explain)
         elapsed_ms = (time.perf_counter() - started) * 1000
@@ -116,7 +118,9 @@ class SearchServiceV2:
         refiner, passages, _ = self._gather(request, stages, bundle)
         if is_refined:
             about = request.query.about(request.mode)
-            passages, _ = refiner.refine(passages, about, request.top_k, stages)
+            passages, _ = refiner.refine(
+                passages, about, request.top_k, stages, words=request.query.words
+            )
         stages.log_failures(_log)
         return list(passages)
 

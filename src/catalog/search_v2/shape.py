@@ -38,7 +38,7 @@ def to_result(
 ) -> SearchResult:
     """Return the public form of one passage; the ``query``'s words are marked in its snippet."""
     chunk, evidence = passage.chunk, passage.evidence
-    snippet = find_snippet(chunk, query, snippet_chars)
+    snippet = passage.snippet or find_snippet(chunk, query, snippet_chars)
     place = snippet.locator
     has_lines = place.unit == "line" and place.line_start is not None
     best = replace(place, page=snippet.page, time_start=snippet.moment)

@@ -24,7 +24,8 @@ class Snippet:
     snippet stands: its lines, pages, cells or paragraphs, and the seconds of the cues that it
     covers; of a passage without cues, the passage's. ``moment`` is the second from which
     the best sentence is said, and ``page`` the page on which it begins, ``None`` where nothing is
-    timed or has pages.
+    timed or has pages. ``best`` is where that sentence, or the part of it that answers, stands in
+    the passage.
     """
 
     text: str
@@ -32,26 +33,31 @@ class Snippet:
     locator: Locator
     moment: float | None = None
     page: int | None = None
+    best: tuple[int, int] = (0, 0)
 
 
-def find_snippet(chunk: Chunk, query: str, max_chars: int) -> Snippet:
+def find_snippet(
+    chunk: Chunk, query: str, max_chars: int, best_sentence: tuple[int, int] | None = None
+) -> Snippet:
     """Find the run of whole lines, at most ``max_chars`` long, around the best sentence.
 
     Best is the sentence with most different words of the query (by their analysed tokens), then
     with most of their parts, then with most occurrences, then the first; lines that only repeat
     the passage's heading are no candidates. A longer line is cut around its best sentence. A
-    passage that fits is given whole, without the blank lines around it.
+    passage that fits is given whole, without the blank lines around it. ``best_sentence`` is one
+    that a reranker chose, by its offsets, and then the best.
     """
     text, words = chunk.text, query_words(query)
     matches = words.matches(text)
-    start, end, best = _find_bounds(chunk, words, matches, max_chars)
+    start, end, best = _find_bounds(chunk, words, matches, max_chars, best_sentence)
     within = tuple(
         (match.start - start, match.end - start)
         for match in matches
         if match.start >= start and match.end <= end
     )
-    moment, page = _find_moment(chunk, best, matches), _page_at(chunk, best[0])
-    return Snippet(text[start:end], within, _find_place(chunk, start, end), moment, page)
+    page = _page_at(chunk, best[0])
+    moment, best = _find_moment(chunk, best, matches)
+    return Snippet(text[start:end], within, _find_place(chunk, start, end), moment, page, best)
 
 
 def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
@@ -66,7 +72,11 @@ def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
 
 
 def _find_bounds(
-    chunk: Chunk, words: QueryWords, matches: Sequence[Match], max_chars: int
+    chunk: Chunk,
+    words: QueryWords,
+    matches: Sequence[Match],
+    max_chars: int,
+    chosen: tuple[int, int] | None,
 ) -> tuple[int, int, tuple[int, int]]:
     """Find the start and end of the snippet, and of its best sentence."""
     lines = _nonblank_lines(chunk.text)
@@ -74,9 +84,10 @@ def _find_bounds(
         return 0, 0, (0, 0)
     start, end = lines[0].start, lines[-1].end
     is_whole = end - start <= max_chars
-    if is_whole and not chunk.cues:
+    is_timed = chunk.locator.time_start is not None
+    if is_whole and not is_timed and chosen is None:
         return start, end, (matches[0].start if matches else start, end)
-    best = BestSentence(chunk, lines, words, matches, max_chars)
+    best = BestSentence(chunk, lines, words, matches, max_chars, chosen)
     if is_whole:
         return start, end, best.span
     start, end = best.span
@@ -185,18 +196,22 @@ def _page_at(chunk: Chunk, offset: int) -> int | None:
     return None if page is None else page + bisect_right(chunk.page_breaks, offset)
 
 
-def _find_moment(chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]) -> float | None:
-    """Return when the best sentence begins, or the part of it that answers.
+def _find_moment(
+    chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]
+) -> tuple[float | None, tuple[int, int]]:
+    """Return when the best sentence begins, or the part of it that answers, and where it stands.
 
     Captions without punctuation are one long sentence: if its cue with most different words of
     the query comes more than ten seconds after it begins, that is the moment.
     """
     cues = _cues_within(chunk, *best)
     if not cues:
-        return chunk.locator.time_start
+        return chunk.locator.time_start, best
     answer = max(cues, key=lambda cue: _count_tokens(matches, cue.start, cue.end))
     is_late = answer.time_start - cues[0].time_start > _LATE_SECONDS
-    return answer.time_start if is_late else cues[0].time_start
+    if is_late:
+        return answer.time_start, (max(best[0], answer.start), min(best[1], answer.end))
+    return cues[0].time_start, best
 
 
 def _count_tokens(matches: Sequence[Match], start: int, end: int) -> int:

@@ -23,6 +23,7 @@ from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.search_v2.citations import recording_link
 from catalog.search_v2.evidence import (
     TimeWindow,
+    best_line,
     build_evidence_lines,
     drop_repeated,
     format_evidence,
@@ -31,6 +32,7 @@ from catalog.search_v2.evidence import (
 )
 from catalog.search_v2.passages import PassageNode, PassagePostprocessor, ScoredPassage
 from catalog.search_v2.select import KeepFirst
+from catalog.search_v2.snippets import find_snippet
 from catalog.store.recordings import (
     find_media_end,
     find_media_file,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from catalog.store.engine_types import Restriction
 
 _log = logging.getLogger(__name__)
+_SENTENCE_CHARS = 300
+"""Characters of a sentence at most; of captions without full stops, of a caption."""
 
 
 def is_timed(chunk: Chunk) -> bool:
@@ -122,9 +126,12 @@ class TemporalExpansion(PassagePostprocessor):
             max_chars=rag.temporal_max_chars,
         )
 
-    def expand(self, nodes: Sequence[NodeWithScore]) -> tuple[list[NodeWithScore], str]:
+    def expand(
+        self, nodes: Sequence[NodeWithScore], words: str = ""
+    ) -> tuple[list[NodeWithScore], str]:
         """Return the nodes with their evidence, and a note of how many bundles they share.
 
+        The best sentence is that of a passage's snippet, else the one with most of ``words``.
         Without a timed node the store is not asked and the note is empty.
         """
         timed = _timed(nodes)
@@ -136,10 +143,15 @@ class TemporalExpansion(PassagePostprocessor):
                 chunks = [timed[place] for place in group]
                 restriction = self._restriction_of(nodes[group[0]])
                 for window, numbers in self._bundles(connection, chunks):
-                    anchors = [chunks[number] for number in numbers]
-                    evidence = self._evidence(connection, anchors, window, restriction)
                     bundles += 1
                     first, *others = sorted(group[number] for number in numbers)
+                    anchors = [timed[place] for place in (first, *others)]
+                    best = {
+                        timed[place].chunk_id: span
+                        for place in (first, *others)
+                        if (span := _best_sentence(nodes[place], words)) is not None
+                    }
+                    evidence = self._evidence(connection, anchors, best, window, restriction)
                     expanded[first] = _with_evidence(nodes[first], evidence, is_read=True)
                     for place in others:
                         expanded[place] = _with_evidence(nodes[place], evidence, is_read=False)
@@ -166,9 +178,8 @@ class TemporalExpansion(PassagePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        del query_bundle
         try:
-            return self.expand(nodes)[0]
+            return self.expand(nodes, "" if query_bundle is None else query_bundle.query_str)[0]
         except CatalogError as error:
             _log.warning("passages of recordings stand alone: %s", error)
             return nodes
@@ -220,9 +231,13 @@ class TemporalExpansion(PassagePostprocessor):
         self,
         connection: Connection,
         anchors: Sequence[Chunk],
+        best: Mapping[str, tuple[int, int]],
         window: TimeWindow,
         restriction: Restriction | None,
     ) -> Evidence:
+        """Return the evidence of the anchors, best first; ``best`` are their best sentences."""
+        span = best.get(anchors[0].chunk_id)
+        best_sentence = None if span is None else best_line(anchors[0], span)
         near: list[Chunk] = []
         if restriction is not None:
             near = load_chunks_between(connection, restriction, anchors[0], *window)
@@ -234,12 +249,14 @@ class TemporalExpansion(PassagePostprocessor):
         files = (fields.get("media_file") for fields in metadata)
         named = next((file for file in files if isinstance(file, str)), "")
         file = named or find_media_file(connection, first)
+        lines = build_evidence_lines(anchors, others, window, max_chars=self.max_chars, best=best)
         return Evidence(
+            best_sentence=best_sentence,
             media=recording_name(file, first),
             dataset=first.dataset,
             start=window.start,
             end=window.end,
-            lines=build_evidence_lines(anchors, others, window, max_chars=self.max_chars),
+            lines=lines,
             anchors=tuple(chunk.chunk_id for chunk in anchors),
             link=recording_link(next(addresses, None), file or first.path, times_of(first).start),
         )
@@ -275,6 +292,15 @@ def _timed(nodes: Sequence[NodeWithScore]) -> dict[int, Chunk]:
         for place, node in enumerate(nodes)
         if isinstance(node.node, PassageNode) and is_timed(node.node.chunk)
     }
+
+
+def _best_sentence(node: NodeWithScore, words: str) -> tuple[int, int] | None:
+    """Return where the best sentence of a passage stands; ``None`` without a query."""
+    if isinstance(node, ScoredPassage) and node.snippet is not None:
+        return node.snippet.best
+    if not words or not isinstance(node.node, PassageNode):
+        return None
+    return find_snippet(node.node.chunk, words, _SENTENCE_CHARS).best
 
 
 def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:

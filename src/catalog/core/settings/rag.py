@@ -284,7 +284,7 @@ class RAGv2Settings(BaseSettings):
         6000,
         ge=0,
         le=1_000_000,
-        description="Characters shown of one recording; what was found is always whole.",
+        description="Characters shown of one recording, the nearest to its best sentence.",
     )
     cache_ttl_seconds: int = Field(
         7 * 24 * 3600,

@@ -10,7 +10,7 @@ from catalog.core.results import TIMED_MODALITIES, EvidenceLine, Explanation
 from catalog.interfaces.agents.quoting import clean, document_reference, one_line
 from catalog.interfaces.agents.tool import ToolPart
 from catalog.search_v2.citations import format_clock, format_headings
-from catalog.search_v2.evidence import format_line, format_timecode
+from catalog.search_v2.evidence import format_lines, format_timecode
 
 TEXT_BUDGET = 12_000
 """Characters of passage text in one answer; snippets are given beyond it."""
@@ -44,7 +44,8 @@ class AgentPassage(ToolPart):
     ``headings`` are those over it, ``sections`` these and all that stand in it.
     ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
     where that text stands. ``original`` is the file that the one at ``path`` was made of.
-    ``evidence`` is what a recording holds around it; a passage that shares another's has its number
+    ``best_sentence`` is the one of it that answers a question about a recording, and ``evidence``
+    what the recording holds around it; a passage that shares another's has its number
     in ``evidence_of``. ``score`` orders one answer only; ``relevance`` is the estimated probability
     that the passage answers. ``file_type`` and all after it are of the document; ``date`` is the
     one that ``after`` and ``before`` go by.
@@ -67,6 +68,7 @@ class AgentPassage(ToolPart):
     relevance: float | None
     link: str | None
     media: str | None
+    best_sentence: EvidenceLine | None
     evidence: tuple[EvidenceLine, ...]
     evidence_of: int | None
     file_type: str = ""
@@ -139,6 +141,7 @@ def _agent_passage(
         relevance=result.get("relevance"),
         link=None if link is None else one_line(link, 2000),
         media=None if media is None else one_line(media),
+        best_sentence=_best_sentence(evidence),
         evidence=tuple(map(_clean_line, evidence["lines"])) if evidence and is_whole else (),
         evidence_of=shared.number if shared and shared.evidence else None,
         file_type=one_line(result["file_type"], 40),
@@ -150,6 +153,11 @@ def _agent_passage(
         },
         explain=result.get("explain"),
     )
+
+
+def _best_sentence(evidence: Mapping[str, Any] | None) -> EvidenceLine | None:
+    line = evidence and evidence.get("best_sentence")
+    return _clean_line(line) if line else None
 
 
 def _clean_line(line: Mapping[str, Any]) -> EvidenceLine:
@@ -207,7 +215,7 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     place = _format_place(passage.locator, is_timed)
     if passage.evidence:
         yield head
-        yield from (f"{_INDENT}{format_line(line)}" for line in passage.evidence)
+        yield from format_lines(passage.evidence, passage.best_sentence, _INDENT)
     elif passage.evidence_of is not None:
         yield head
         yield f"{_INDENT}{place}: see [{passage.evidence_of}]"

@@ -7,6 +7,7 @@ llm_reranker.py   any LlamaIndex language model
 http_reranker.py  a rerank server
 blending.py       joining its scores with the fused order
 postprocessor.py  the step of a search that does all this, through the cache
+sentences.py      the step that chooses the best sentence of a passage of a recording
 """
 
 from __future__ import annotations

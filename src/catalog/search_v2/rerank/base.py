@@ -15,7 +15,8 @@ class Reranker(Protocol):
     One reranker may be asked from several threads at once. Two methods are used where they exist:
     ``scores_within(query, passages, seconds)``, which is :meth:`scores` but gives up after that
     time, and ``learn(scores)``, which is shown raw scores, cached ones too, before any of them is
-    given to :meth:`relevance`.
+    given to :meth:`relevance`. With an attribute ``chooses_sentences`` that is true it is also
+    asked for each sentence of the passages of recordings that are shown.
     """
 
     @property

@@ -37,6 +37,7 @@ class _CrossEncoder(ABC):
     Subclasses have ``_folder``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
     """
 
+    chooses_sentences = True
     _folder: Any
     _window: Any
     _loaded: Any

@@ -34,6 +34,8 @@ class HttpReranker:
     four characters, and ``max_tokens`` of them are sent of query and passage.
     """
 
+    chooses_sentences = True
+
     batch_size = _BATCH
 
     def __init__(

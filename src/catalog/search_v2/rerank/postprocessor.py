@@ -92,7 +92,7 @@ class RerankPostprocessor(PassagePostprocessor):
         own = self.callback_manager
         manager = own if own.handlers else LlamaSettings.callback_manager
         given, top_n = list(nodes), self.top_n or len(nodes)
-        with _as_rerank_errors(self._reranker):
+        with as_rerank_errors(self._reranker):
             name = self._reranker.name
         _dispatcher.event(ReRankStartEvent(query=query, nodes=given, top_n=top_n, model_name=name))
         payload = {
@@ -109,11 +109,11 @@ class RerankPostprocessor(PassagePostprocessor):
 
     def _rerank(self, nodes: Sequence[NodeWithScore], query: str) -> RerankOutcome:
         deadline = self._clock() + self.budget_ms / 1000 if self.budget_ms else math.inf
-        with _as_rerank_errors(self._reranker):
+        with as_rerank_errors(self._reranker):
             model = self._reranker.fingerprint
-        texts = [_RerankText.of(node, query, model) for node in nodes[: self.candidates]]
+        texts = [RerankText.of(node, query, model) for node in nodes[: self.candidates]]
         cached = {} if self._cache is None else self._cache.get([text.key for text in texts])
-        scoring = _Scoring(self._reranker, query, cached, deadline=deadline, clock=self._clock)
+        scoring = RerankScoring(self._reranker, query, cached, deadline=deadline, clock=self._clock)
         scoring.score(texts)
         if self._cache is not None:
             self._cache.put(scoring.new, model=model)
@@ -150,7 +150,7 @@ class RerankPostprocessor(PassagePostprocessor):
     def _with_relevance(self, raw: Sequence[float], known: Iterable[float]) -> list[RerankScore]:
         """Pair raw scores with their relevance; ``known`` are all there are, for their scale."""
         reranker = self._reranker
-        with _as_rerank_errors(reranker):
+        with as_rerank_errors(reranker):
             learn = getattr(reranker, "learn", None)
             if learn is not None:
                 learn(known)
@@ -184,7 +184,7 @@ class RerankPostprocessor(PassagePostprocessor):
 
 
 @dataclass(frozen=True, slots=True)
-class _RerankText:
+class RerankText:
     """A passage to be scored; ``key`` is that of its score in the cache."""
 
     head: str  # title and headings, read before the text
@@ -193,7 +193,8 @@ class _RerankText:
     text_hash: str
 
     @classmethod
-    def of(cls, node: NodeWithScore, query: str, model: str) -> _RerankText:
+    def of(cls, node: NodeWithScore, query: str, model: str) -> RerankText:
+        """Return the text of a node, behind its title and headings."""
         text, metadata = text_of(node), node.node.metadata
         headings = metadata.get("heading_path")
         if isinstance(headings, str):
@@ -201,11 +202,16 @@ class _RerankText:
         elif not isinstance(headings, list | tuple):
             headings = []
         names = (str(name) for name in (metadata.get("title"), *headings) if name)
-        head, text_hash = " > ".join(dict.fromkeys(names)), sha1_hex(text)
+        return cls.of_text(text, query, model, head=" > ".join(dict.fromkeys(names)))
+
+    @classmethod
+    def of_text(cls, text: str, query: str, model: str, *, head: str = "") -> RerankText:
+        """Return the text with the key of its score for the query by the model."""
+        text_hash = sha1_hex(text)
         return cls(head, text, cache_key("rerank", query, head, text_hash, model), text_hash)
 
 
-class _Scoring:
+class RerankScoring:
     """Raw scores by cache key, as far as time allows; what of them is new; what was read in part.
 
     ``error`` is what stopped it early; running out of time is none.
@@ -228,12 +234,12 @@ class _Scoring:
         self.cut = 0
         self.error: CatalogError | None = None
 
-    def score(self, texts: Sequence[_RerankText]) -> None:
+    def score(self, texts: Sequence[RerankText]) -> None:
         """Score what is missing, best first and equal texts once, while time is left."""
         missing = list({text.key: text for text in texts if text.key not in self.scores}.values())
         slowest = 0.0
         try:
-            with _as_rerank_errors(self._reranker):
+            with as_rerank_errors(self._reranker):
                 size = self._reranker.batch_size
                 for first in range(0, len(missing), size):
                     started = self._clock()
@@ -246,7 +252,7 @@ class _Scoring:
             is_our_limit = self._within and self.new and self._clock() > self._deadline
             self.error = None if is_our_limit else error
 
-    def _score_batch(self, batch: Sequence[_RerankText]) -> None:
+    def _score_batch(self, batch: Sequence[RerankText]) -> None:
         fitted = [self._reranker.fit(self._query, text.text, head=text.head) for text in batch]
         passages = [passage for passage, _ in fitted]
         if self._within is None:
@@ -262,7 +268,7 @@ class _Scoring:
 
 
 @contextmanager
-def _as_rerank_errors(reranker: Reranker) -> Iterator[None]:
+def as_rerank_errors(reranker: Reranker) -> Iterator[None]:
     """Raise whatever the reranker raises that is no error of ours as :class:`RerankError`."""
     try:
         yield
