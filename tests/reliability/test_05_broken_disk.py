@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -224,6 +225,36 @@ def test_doctor_tells_of_a_damaged_file_of_the_lexical_index(sound, tmp_path):
     file.write_bytes(content)
     with open_library(home) as library:
         assert [check.name for check in diagnose(library) if not check.ok] == ["d: lexical index"]
+        assert [check for check in diagnose(library) if not check.ok] == []
+
+
+UNLOADABLE = (
+    lambda index: (index / "state.json").write_text("{"),
+    lambda index: (index / "shard/edge_config.json").write_text("nonsense"),
+    lambda index: [os.truncate(file, 3) for file in index.glob("shard/segments/*/*.mappings")],
+)
+
+
+@pytest.mark.parametrize("damage", UNLOADABLE)
+def test_a_vector_index_that_cannot_be_loaded_is_made_anew_and_told_of_once(
+    sound, tmp_path, damage
+):
+    home = shutil.copytree(sound, tmp_path / "home")
+    (index,) = home.glob("indexes/d/qdrant*")
+    damage(index)
+    with open_library(home) as library:
+        assert [check.name for check in diagnose(library) if not check.ok] == ["d: vector index"]
+        assert [check for check in diagnose(library) if not check.ok] == []
+    damage(index)
+    with open_library(home) as library:
+        service = SearchServiceV2(library)
+        notes = [
+            stage.note
+            for _ in range(2)
+            for stage in service.search("bread", dataset="d", mode="vector").stages
+            if "made anew" in stage.note
+        ]
+        assert len(notes) == 1
         assert [check for check in diagnose(library) if not check.ok] == []
 
 

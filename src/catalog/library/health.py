@@ -304,6 +304,9 @@ def _vector_index(library: Library, name: str) -> str:
     engine = library.indexes.vector(name)
     engine.refresh()
     wrong = engine.verify()
+    defect = engine.pop_defect()
+    if defect:
+        raise CatalogError(f"it was damaged, and was made anew: {defect}")
     if wrong:
         raise CatalogError(f"{wrong} points are not as in the store")
     return "up to date"

@@ -180,6 +180,8 @@ class VectorRetriever(LegRetriever):
             fallback = f"{reason}, searched exactly instead"
             note = "; ".join(filter(None, (fallback, note)))
         damaged = self._damaged(engine.damaged)
+        if engine.pop_defect():
+            note = "; ".join(filter(None, ("the index was damaged and was made anew", note)))
         return LegRun(sub_query, self.top_k, engine.name, hits, note, fallback, damaged)
 
     def _embed(self, sub_query: SubQuery, query: QueryBundle) -> tuple[Vector, str]:

@@ -37,6 +37,10 @@ class VectorEngine(Protocol):
         """Return the ids of documents of which a damaged vector was left out, as far as seen."""
         ...
 
+    def pop_defect(self) -> str:
+        """Return why a damaged index was made anew since the last call; empty if none was."""
+        ...
+
     def refresh(self) -> int:
         """Apply the outbox, in order and idempotently; return the number of points changed."""
         ...

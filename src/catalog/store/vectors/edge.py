@@ -71,6 +71,7 @@ class EdgeEngine:
         self._guard = threading.RLock()
         self._outbox = Outbox(database, dataset, dim, self._write_state)
         self._index: EdgeIndex | None = None
+        self._defect = ""
         self._release: weakref.finalize[..., EdgeEngine] | None = None
 
     def search(
@@ -94,6 +95,11 @@ class EdgeEngine:
     def damaged(self) -> frozenset[str]:
         """Return the ids of documents of which a damaged vector was left out, as far as seen."""
         return frozenset(self._outbox.damaged)
+
+    def pop_defect(self) -> str:
+        """Return why a damaged index was made anew since the last call; empty if none was."""
+        defect, self._defect = self._defect, ""
+        return defect
 
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed.
@@ -188,6 +194,8 @@ class EdgeEngine:
     def _load(self) -> EdgeIndex | None:
         """Load the shard from disk; ``None`` when it is not this engine's or cannot be used."""
         state = self._read_state()
+        if state is None and self._state_file.exists():
+            self._note_defect(f"{self._state_file.name} cannot be read")
         if not (isinstance(state, dict) and self._state().items() <= state.items()):
             return None
         if not self._outbox.adopt(state.get("applied")):
@@ -198,13 +206,17 @@ class EdgeEngine:
         except EngineBlockedError:
             raise
         except EngineError as error:
-            _log.warning("rebuilding the vector index of %r: %s", self._dataset, error)
+            self._note_defect(str(error))
             return None
         if self._is_complete(index):
             return index
-        _log.warning("rebuilding the vector index of %r: points are missing", self._dataset)
+        self._note_defect("points are missing")
         index.close()
         return None
+
+    def _note_defect(self, defect: str) -> None:
+        self._defect = defect
+        _log.warning("rebuilding the vector index of %r: %s", self._dataset, defect)
 
     def _is_complete(self, index: EdgeIndex) -> bool:
         """Tell whether an index with nothing left to apply has as many points as the truth."""

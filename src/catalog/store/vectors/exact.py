@@ -92,6 +92,10 @@ class ExactEngine:
         snapshot = self._snapshot
         return frozenset() if snapshot is None else snapshot.damaged
 
+    def pop_defect(self) -> str:
+        """Return an empty text: there is no index to be damaged."""
+        return ""
+
     def refresh(self) -> int:
         """Do nothing: the truth itself is searched."""
         return 0
