@@ -192,6 +192,8 @@ def test_what_a_program_wrote_into_a_file_counts_after_what_a_person_wrote_besid
         ("sub/report.pdf", ".converted/sub/report.pdf.md", "A walrus.\n"),
         ("sub/photo.png", "sub/.converted/photo.png.md", "A walrus.\n"),
         ("photo.png", "photo.png.md", "A walrus.\n"),
+        ("report.pdf", ".converted/report.md", "A walrus.\n"),
+        ("talk.mp4", "said.md", "---\nsource_file: talk.mp4\n---\n[00:01] A walrus.\n"),
         ("talk.mp4", "talk.en.srt", "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"),
         ("talk.mp3", "talk.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nA walrus.\n"),
         ("talk.mp4", "talk_frames/frame_01m12s.md", "# Visual Frame at 01:12\n\nA walrus.\n"),
@@ -203,9 +205,14 @@ def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
     for name, content in ((original, "\0"), (f"{original}.meta.yaml", SECRET), (text, body)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
+    for file in folder.rglob("*"):
+        os.utime(file, (1_600_000_000, 1_600_000_000))
     build(library, folder)
     assert paths(library), "the text is indexed"
     assert paths(library, filters="confidentiality=secret") == paths(library)
+    (folder / f"{original}.meta.yaml").write_text("confidentiality: public\n")
+    Indexer(library).update("notes")
+    assert public(library) == {text}, "its change reaches them, too"
 
 
 def test_notes_beside_a_recording_are_not_taken_for_its_transcript(library, folder):

@@ -56,34 +56,37 @@ class Sidecars:
         self._files, self._root = files, root
         self._digests: dict[str, str] = {}
         self._load = lru_cache(maxsize=_KEPT)(self._parse_or_reason)
-        self._of_media: dict[str, list[str]] = {}
+        self._of_originals: dict[str, list[str]] = {}  # by folder
         for file in sorted(files):
             target = sidecar_target(file)
-            if target is not None and file_type_of(target) in _MEDIA:
-                self._of_media.setdefault(split_extension(target)[0], []).append(file)
+            if target is not None and file_type_of(target):
+                self._of_originals.setdefault(target.rpartition("/")[0], []).append(file)
 
     def fingerprint(self, path: str) -> str:
         """Return a hash of all files that may speak of the file at ``path``; empty for none."""
-        files = [*self._of_file(path), *self._of_medium(path)]
+        files = dict.fromkeys([*self._of_file(path), *self._beside(path)])
         return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
 
     def check(self, path: str) -> None:
-        """Raise ``ReadError`` if a file that speaks of the one at ``path`` cannot be read."""
-        for file in (*self._of_file(path), *self._of_medium(path)):
+        """Raise ``ReadError`` if a file that is known to speak of this one cannot be read."""
+        for file in self._of_file(path):
             self._fields(file)
 
     def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
         """Return what is said of a document of the file at ``path``, what counts most first.
 
-        The sidecars of a recording or a picture speak of the texts that were made of it. Raises
-        ``ReadError`` if one of the files cannot be read.
+        The sidecar of a recording, a picture or a document speaks of the texts that were made of
+        it. Raises ``ReadError`` if one of the files cannot be read.
         """
         of_file = self._of_file(path)
         own = [file for file in of_file if sidecar_target(file) is not None]
-        is_of_medium = document.file_type in _MEDIA
-        media = [file for file in self._of_medium(path) if is_of_medium and file not in own]
+        originals = [
+            file
+            for file in self._beside(path)
+            if file not in own and _is_made_of(document, path, file.removesuffix(SIDECAR))
+        ]
         folders = [file for file in of_file if file not in own]
-        return [self._fields(file) for file in (*own, *media, *folders)]
+        return [self._fields(file) for file in (*own, *originals, *folders)]
 
     def _of_file(self, path: str) -> list[str]:
         """Return the files for this path and the file its name names, then those of its folders."""
@@ -94,11 +97,12 @@ class Sidecars:
         names += (f"{folder}{FOLDER_FILE}" for folder in _folders_above(path))
         return [name for name in dict.fromkeys(names) if name in self._files]
 
-    def _of_medium(self, path: str) -> list[str]:
-        if not self._of_media:
+    def _beside(self, path: str) -> list[str]:
+        """Return the sidecars of all that a text at this path may be made of, by where it lies."""
+        if not self._of_originals or (file_type_of(path) and CONVERTED not in path.split("/")):
             return []
-        names = possible_originals(path)
-        return [file for name in names for file in self._of_media.get(name, [])]
+        folders = {name.rpartition("/")[0] for name in possible_originals(path)}
+        return [file for name in sorted(folders) for file in self._of_originals.get(name, [])]
 
     def _digest(self, file: str) -> str:
         if file not in self._digests:
@@ -142,6 +146,16 @@ class Sidecars:
         if any(name.startswith("confidentiality.") for name in stated):
             raise ReadError("confidentiality must be a value or a list of values")
         return stated
+
+
+def _is_made_of(document: ParsedDocument, path: str, original: str) -> bool:
+    """Tell whether a document says, or its file's name, that it was made of the original."""
+    if document.metadata.get("media_file") == original:
+        return True
+    if split_extension(original)[0] not in possible_originals(path):
+        return False
+    is_timed = file_type_of(original) in _MEDIA and document.file_type in _MEDIA
+    return is_timed or CONVERTED in path.split("/")
 
 
 def beside_file(path: Path) -> dict[str, Path]:
