@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CBEventType, EventPayload
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.embedding import (
     EmbeddingEndEvent,
     EmbeddingStartEvent,
 )
+from llama_index_instrumentation import get_dispatcher
 from pydantic import PrivateAttr
 
 from catalog.core.errors import EmbeddingError

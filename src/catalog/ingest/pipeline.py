@@ -92,6 +92,13 @@ class DatasetPipeline(IngestionPipeline):
 
     _prepare: Callable[[], None] = PrivateAttr()
 
+    def __init__(
+        self, transformations: list[TransformComponent], prepare: Callable[[], None]
+    ) -> None:
+        """Take the steps, and what is to be checked before each run."""
+        super().__init__(transformations=transformations, disable_cache=True)
+        self._prepare = prepare
+
     def run(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
@@ -167,8 +174,9 @@ class PipelineBuilder:
         if splitter is not None:
             fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
         staging = ChunkPersistenceTransform(pipeline=fingerprint)
-        pipeline = DatasetPipeline(
-            transformations=[
+        encoder = embed_model.encoder
+        return DatasetPipeline(
+            [
                 ChunkSplitter(chunker, dataset=dataset_name, splitter=splitter),
                 EmbeddingPrefixTransform(
                     embed_model,
@@ -179,13 +187,10 @@ class PipelineBuilder:
                 staging,
                 PersistenceTransform(self._database, staging, dataset=dataset_name),
             ],
-            disable_cache=True,
+            lambda: require_model(
+                self._database, StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
+            ),
         )
-        encoder = embed_model.encoder
-        pipeline._prepare = lambda: require_model(
-            self._database, StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
-        )
-        return pipeline
 
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbedding) -> str:

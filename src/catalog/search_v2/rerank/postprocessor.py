@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CBEventType, EventPayload
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import CatalogError, RerankError
@@ -95,7 +95,7 @@ class RerankPostprocessor(PassagePostprocessor):
         with as_rerank_errors(self._reranker):
             name = self._reranker.name
         _dispatcher.event(ReRankStartEvent(query=query, nodes=given, top_n=top_n, model_name=name))
-        payload = {
+        payload: dict[str, Any] = {
             EventPayload.NODES: given,
             EventPayload.MODEL_NAME: name,
             EventPayload.QUERY_STR: query,
