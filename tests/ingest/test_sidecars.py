@@ -236,6 +236,14 @@ def test_metadata_files_are_no_documents_whatever_patterns_say(library, folder):
     assert paths(library) == {"a.txt", "plain.yaml", "model.meta.yaml"}, "that speaks of no file"
 
 
+def test_what_names_and_content_tell_no_sidecar_changes(library, folder):
+    put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": "media: b.mp4\npath: b\ntags: x\n"})
+    (failure,) = build(library, folder).failed
+    assert "media is told by names and content alone" in failure.reason
+    assert known(library, "a.txt")[1] == {"path": "b", "tags": ["x"]}
+    assert paths(library, filters="path=a.txt") == {"a.txt"}
+
+
 def test_a_sidecar_of_no_file_is_named_and_not_indexed(library, folder):
     put(folder, {"a.txt": "A walrus.\n", "gone.pdf.meta.yaml": "tags: x\n"})
     report = build(library, folder)

@@ -70,8 +70,8 @@ def read_written_date(value: object) -> str | None:
 def _read_day(text: str) -> str | None:
     text = text.strip().rstrip(",")
     for form in _FORMS:
-        if (match := form.fullmatch(text)) and (day := _iso_day(match.groupdict())):
-            return day
+        if match := form.fullmatch(text):
+            return _iso_day(match.groupdict())
     match = _EITHER_WAY.fullmatch(text)
     if match is None:
         return None

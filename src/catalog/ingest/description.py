@@ -34,6 +34,9 @@ def describe(
     stated: dict[str, MetadataValue] = {}
     for fields in reversed(beside):
         others = {name: value for name, value in fields.items() if name not in _OURS}
+        remarks += [
+            f"{name} is told by names and content alone" for name in _OURS if name in fields
+        ]
         stated |= _accepted(others, remarks)
     title = take_title(stated)
     accepted = _accepted(own, remarks)
