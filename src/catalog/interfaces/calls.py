@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from catalog.core.catalog_page import CatalogPage
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     BrowseParams,
@@ -18,7 +19,7 @@ from catalog.core.params import (
     StatusParams,
 )
 from catalog.core.places import Unit
-from catalog.core.results import CatalogPage, Comparison, SearchResult, SearchResults, StageReport
+from catalog.core.results import Comparison, SearchResult, SearchResults, StageReport
 from catalog.library.document_parts import DocumentLines
 from catalog.library.health import describe_store
 from catalog.library.references import find_document, resolve_documents

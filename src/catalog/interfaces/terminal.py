@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from catalog.core.catalog_page import CatalogEntry, CatalogPage
 from catalog.core.dates import display_date
-from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.settings import describe_shaping
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 

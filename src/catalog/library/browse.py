@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from catalog.core.catalog_page import CatalogEntry, CatalogPage
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
 from catalog.core.ids import source_doc_id
 from catalog.core.param_fields import takes_self
 from catalog.core.params import BrowseParams
-from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards

@@ -15,6 +15,7 @@ from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel, ConfigDict
 
 from catalog import __version__
+from catalog.core.catalog_page import CatalogPage
 from catalog.core.errors import InputError
 from catalog.core.param_fields import build_model, edge_fields, params_model
 from catalog.core.params import (
@@ -26,7 +27,6 @@ from catalog.core.params import (
     SearchParams,
     StatusParams,
 )
-from catalog.core.results import CatalogPage
 from catalog.interfaces.calls import DocumentShape, DocumentsShape, SearchShape, StatusShape
 from catalog.interfaces.server.announcement import make_proof
 from catalog.interfaces.server.http_errors import (

@@ -125,4 +125,4 @@ def time_in_name(stem: str, *, is_certain: bool = False) -> float | None:
     for match in _NAME_NUMBER.finditer(name):
         return valid_seconds((match[1] or match[2]).replace(",", "."))
     minutes_only = _NAME_MINUTES.search(name)
-    return None if minutes_only is None else _sum(None, *minutes_only.groups(), None)
+    return None if minutes_only is None else _sum(None, minutes_only[1], minutes_only[2], None)
