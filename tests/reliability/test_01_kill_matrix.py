@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from reliability.chaos import seeds
-from reliability.killed_build import build
+from reliability.killed_build import NO_FILTER, build
 
 PROCESSES = multiprocessing.get_context("forkserver")  # imports once, and no thread of ours
 PROCESSES.set_forkserver_preload(
@@ -122,3 +123,30 @@ def test_a_build_that_finds_the_disk_full_says_so_and_ends_when_there_is_room(
             assert code in (3, 4), f"{code}; IDX_TEST_SEED={number}"  # a typed error, or a note
         run(corpus, home)
         assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"
+
+
+@pytest.mark.parametrize("what", ["writes", "reads"])
+def test_a_disk_that_fails_is_a_typed_error_and_loses_nothing(
+    what, corpus, uninterrupted, tmp_path
+):
+    """Every call by which SQLite reads (or writes) answers EIO from a random statement on."""
+    for number in seeds():
+        chance = random.Random(f"{number} {what}")
+        whole, new = tmp_path / f"whole{number}", tmp_path / f"new{number}"
+        run(corpus, whole)
+        ends = []
+        for home, moment in ((new, ""), (whole, "anew")):
+            ends.append(run(corpus, home, what, chance.randrange(1, 200), moment))
+            if ends[-1] == NO_FILTER:
+                pytest.skip("this system cannot let calls of one process fail")
+            if moment == "anew":  # what was there is there, whatever was reached
+                kept = state(home) | {"stats": uninterrupted["stats"]}  # an index may lag behind
+                assert kept == uninterrupted, f"IDX_TEST_SEED={number}"
+        assert set(ends) <= {0, 3, 4}, f"{ends}; IDX_TEST_SEED={number}"
+        assert what == "reads" or 4 in ends, f"{ends}; IDX_TEST_SEED={number}"
+        for home in (new, whole):
+            run(corpus, home)
+            assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"
+        with open_library(new) as library:
+            wrong = [check for check in diagnose(library) if not check.ok]
+        assert wrong == [], f"IDX_TEST_SEED={number}"
