@@ -32,7 +32,7 @@ from catalog.store.lexical.postings import (
     merge_segments,
     top_hits,
 )
-from catalog.store.lexical.snapshot import LexicalSnapshot, Part, indexed_text, read_texts
+from catalog.store.lexical.snapshot import LexicalSnapshot, LiveSegment, indexed_text, read_texts
 
 WHOLE = Restriction("notes")
 
@@ -413,7 +413,7 @@ def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None
     for seq in (1, 2):
         builder.add(seq, seq, ["flour"])
     stamp = Stamp(0.0, 2, 0.0, "")
-    part = Part(builder.build(), np.ones(2, dtype=np.bool_))
+    part = LiveSegment(builder.build(), np.ones(2, dtype=np.bool_))
     snapshot = LexicalSnapshot(stamp, (part,), 1.2, 0.75)
     asked = Restriction("notes", filter=condition("tags", Op.EQ, "x"))
     older = stamp._replace(generation=1)

@@ -26,7 +26,7 @@ from catalog.store.lexical.postings import Int64, SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
     LexicalSnapshot,
-    Part,
+    LiveSegment,
     compact,
     find_missing_rows,
     limit_parts,
@@ -156,7 +156,7 @@ class Bm25Engine:
                 self._save(connection, stamp)
         return self._snapshot
 
-    def _last_state(self) -> tuple[Stamp | None, tuple[Part, ...]]:
+    def _last_state(self) -> tuple[Stamp | None, tuple[LiveSegment, ...]]:
         """Return what to sync from: the files if another process saved newer ones, else memory."""
         current = self._files.token()
         if self._snapshot is not None and current == (self._loaded and self._loaded.token):
@@ -166,11 +166,11 @@ class Bm25Engine:
             return self._loaded.stamp, self._loaded.parts
         return None, () if self._snapshot is None else self._snapshot.parts
 
-    def _analyse(self, connection: Connection, seqs: Int64) -> Part:
+    def _analyse(self, connection: Connection, seqs: Int64) -> LiveSegment:
         builder = SegmentBuilder()
         for seq, key, text in read_texts(connection, self.dataset, seqs):
             builder.add(seq, key, self.analyzer.tokens(text))
-        return Part(builder.build(), np.ones(len(seqs), dtype=np.bool_))
+        return LiveSegment(builder.build(), np.ones(len(seqs), dtype=np.bool_))
 
     def _save(self, connection: Connection, stamp: Stamp) -> None:
         if self._is_saved():

@@ -23,7 +23,7 @@ import numpy as np
 from catalog.core.private_files import make_folder
 from catalog.store.engine_types import Stamp
 from catalog.store.lexical.postings import Mask, PostingsSegment
-from catalog.store.lexical.snapshot import Part
+from catalog.store.lexical.snapshot import LiveSegment
 
 FORMAT = 2
 _POINTER = "current.json"
@@ -44,7 +44,7 @@ class StoredSnapshot:
 
     token: str
     stamp: Stamp
-    parts: tuple[Part, ...]
+    parts: tuple[LiveSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class SegmentFiles:
         except _NO_POINTER:
             return True
 
-    def save(self, stamp: Stamp, parts: Sequence[Part]) -> StoredSnapshot:
+    def save(self, stamp: Stamp, parts: Sequence[LiveSegment]) -> StoredSnapshot:
         """Write what has no files yet and make these parts current; the caller holds the lock.
 
         Raises ``OSError`` when the folder cannot be written.
@@ -156,7 +156,7 @@ class SegmentFiles:
         parts = []
         for folder, dead in pointer.parts:
             segment = _read_segment(self.folder / folder)
-            parts.append(Part(segment, _live_mask(len(segment), dead), folder))
+            parts.append(LiveSegment(segment, _live_mask(len(segment), dead), folder))
         return StoredSnapshot(pointer.token, pointer.stamp, tuple(parts))
 
     def _write_segment(self, segment: PostingsSegment) -> str:

@@ -81,7 +81,7 @@ def _key(chunk_id: str, text_hash: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class LiveSegment:
     """A segment, which of its rows are live, and the folder that holds it, if one does."""
 
     segment: PostingsSegment
@@ -92,13 +92,13 @@ class Part:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dead", len(self.live) - int(np.count_nonzero(self.live)))
 
-    def within(self, seqs: Int64, keys: Int64) -> Part:
+    def within(self, seqs: Int64, keys: Int64) -> LiveSegment:
         """Return the same part with exactly those rows live that the truth still has."""
         live = np.zeros(len(self.segment), dtype=np.bool_)
         if len(seqs) > 0:
             at = np.minimum(np.searchsorted(seqs, self.segment.seqs), len(seqs) - 1)
             live = (seqs[at] == self.segment.seqs) & (keys[at] == self.segment.keys)
-        return Part(self.segment, live, self.folder)
+        return LiveSegment(self.segment, live, self.folder)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ class LexicalSnapshot:
     """One state of the index, never changed: what a search works on. ``stamp`` names the state."""
 
     stamp: Stamp | None
-    parts: tuple[Part, ...]
+    parts: tuple[LiveSegment, ...]
     k1: float
     b: float
     _norms: tuple[Scores, ...] = field(init=False, repr=False)
@@ -173,14 +173,14 @@ class LexicalSnapshot:
         return scores
 
 
-def find_missing_rows(parts: Sequence[Part], seqs: Int64) -> Int64:
+def find_missing_rows(parts: Sequence[LiveSegment], seqs: Int64) -> Int64:
     """Return those of the truth's row numbers that no part holds, ascending."""
     live_seqs = [part.segment.seqs[part.live] for part in parts]
     indexed = np.concatenate([np.empty(0, dtype=np.int64), *live_seqs])
     return seqs[~np.isin(seqs, indexed)]
 
 
-def _count_live(part: Part, rows: Int32) -> int:
+def _count_live(part: LiveSegment, rows: Int32) -> int:
     return len(rows) if part.dead == 0 else int(np.count_nonzero(part.live[rows]))
 
 
@@ -190,7 +190,7 @@ def _mask_key(restriction: Restriction) -> Hashable:
     return restriction.scope.ids, filters, restriction.without, restriction.containing
 
 
-def compact(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def compact(parts: tuple[LiveSegment, ...]) -> tuple[LiveSegment, ...]:
     """Return at most two parts: all in one, or the large one as it is and the rest merged.
 
     All are merged once the rows outside the first part and its removed ones exceed
@@ -205,11 +205,11 @@ def compact(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return (base, *((_merge(rest),) if len(rest) > 1 else rest))
 
 
-def limit_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def limit_parts(parts: tuple[LiveSegment, ...]) -> tuple[LiveSegment, ...]:
     """Merge the parts after the first, once there are more than :data:`MAX_PARTS`."""
     return parts if len(parts) <= MAX_PARTS else (parts[0], _merge(parts[1:]))
 
 
-def _merge(parts: tuple[Part, ...]) -> Part:
+def _merge(parts: tuple[LiveSegment, ...]) -> LiveSegment:
     segment: PostingsSegment = merge_segments([(part.segment, part.live) for part in parts])
-    return Part(segment, np.ones(len(segment), dtype=np.bool_))
+    return LiveSegment(segment, np.ones(len(segment), dtype=np.bool_))
