@@ -7,11 +7,12 @@ file it was made of; anybody may write one into a note.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, and_, or_, select
 
 from catalog.core.documents import Chunk, MetadataScalar
 from catalog.core.results import TIMED_MODALITIES
@@ -138,8 +139,8 @@ class DocumentNames:
         if self._connection.scalar(is_any.limit(1)) is None:  # most stores: nothing to join
             return
         fields, original = document_fields, document_fields.alias()
-        joined = documents.join(fields, _is_field(fields.c, documents.c.id, "media")).outerjoin(
-            original, _is_field(original.c, documents.c.id, "media_file")
+        joined = documents.join(fields, _is_field(fields, "media")).outerjoin(
+            original, _is_field(original, "media_file")
         )
         counts = and_(
             documents.c.source_type != "record",
@@ -185,11 +186,13 @@ def original_of(chunk: Chunk) -> str | None:
     return file if isinstance(file, str) and file else None
 
 
-def _is_field(fields: Sequence, document_id: ColumnElement[int], name: str) -> ColumnElement[bool]:
-    return and_(fields.document_id == document_id, fields.field == name, fields.kind == "s")
+def _is_field(rows: FromClause, name: str) -> ColumnElement[bool]:
+    """Return the condition on rows of ``document_fields`` that they are that text of a document."""
+    fields = rows.c
+    return and_(fields.document_id == documents.c.id, fields.field == name, fields.kind == "s")
 
 
-def _select(key: ColumnElement[str], original: ColumnElement[str]) -> Select:
+def _select(key: ColumnElement[str], original: ColumnElement[str]) -> Select[Any]:
     of = documents.c
     return select(of.id, of.dataset, of.path, of.docid, of.title, key, original)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Connection,
+    FromClause,
     Text,
     and_,
     cast,
@@ -155,7 +156,9 @@ def list_document_ids(
     one last. All else orders by path, the case of ASCII letters ignored; those of ``groups`` by
     the path they are shown under.
     """
-    query, source, path = select(documents.c.id).where(allowed), documents, documents.c.path
+    query = select(documents.c.id).where(allowed)
+    source: FromClause = documents
+    path: ColumnElement[str] = documents.c.path
     shown = {id_: _original(group) for id_, group in (groups or {}).items() if _original(group)}
     if shown:
         names = func.json_each(json.dumps(shown)).table_valued("key", "value")
