@@ -14,9 +14,9 @@ class CatalogEntry(BaseModel):
     ``modified`` are as the document says, ``modified`` as its file does where the document is
     silent. ``date`` is the one that sorting and bounds go by, in UTC: the document's own
     ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file
-    that is one document (``None`` for a record of a larger file), ``characters`` those of its text
-    and ``chunks`` its passages. ``score`` is how well it matches the query, ``None`` without one;
-    it orders the entries of one page only.
+    that is one document (``None`` for a record of a larger file and a text made of another),
+    ``characters`` those of its text and ``chunks`` its passages. ``score`` is how well it matches
+    the query, ``None`` without one; it orders the entries of one page only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -31,6 +31,7 @@ class SyncReport:
 
     ``documents`` and ``chunks`` are what the dataset holds now; ``embedded`` counts the texts
     the model was asked for in this run and ``reused`` those whose vectors were there already.
+    ``added`` and the like count texts, of which several may be one document: see docs/time.md.
     ``incomplete`` counts documents of which some text could not be embedded, ``unfinished``
     documents that were not published because the model was down, or because their file is cut
     short; the next run retries both.

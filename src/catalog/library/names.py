@@ -15,12 +15,19 @@ from sqlalchemy import Connection
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
-from catalog.store.chunks import find_by_docid, list_addresses, list_paths, list_titles
+from catalog.store.chunks import (
+    find_by_docid,
+    list_addresses,
+    list_paths,
+    list_titles,
+    live_documents,
+)
 from catalog.store.document_names import DocumentNames, Member
 
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
+_NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, title or recording
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
 _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
@@ -105,12 +112,23 @@ class Names:
             for member in group
             if not matches(tree, _stored(member))
         }
-        if tree.field != "title":
-            values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
-            for value in values:
-                if isinstance(value, str) and not (tree.field == "path" and value in self.paths):
-                    paths |= dict.fromkeys(self.documents.whole(self.resolve(value)))
+        for name in self._unmatched(tree):
+            paths |= dict.fromkeys(self.documents.whole(self.resolve(name)))
         return (Condition("path", Op.IN, tuple(paths)),) if paths else ()
+
+    def _unmatched(self, tree: Condition) -> Iterator[str]:
+        """Yield the texts of a condition that may be names of documents it does not hold on."""
+        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
+        names = [value for value in values if isinstance(value, str)]
+        if tree.field == "title":
+            return
+        if tree.field == "docid" or tree.op not in _EQUAL:
+            yield from filter(_NO_PLAIN_TEXT.search, names)
+            return
+        ids = {f"{self.dataset}:{name.removeprefix(f'{self.dataset}:')}": name for name in names}
+        live = set() if tree.field == "media" else live_documents(self._connection, ids)
+        missing = (name for id_, name in ids.items() if id_ not in live)
+        yield from (name for name in missing if not self.documents.named(name))
 
 
 def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     FromClause,
     Text,
     and_,
+    case,
     cast,
     collate,
     func,
@@ -55,7 +56,7 @@ class ListedDocument:
     """A document as a listing shows it; ``summary`` is ``""`` while it has no card.
 
     Characters and passages are those of all its files, ``name`` is the path it is shown under:
-    that of the file it was made of, where it is known, else its own.
+    that of the file it was made of, where it is known (``size`` is unknown then), else its own.
     """
 
     name: str
@@ -165,7 +166,9 @@ def list_document_ids(
         source = source.outerjoin(names, names.c.key == cast(documents.c.id, Text))
         path = func.coalesce(names.c.value, path)
     if sort == "size":
-        size = func.coalesce(manifest.c.size, documents.c.characters)
+        size: ColumnElement[int] = func.coalesce(manifest.c.size, documents.c.characters)
+        if shown:
+            size = case((names.c.value.is_not(None), documents.c.characters), else_=size)
         source = source.outerjoin(manifest, _IS_ITS_FILE)
         query = query.order_by(size.desc())
     elif sort == "modified":
@@ -283,7 +286,8 @@ def describe_documents(
     for document, characters in connection.execute(sizes) if others else ():
         listed[firsts[document]].characters += characters
     for id_ in listed.keys() & groups.keys():
-        listed[id_].name = _original(groups[id_]) or listed[id_].name
+        if (original := _original(groups[id_])) is not None:
+            listed[id_].name, listed[id_].size = original, None
     for document, name, value, number in connection.execute(_select_fields(ids)):
         if name != "tags":
             listed[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)
