@@ -15,14 +15,14 @@ from sqlalchemy import Connection
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
-from catalog.store.chunks import (
-    find_by_docid,
+from catalog.store.chunks import find_by_docid, list_paths
+from catalog.store.document_names import (
+    DocumentNames,
+    Member,
     list_addresses,
-    list_paths,
     list_titles,
     live_documents,
 )
-from catalog.store.document_names import DocumentNames, Member
 
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
@@ -125,10 +125,16 @@ class Names:
         if tree.field == "docid" or tree.op not in _EQUAL:
             yield from filter(_NO_PLAIN_TEXT.search, names)
             return
-        ids = {f"{self.dataset}:{name.removeprefix(f'{self.dataset}:')}": name for name in names}
-        live = set() if tree.field == "media" else live_documents(self._connection, ids)
-        missing = (name for id_, name in ids.items() if id_ not in live)
-        yield from (name for name in missing if not self.documents.named(name))
+        prefixes = {"path": f"{self.dataset}:", "source_doc_id": ""}
+        prefix, live = prefixes.get(tree.field, ""), set[str]()
+        if tree.field in prefixes:
+            live = live_documents(self._connection, [f"{prefix}{name}" for name in names])
+        missing = (name for name in names if f"{prefix}{name}" not in live)
+        yield from (
+            name
+            for name in missing
+            if tree.field == "source_doc_id" or not self.documents.named(name)
+        )
 
 
 def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:

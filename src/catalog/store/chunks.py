@@ -179,34 +179,10 @@ def has_field(connection: Connection, dataset: str, field: str) -> bool:
     return connection.scalar(query) is not None
 
 
-def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
-    """Return those of the ids that are live documents."""
-    is_named = among(documents.c.source_doc_id, source_doc_ids)
-    return set(connection.scalars(select(documents.c.source_doc_id).where(is_named)))
-
-
 def list_paths(connection: Connection, dataset: str) -> list[str]:
     """Return the paths of the dataset's documents, in order."""
     query = select(documents.c.path).where(documents.c.dataset == dataset)
     return list(connection.scalars(query.order_by(documents.c.path)))
-
-
-def list_titles(connection: Connection, dataset: str) -> list[tuple[str, str]]:
-    """Return title and path of the dataset's documents, by path."""
-    query = select(documents.c.title, documents.c.path).where(documents.c.dataset == dataset)
-    return [(row[0], row[1]) for row in connection.execute(query.order_by(documents.c.path))]
-
-
-def list_addresses(connection: Connection, dataset: str) -> list[tuple[str, str]]:
-    """Return ``source_url`` and path of the dataset's documents that have one, by path."""
-    fields = document_fields.c
-    query = (
-        select(fields.text_value, documents.c.path)
-        .join(documents, documents.c.id == fields.document_id)
-        .where(documents.c.dataset == dataset, fields.field == "source_url", fields.kind == "s")
-        .order_by(documents.c.path)
-    )
-    return [(row[0], row[1]) for row in connection.execute(query)]
 
 
 def read_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:

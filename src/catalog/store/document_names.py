@@ -16,7 +16,6 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Select, and_, or_,
 
 from catalog.core.documents import Chunk, MetadataScalar
 from catalog.core.results import TIMED_MODALITIES
-from catalog.store.chunks import live_documents
 from catalog.store.filter_sql import among
 from catalog.store.schema import document_fields, documents
 
@@ -178,6 +177,30 @@ def document_key(chunk: Chunk) -> str:
     ):
         return f"{chunk.dataset}:{key}"
     return chunk.source_doc_id
+
+
+def list_titles(connection: Connection, dataset: str) -> list[tuple[str, str]]:
+    """Return title and path of the dataset's documents, by path."""
+    query = select(documents.c.title, documents.c.path).where(documents.c.dataset == dataset)
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(documents.c.path))]
+
+
+def list_addresses(connection: Connection, dataset: str) -> list[tuple[str, str]]:
+    """Return ``source_url`` and path of the dataset's documents that have one, by path."""
+    fields = document_fields.c
+    query = (
+        select(fields.text_value, documents.c.path)
+        .join(documents, documents.c.id == fields.document_id)
+        .where(documents.c.dataset == dataset, fields.field == "source_url", fields.kind == "s")
+        .order_by(documents.c.path)
+    )
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
+    """Return those of the ids that are live documents."""
+    is_named = among(documents.c.source_doc_id, source_doc_ids)
+    return set(connection.scalars(select(documents.c.source_doc_id).where(is_named)))
 
 
 def original_of(chunk: Chunk) -> str | None:
