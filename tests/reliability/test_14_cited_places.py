@@ -6,9 +6,11 @@ import zipfile
 
 import pytest
 
+from catalog.core.errors import InputError
 from catalog.ingest.readers.registry import FORMATS
 from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from fakes import open_library
 from reliability.opened_file import open_at, read_text
@@ -332,3 +334,49 @@ def test_get_takes_the_reference_and_gives_the_same_numbers(engine, name):
                     and passage["is_whole"]
                 ):
                     assert (given["start"], given["end"]) == (place["start"], place["end"])
+
+
+def test_lines_that_moved_are_cited_anew_under_the_same_ids(tmp_path):
+    page = tmp_path / "notes" / "page.html"
+    page.parent.mkdir()
+    page.write_text("<p>\nThe quarry stands here.")
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+
+        def cite():
+            (hit,) = engine.ask("search", {"query": "quarry", "dataset": "notes"})["results"]
+            return hit["locator"]["start"], hit["chunk_id"]
+
+        indexer = Indexer(engine.library)
+        indexer.build(page.parent, "notes")
+        line, chunk_id = cite()
+        page.write_text("<!-- new\n -->\n<p>\nThe quarry stands here.")
+        assert indexer.build(page.parent, "notes").updated == 1
+        assert (line, cite()) == (2, (4, chunk_id))
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("page.html:1-3", "page.html has lines 22-"),
+        ("paper.pdf:99", "paper.pdf has pages 1-8, not 99-99"),
+        ("deck.pptx:2", "deck.pptx has slides 1-15, not 2-2"),
+        ("cells.ipynb:2:90-99", "cells.ipynb has no text in those lines of cell 2"),
+        ("subtitles.srt:9:00:00", "nothing is said in subtitles.srt at that time"),
+        ("notes.md:1:05", "notes.md is cited by lines: notes.md:12-20 picks some"),
+    ],
+)
+def test_what_is_not_there_is_told_in_the_same_unit(engine, reference, told):
+    with pytest.raises(InputError) as error:
+        engine.ask("get", {"reference": reference, "dataset": "notes"})
+    assert told in str(error.value)
+
+
+def test_a_whole_document_is_numbered_as_its_citations_are(engine, folder):
+    given = engine.ask("get", {"reference": "page.html", "dataset": "notes"})
+    lines = zip(given["numbers"], given["text"].split("\n"), strict=True)
+    for number, line in lines:
+        if line.strip():
+            shown = open_at(folder / "page.html", {"unit": "line", "start": number, "end": number})
+            assert line.split()[0] in shown
+    printed = render("get", given, Form(numbers=True)).out.split("\n")
+    assert f"{given['start']:6}  Quarry" in printed

@@ -63,11 +63,15 @@ def find_document(
             part = None if document is None else _cut_place(connection, document, place, given)
             if part is not None:
                 return part
-        for name, place in named or [(reference, None)]:
-            document, others = _find_by_name(connection, name, dataset)
-            part = None if document is None else _cut_place(connection, document, place, given)
-            if part is not None:
-                return replace(part, others=others)
+        name, place = named[0] if named else (reference, None)
+        document, others = _find_by_name(connection, name, dataset)
+        part = None if document is None else _cut_place(connection, document, place, given)
+        if part is not None:
+            return replace(part, others=others)
+        if document is not None:
+            unit = DocumentPlaces.read(connection, document).places.unit
+            counted = f"{document.path} is cited by {unit}s: {document.path}:12-20 picks some"
+            raise DocumentReferenceError(counted)
         name = named[-1][0] if named else reference
         raise DocumentNotFoundError(f"no document {name!r}", _near(connection, name, dataset))
 
