@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,8 @@ CHANGES = [
     "UPDATE chunks SET page = 7 WHERE seq = 1",
     "UPDATE chunks SET modality = 'smell' WHERE seq = 1",
     "UPDATE chunks SET headings = '[' WHERE seq = 1",
+    """UPDATE chunks SET sections = '["B"]' WHERE seq = 1""",
+    """UPDATE chunks SET places = '{"unit": "page"}' WHERE seq = 1""",
     "UPDATE documents SET metadata = '{' WHERE id = 1",
     "UPDATE documents SET path = 'c.md' WHERE id = 1",
 ]
@@ -55,6 +59,19 @@ def test_a_changed_passage_is_left_out_and_named_and_the_others_are_read(databas
     assert damaged[0].document in ("d:a.md", "a document whose name cannot be read")
     assert "catalog doctor" in str(damaged[0])
     assert found == [1]
+
+
+def test_a_passage_that_an_older_release_sealed_is_whole(database):
+    columns = """seq, chunk_id, document_id, chunks.dataset, position, modality, start_offset,
+        end_offset, page, line_start, line_end, time_start, time_end, chunks.title, headings, text,
+        text_hash, tokens, cues, page_breaks, path, source_doc_id, docid, metadata, chunks.checksum"""
+    joined = "chunks JOIN documents ON documents.id = document_id"
+    query = f"SELECT {columns} FROM {joined}"
+    with database.read() as connection:
+        rows = connection.exec_driver_sql(query).all()
+    assert rows
+    for *values, sealed in rows:
+        assert zlib.crc32("\0".join(map(str, values)).encode()) == sealed
 
 
 def test_without_a_list_for_them_damage_is_an_error(database):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from catalog.core.errors import CatalogError
 from catalog.core.filter_forms import parse_filters
 from catalog.core.filters import check_fields
+from catalog.library.document_parts import DocumentPlaces, Part, cut_part
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
 from catalog.store.engine_types import Restriction, allowed_paths
@@ -35,7 +36,7 @@ class _Frozen(BaseModel):
 class Span(_Frozen):
     """The answer's position in the document: its words, or a range.
 
-    Offsets are characters of the document's text, ``end`` exclusive; lines count from 1,
+    Offsets are characters of the document's text, ``end`` exclusive; lines are the file's, from 1,
     inclusive; times are seconds.
     """
 
@@ -204,14 +205,17 @@ def _query_problems(
         elif label.grade > 0 and label.path not in allowed:
             yield f"{label.path!r} is expected, but the filters forbid it"
         elif label.span is not None and (document := find_by_path(connection, dataset, label.path)):
-            yield from _span_problems(document, label.span)
+            yield from _span_problems(connection, document, label.span)
 
 
-def _span_problems(document: StoredDocument, span: Span) -> Iterator[str]:
+def _span_problems(connection: Connection, document: StoredDocument, span: Span) -> Iterator[str]:
     if span.text is not None and span.text not in document.text:
         yield f"{document.path!r} does not hold the span {span.text!r}"
     if span.end is not None and span.end > len(document.text):
         yield f"the span ends at {span.end}, {document.path!r} at {len(document.text)}"
-    lines = document.text.removesuffix("\n").count("\n") + 1
-    if span.line_end is not None and span.line_end > lines:
-        yield f"the span ends in line {span.line_end}, {document.path!r} in {lines}"
+    if span.line_end is not None:
+        whole = cut_part(document, DocumentPlaces.read(connection, document), Part())
+        if whole.unit != "line" or whole.total is None:
+            yield f"{document.path!r} has no lines, it is counted in {whole.unit}s"
+        elif span.line_end > whole.total:
+            yield f"the span ends in line {span.line_end}, {document.path!r} in {whole.total}"

@@ -63,9 +63,9 @@ def find_document(
             part = None if document is None else _cut_place(connection, document, place, given)
             if part is not None:
                 return part
-        name, place = named[0] if named else (reference, None)
-        document, others = _find_by_name(connection, name, dataset)
-        part = None if document is None else _cut_place(connection, document, place, given)
+        longest: tuple[str, _Place | None] = named[0] if named else (reference, None)
+        document, others = _find_by_name(connection, longest[0], dataset)
+        part = None if document is None else _cut_place(connection, document, longest[1], given)
         if part is not None:
             return replace(part, others=others)
         if document is not None:
