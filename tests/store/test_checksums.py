@@ -64,7 +64,8 @@ def test_a_changed_passage_is_left_out_and_named_and_the_others_are_read(databas
 def test_a_passage_that_an_older_release_sealed_is_whole(database):
     columns = """seq, chunk_id, document_id, chunks.dataset, position, modality, start_offset,
         end_offset, page, line_start, line_end, time_start, time_end, chunks.title, headings, text,
-        text_hash, tokens, cues, page_breaks, path, source_doc_id, docid, metadata, chunks.checksum"""
+        text_hash, tokens, cues, page_breaks, path, source_doc_id, docid, metadata,
+        chunks.checksum"""
     joined = "chunks JOIN documents ON documents.id = document_id"
     query = f"SELECT {columns} FROM {joined}"
     with database.read() as connection:
