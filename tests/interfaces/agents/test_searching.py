@@ -9,7 +9,7 @@ from catalog.core.errors import ModelUnavailableError
 from catalog.interfaces.agents import AGENT_TOOLS
 
 HEAD = re.compile(r"^\[\d+\] (\S+)(?: — .*?)?(?: \(((?:lines?|page|slide|characters) [^)]*)\))?$")
-TIMES = re.compile(r"^    \d\d:\d\d:\d\d(?:–\d\d:\d\d:\d\d)? \(Audio\): \"")
+TIMES = re.compile(r"^(?:    |  > )\d\d:\d\d:\d\d(?:–\d\d:\d\d:\d\d)? \(Audio\): \"")
 KETTLE = {
     "hostile.md": "line",
     "recipes/bread.txt": "line",
