@@ -8,7 +8,9 @@ import pytest
 from catalog.core.errors import ModelUnavailableError
 from catalog.interfaces.agents import AGENT_TOOLS
 
-HEAD = re.compile(r"^\[\d+\] (\S+)(?: — .*?)?(?: \(((?:lines?|pages?|slides?|characters) [^)]*)\))?$")
+HEAD = re.compile(
+    r"^\[\d+\] (\S+)(?: — .*?)?(?: \(((?:lines?|pages?|slides?|characters) [^)]*)\))?$"
+)
 TIMES = re.compile(r"^(?:    |  > )\d\d:\d\d:\d\d(?:–\d\d:\d\d:\d\d)? \(Audio\): \"")
 KETTLE = {
     "hostile.md": "line",
