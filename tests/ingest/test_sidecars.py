@@ -312,6 +312,7 @@ BROKEN = {
     "not UTF-8": b"confidentiality: secret\xff\n",
     "NUL": b"confidentiality: secret\0\n",
     "nested": b"confidentiality: {level: secret}\n",
+    "twice": b"confidentiality: secret\nConfidentiality: public\n",
 }
 
 
@@ -362,6 +363,7 @@ def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, 
         "---\ntitle: x\nConfidentiality: secret\n\n",
         "+++\nconfidentiality = secret\n+++\n",
         "---\na: &x 1\nb: *x\nconfidentiality: secret\n---\n",
+        "---\nconfidentiality: secret\nconfidentiality: public\n---\n",
     ],
 )
 def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(library, folder, front):

@@ -231,12 +231,15 @@ def parse_yaml(text: str) -> object:
     """Return what a YAML text holds, in plain values.
 
     Raises ``ReadError`` with the reason where it is broken, longer than 65,536 characters, nested
-    deeper than 16, or has tags that make objects, anchors or aliases.
+    deeper than 16, has tags that make objects, anchors or aliases, or more than one line that
+    names a confidentiality.
     """
     import yaml
 
     if len(text) > _MAX_CHARACTERS:
         raise ReadError(f"it is longer than {_MAX_CHARACTERS:,} characters")
+    if len(_GUARDED.findall(text)) > 1:
+        raise ReadError("it names confidentiality more than once")
     try:
         _check_bounds(text)
         return cast(object, yaml.load(text, Loader=_loader()))  # noqa: S506  a safe loader's child
