@@ -1,12 +1,14 @@
 """What of a passage is shown, with which lines, and which words of it are marked."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from catalog.core.documents import Chunk, Locator, ParsedDocument
+from catalog.core.places import Places
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.boundaries import sentence_spans
@@ -291,3 +293,14 @@ def test_a_word_is_found_again_by_another_query_and_in_another_passage():
             find_snippet(chunk("And " + text), query, 200)
         )
         assert len(find_snippet(chunk(text), query, 200).matches) == 1
+
+
+def test_a_snippet_that_begins_with_blanks_stands_where_its_first_word_does():
+    places = Places("line", (0, 4, 24), (7, 90, 91))
+    passage = replace(chunk("one\n" + "    the second line\nthird"), places=places)
+    got = find_snippet(passage, "second", 20)
+    assert got.text.startswith("    the")
+    assert (got.locator.line_start, got.locator.line_end) == (90, 90)
+    moved = replace(passage, places=replace(places, offsets=(0, 8, 24)))
+    got = find_snippet(moved, "second", 20)
+    assert (got.locator.line_start, got.locator.line_end) == (90, 90)

@@ -68,7 +68,9 @@ def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
         last = first + _count_breaks(chunk.text, start, end)
     pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
     known = Locator(*pages, first, last, *_find_seconds(chunk, start, end))
-    return locate(chunk.places, start, max(end, start + 1), known)
+    shown = chunk.text[start:end]
+    visible = start + len(shown) - len(shown.lstrip())  # blanks have no place of their own
+    return locate(chunk.places, visible, max(end, visible + 1), known)
 
 
 def _find_bounds(
