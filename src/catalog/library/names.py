@@ -22,12 +22,14 @@ from catalog.store.document_names import (
     list_titles,
     live_documents,
 )
+from catalog.store.manifest import list_record_files, path_of_record, paths_of_files
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
+_LINE = re.compile(r"[0-9]{1,18}")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
 _NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, title or recording
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
@@ -48,6 +50,10 @@ class Names:
     def paths(self) -> Mapping[str, None]:
         """The paths of all documents, in order."""
         return dict.fromkeys(list_paths(self._connection, self.dataset))
+
+    @cached_property
+    def _record_files(self) -> list[str]:
+        return list_record_files(self._connection, self.dataset)
 
     @cached_property
     def _by_title(self) -> Mapping[str, list[str]]:
@@ -71,6 +77,25 @@ class Names:
             paths for form in _forms(name) for paths in self._meanings(form)
         )
         return next((paths for paths in meanings if paths), [])
+
+    def records(self, is_named: Callable[[str], bool]) -> list[str]:
+        """Return the paths of all records of the files with such a path, or a name without folders.
+
+        Each may be a document with a path of its own; in JSON Lines alone a file holds several.
+        """
+        files = [
+            file for file in self._record_files if is_named(file) or is_named(_without_folder(file))
+        ]
+        return paths_of_files(self._connection, self.dataset, files) if files else []
+
+    def record(self, name: str) -> str | None:
+        """Return the path of the record that ``corpus.jsonl:12`` names by its line; maybe none."""
+        file, _, line = name.rpartition(":")
+        if not _LINE.fullmatch(line):
+            return None
+        named = (one for one in self._record_files if file in (one, _without_folder(one)))
+        found = (path_of_record(self._connection, self.dataset, one, int(line)) for one in named)
+        return next(filter(None, found), None)
 
     def keep_whole(self, tree: Filter) -> Filter:
         """Return the filter, under which the files of a document that a name fits stay together.
@@ -96,6 +121,8 @@ class Names:
     def _meanings(self, name: str) -> Iterator[list[str]]:
         yield [name] if name in self.paths else []
         yield [member.path for member in self.documents.named(name)]
+        record = self.record(name)
+        yield self.records(name.__eq__) if record is None else [record]
         if "://" in name:
             yield self.documents.whole(self._by_address.get(_without_seconds(name), ()))
         citation = _CITATION.fullmatch(name)
@@ -114,6 +141,10 @@ class Names:
             for member in group
             if not matches(tree, _stored(member))
         }
+        if tree.field in ("path", "source_doc_id"):
+            prefix = "" if tree.field == "path" else f"{self.dataset}:"
+            of_files = self.records(lambda file: matches(tree, lambda _: (f"{prefix}{file}",)))
+            paths |= dict.fromkeys(of_files)
         for name in self._unmatched(tree):
             paths |= dict.fromkeys(self.documents.whole(self.resolve(name)))
         return (Condition("path", Op.IN, tuple(paths)),) if paths else ()
@@ -137,6 +168,10 @@ class Names:
             for name in missing
             if tree.field == "source_doc_id" or not self.documents.named(name)
         )
+
+
+def _without_folder(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:

@@ -162,9 +162,11 @@ def _match(names: Names, pattern: str) -> list[str]:
     glob = Glob.compile(pattern.removeprefix(f"{names.dataset}:"))
     groups = names.documents.groups.values()
     originals = {member.path: member.names for group in groups for member in group}
-    return [
+    of_files = names.records(glob.matches)
+    found = dict.fromkeys(
         path for path in names.paths if any(map(glob.matches, (path, *originals.get(path, ()))))
-    ] or names.resolve(pattern)
+    )
+    return list(found | dict.fromkeys(of_files)) or names.resolve(pattern)
 
 
 def _find(connection: Connection, reference: str, dataset: str | None) -> StoredDocument | None:
@@ -176,6 +178,8 @@ def _find(connection: Connection, reference: str, dataset: str | None) -> Stored
     for name in names:
         path = reference.removeprefix(f"{name}:")
         document = find_by_path(connection, name, path)
+        if document is None and (record := Names(connection, name).record(path)) is not None:
+            document = find_by_path(connection, name, record)
         if document is not None:
             documents.append(document)
     exact = [document for document in documents if document.source_doc_id == reference]
@@ -189,6 +193,11 @@ def _find_by_name(
     found: list[tuple[StoredDocument | None, tuple[str, ...]]] = []
     for one in [dataset] if dataset else list_dataset_names(connection):
         names = Names(connection, one)
+        file = reference.removeprefix(f"{one}:")
+        records = names.records(file.__eq__)
+        if records and file not in names.paths:
+            counted = f"{file} holds {len(records):,} records: {file}:12 gives the one in line 12"
+            raise DocumentReferenceError(f"{counted}, multi_get {file} all")
         paths = names.resolve(reference)
         while paths:
             first, whole = paths[0], names.documents.whole(paths[:1])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
@@ -86,6 +86,23 @@ def paths_of_files(connection: Connection, dataset: str, files: Iterable[str]) -
     """Return the paths of the live documents of these files, sorted."""
     of_files = (documents.c.dataset == dataset) & among(documents.c.file, files)
     return sorted(connection.scalars(select(documents.c.path).where(of_files)))
+
+
+def list_record_files(connection: Connection, dataset: str) -> list[str]:
+    """Return the files of the dataset that may hold many documents, one in each line, sorted."""
+    file = manifest.c.file
+    has_records = file.ilike("%.jsonl") | file.ilike("%.ndjson")
+    of_dataset = manifest.c.dataset == dataset
+    return sorted(connection.scalars(select(file).where(of_dataset, has_records)))
+
+
+def path_of_record(connection: Connection, dataset: str, file: str, line: int) -> str | None:
+    """Return the path of the document that is the record in a line of the file; maybe none."""
+    query = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
+    is_there = func.json_extract(chunks.c.places, "$.numbers[0]") == line
+    of_file = (documents.c.dataset == dataset) & (documents.c.file == file)
+    is_record = of_file & (documents.c.path != file)
+    return connection.scalar(query.where(is_record, is_there).limit(1))
 
 
 def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[str]]:

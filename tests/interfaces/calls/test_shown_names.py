@@ -130,3 +130,26 @@ def test_of_a_name_that_several_documents_share_get_says_so(tmp_path):
         with pytest.raises(CatalogError, match=r"several documents: two:a/talk\.srt, two:b/"):
             engine.ask("get", {"reference": "talk.mp4"})
         assert engine.ask("get", {"reference": "a/talk.mp4"})["path"] == "a/talk.srt"
+
+
+def test_the_name_of_a_file_of_records_stands_for_all_of_them(tmp_path):
+    lines = ['{"_id": "zebra", "text": "A walrus."}', '{"_id": "ape", "text": "Two walrus."}']
+    write(tmp_path / "docs", data__corpus_dot_jsonl="\n".join(lines), a_dot_md="A third walrus.")
+    with LocalEngine(open_library(tmp_path / "home", max_chunks_per_doc=0)) as engine:
+        Indexer(engine.library).build(tmp_path / "docs", "zoo")
+        every = {"zebra", "ape"}
+        for name in ("data/corpus.jsonl", "zoo:data/corpus.jsonl", "corpus.jsonl", "data/*.jsonl"):
+            assert found(engine, docs=[name]) == every, name
+        for path in ("data/corpus.jsonl", "corpus.jsonl"):
+            assert found(engine, filters={"path": path}) == every
+            assert found(engine, filters={"path": {"!=": path}}) == {"a.md"}
+        assert {one["path"] for one in engine.ask("browse", {"name": "corpus"})["entries"]} == every
+        got = engine.ask("multi_get", {"patterns": ["data/corpus.jsonl"]})["documents"]
+        assert {one["path"] for one in got} == every
+        assert found(engine, docs=["data/corpus.jsonl:2"]) == {"ape"}
+        for line, path in enumerate(("zebra", "ape"), start=1):
+            got = engine.ask("get", {"reference": f"data/corpus.jsonl:{line}"})
+            assert (got["path"], got["start"]) == (path, line)
+        for missing in ("data/corpus.jsonl", "data/corpus.jsonl:3"):
+            with pytest.raises(CatalogError, match=r"holds 2 records: data/corpus\.jsonl:12 gives"):
+                engine.ask("get", {"reference": missing})
