@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
@@ -165,3 +167,74 @@ def test_a_recording_too_large_to_be_read_is_known_all_the_same(tmp_path, folder
         assert build(library, folder).failed == ()
         (hit,) = hits(library)
         assert (hit.modality, hit.original) == ("audio_transcript", "podcast.mp3")
+
+
+FALSE_FILES = {
+    "note.md": "---\nfile_type: video\nmedia: talks/lecture\n---\nA walrus.\n",
+    "note.rst": ":media: talks/lecture\n:media_file: talks/lecture.mp4\n\nA walrus.\n",
+    "header.md": "# A\n\n---\nvideo_id: x\nmedia_file: talks/lecture\n---\n\nA walrus.\n",
+    "memo.jsonl": json.dumps(
+        {
+            "_id": "r",
+            "text": "A walrus.",
+            "metadata": {
+                "media": "talks/lecture",
+                "media_file": "talks/lecture.mp4",
+                "source_type": "memo",
+            },
+        }
+    ),
+    "video.jsonl": json.dumps(
+        {
+            "_id": "r",
+            "text": "A walrus.",
+            "metadata": {"media": "talks/lecture", "file_type": "video"},
+        }
+    ),
+    "path.jsonl": json.dumps({"_id": "talks/lecture", "text": "A walrus."}),
+    "lecture.mp4.jsonl": json.dumps({"_id": "talks/x", "text": "A walrus."}),
+}
+
+
+@pytest.mark.parametrize("name", FALSE_FILES)
+def test_no_document_takes_the_identity_of_a_recording_elsewhere(library, folder, name):
+    for path, text in {
+        f"other/{name}": FALSE_FILES[name],
+        "other/lecture.mp4": "\0",
+        "talks/lecture.srt": SUBTITLES,
+        "talks/lecture.mp4": "\0",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    report = build(library, folder)
+    (spoken,) = hits(library, docs=["talks/lecture.mp4"])
+    assert spoken.path == "talks/lecture.srt"
+    (other,) = [hit for hit in hits(library) if hit.path != "talks/lecture.srt"]
+    assert other.original in (None, "other/lecture.mp4")
+    assert [hit.path for hit in hits(library, docs=[other.path])] == [other.path]
+    refused = "; ".join(failure.reason for failure in report.failed)
+    if name.startswith(("note", "memo", "video")):
+        assert "media is told by names and content alone" in refused
+
+
+def test_records_that_name_a_recording_leave_it_its_place(library, folder):
+    claims = {"media": "talks/lecture", "media_file": "javascript:alert(1)"}
+    records = [
+        json.dumps({"_id": f"r{n}", "text": "walrus " * (n + 3), "metadata": claims})
+        for n in range(8)
+    ]
+    (folder / "talks").mkdir(parents=True)
+    (folder / "a.jsonl").write_text("\n".join(records))
+    (folder / "talks" / "lecture.srt").write_text(SUBTITLES)
+    (folder / "talks" / "lecture.mp4").write_text("\0")
+    build(library, folder)
+    found = hits(library)
+    assert len(found) == 9
+    assert {hit.original for hit in found} == {None, "talks/lecture.mp4"}
+
+
+def test_front_matter_still_names_the_recording_beside_it(library, folder):
+    said = "---\nmedia: talk.mp4\n---\n[00:10] A walrus speaks.\n\n[00:20] Of walruses.\n"
+    write(folder, spoken_dot_md=said, talk_dot_mp4="\0")
+    assert "told by" not in str(build(library, folder).failed)
+    assert {hit.original for hit in hits(library, filters={"media": "talk"})} == {"talk.mp4"}

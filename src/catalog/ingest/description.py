@@ -13,9 +13,28 @@ from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, take_title
 from catalog.ingest.readers.registry import EXTENSIONS
 
-_OURS = ("media", "media_file")  # told by names and content alone
+TOLD_BY_CONTENT = ("media", "media_file")
+_REFUSED = "{} is told by names and content alone"
 _MAX_WORD = 100  # characters of a source type
 _DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
+
+
+def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
+    """Return the document without what its author says in the fields that tell what it is made of.
+
+    Its remarks name what was dropped.
+    """
+    claims = [
+        name for name in TOLD_BY_CONTENT if name in parsed.written and name in parsed.metadata
+    ]
+    if not claims:
+        return parsed
+    return replace(
+        parsed,
+        metadata={name: value for name, value in parsed.metadata.items() if name not in claims},
+        written=parsed.written.difference(claims),
+        remarks=(*parsed.remarks, *map(_REFUSED.format, claims)),
+    )
 
 
 def describe(
@@ -33,10 +52,8 @@ def describe(
     remarks = list(parsed.remarks)
     stated: dict[str, MetadataValue] = {}
     for fields in reversed(beside):
-        others = {name: value for name, value in fields.items() if name not in _OURS}
-        remarks += [
-            f"{name} is told by names and content alone" for name in _OURS if name in fields
-        ]
+        others = {name: value for name, value in fields.items() if name not in TOLD_BY_CONTENT}
+        remarks += [_REFUSED.format(name) for name in TOLD_BY_CONTENT if name in fields]
         stated |= _accepted(others, remarks)
     title = take_title(stated)
     accepted = _accepted(own, remarks)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
-from catalog.ingest.description import describe
+from catalog.ingest.description import describe, drop_claims
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
@@ -66,7 +66,7 @@ class FileOutcome:
                     self.fail(item.path, item.reason)
                     self.refused |= {item.document} if item.document is not None else set()
                     continue
-                named = originals.name_original(item, file.path)
+                named = originals.name_original(drop_claims(item), file.path)
                 document = self._described(named, sidecars)
                 if document is not None:
                     yield document

@@ -25,6 +25,7 @@ from pydantic import Field, InstanceOf
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.core.text import storable
+from catalog.ingest.description import TOLD_BY_CONTENT, drop_claims
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.metadata import normalise, take_title
@@ -245,9 +246,11 @@ def _join_pages(pages: list[_Text]) -> ParsedDocument:
 
 def _parse_text(text: _Text) -> ParsedDocument:
     path, metadata = text.path, normalise(text.metadata)
+    for name in TOLD_BY_CONTENT:
+        metadata.pop(name, None)
     title = take_title(metadata)
     if text.is_markdown:
-        parsed = MarkdownReader().parse(text.text, path)
+        parsed = drop_claims(MarkdownReader().parse(text.text, path))
     else:
         parsed = ParsedDocument(path, text.text, "", file_type(path))
     is_headed = text.is_markdown and (parsed.headings or not text.title)

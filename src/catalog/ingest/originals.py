@@ -47,8 +47,9 @@ class Originals:
         """Return a document of the file under the name and type of what it was made of, if known.
 
         A transcript is of the recording beside it, and in the words of one that has only sound.
+        A record in the file is made of nothing: its path is its own.
         """
-        if "media_file" in document.metadata or not self.beside(file):
+        if document.path != file or "media_file" in document.metadata or not self.beside(file):
             return document
         if any(segment.time_start is not None for segment in document.segments):
             return self._of_recording(document, file)

@@ -1,8 +1,8 @@
 """What documents are called, and which files are one document: those made of the same original.
 
 A recording, a picture or a scan has one identity, whichever files tell of it: the value of their
-field ``media`` (see ``docs/time.md``). The field counts for recordings, and for what names the
-file it was made of; anybody may write one into a note.
+field ``media`` (see ``docs/time.md``), which is read from names, layout and content alone. The
+field counts for recordings, and for what names the file it was made of.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, FromClause, Select, and_, or_, select
 
 from catalog.core.documents import Chunk, MetadataScalar
-from catalog.core.results import TIMED_MODALITIES
 from catalog.store.filter_sql import among
 from catalog.store.schema import document_fields, documents
 
@@ -141,10 +140,7 @@ class DocumentNames:
         joined = documents.join(fields, _is_field(fields, "media")).outerjoin(
             original, _is_field(original, "media_file")
         )
-        counts = and_(
-            documents.c.source_type != "record",
-            or_(documents.c.file_type.in_(_RECORDINGS), original.c.text_value.is_not(None)),
-        )
+        counts = or_(documents.c.file_type.in_(_RECORDINGS), original.c.text_value.is_not(None))
         query = _select(fields.c.text_value, original.c.text_value)
         rows = self._connection.execute(
             query.select_from(joined).where(self._allowed, counts)
@@ -153,7 +149,9 @@ class DocumentNames:
         yield from members
         known = {member.id for member in members}
         own = _select(documents.c.path, documents.c.path).where(
-            self._allowed, among(documents.c.path, {member.key for member in members})
+            self._allowed,
+            documents.c.file == documents.c.path,  # the path of a record is its own word
+            among(documents.c.path, {member.key for member in members}),
         )
         yield from (Member(*row) for row in self._connection.execute(own) if row[0] not in known)
 
@@ -172,9 +170,7 @@ def find_groups(
 def document_key(chunk: Chunk) -> str:
     """Return the identity of a passage's document, the same for all files that are one."""
     key = chunk.metadata.get("media")
-    if isinstance(key, str) and (
-        chunk.modality in TIMED_MODALITIES or "media_file" in chunk.metadata
-    ):
+    if isinstance(key, str) and (chunk.file_type in _RECORDINGS or "media_file" in chunk.metadata):
         return f"{chunk.dataset}:{key}"
     return chunk.source_doc_id
 

@@ -153,7 +153,9 @@ def split_extension(name: str) -> tuple[str, str]:
 
 
 _COMPACT_DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})", re.ASCII)
-_RECORDING_KEYS = frozenset(["channel", "upload_date", "duration", "source_url", "source_type"])
+_RECORDING_KEYS = frozenset(
+    ["channel", "upload_date", "duration", "source_url", "source_type", "media", "media_file"]
+)
 
 
 def normalise_recording(raw: Mapping[str, Any]) -> dict[str, MetadataValue]:
@@ -161,7 +163,8 @@ def normalise_recording(raw: Mapping[str, Any]) -> dict[str, MetadataValue]:
 
     ``channel`` is the ``author``, ``upload_date`` (``YYYYMMDD`` or ``YYYY-MM-DD``) the date
     ``created``, ``duration`` a number of seconds. What has no such form is left out, and so
-    are a ``source_url`` that is no web address and a ``source_type``, which is ours to set.
+    are a ``source_url`` that is no web address, and ``source_type``, ``media`` and ``media_file``,
+    which are ours to set.
     """
     fields = normalise({key: value for key, value in raw.items() if key not in _RECORDING_KEYS})
     channel = raw.get("channel")

@@ -104,6 +104,7 @@ _OCR_TITLE = re.compile(
     r"ocr(?: text| output| result)?|text(?: in (?:the )?image)?"
     r"|(?:extracted|recogni[sz]ed|visible|transcribed) text"
 )
+_NAMING_THE_SOURCE = frozenset(["media", "media_file"])
 _CAPTION_TITLE = re.compile(
     r"(?:(?:image|thumbnail|visual) )?description|(?:image )?caption|alt(?: text)?"
 )
@@ -172,6 +173,7 @@ def _as_recording(
         body_start=cuts.move(document.body_start),
         segments=_trim(text, segments),
         metadata={**_with_duration(document.metadata, source), **medium.metadata()},
+        written=document.written - _NAMING_THE_SOURCE.intersection(medium.metadata()),
     )
     covered = sum(segment.end - segment.start for segment in recording.segments)
     if not (source.is_declared or 2 * covered >= len(text) - recording.body_start):
@@ -196,14 +198,13 @@ def _as_converted(document: ParsedDocument, source: SourceMedia) -> ParsedDocume
     """Return a document made of a file that tells no times."""
     medium = find_medium(document.path, source.name)
     is_known = medium.file is not None or source.file_type is not None
+    told = medium.metadata() if is_known else {}
     return replace(
         document,
         file_type=source.file_type or medium.file_type or document.file_type,
         source_type="converted",
-        metadata={
-            **_with_duration(document.metadata, source),
-            **(medium.metadata() if is_known else {}),
-        },
+        metadata={**_with_duration(document.metadata, source), **told},
+        written=document.written - _NAMING_THE_SOURCE.intersection(told),
     )
 
 
