@@ -79,6 +79,11 @@ def test_markup_in_titles_becomes_plain_text(markup: str, plain: str) -> None:
     assert titles(f"## {markup}\n") == [(2, plain)]
 
 
+def test_a_title_of_backticks_costs_no_more_than_one_of_letters() -> None:
+    lines = "".join(f"## {'`' * count} a {'`' * (count + 1)}\n" for count in (1, 20, 480, 900))
+    assert [title for _, title in titles(lines * 50)][:2] == ["` a ``", f"{'`' * 20} a {'`' * 21}"]
+
+
 def test_fences_and_tables_are_kept_whole() -> None:
     table = "| a | b |\n|---|:-:|\n| 1 | 2 |"
     doc = parse(f"text\n\n{table}\n\n```py\nx = 1\n```\n")

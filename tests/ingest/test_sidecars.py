@@ -313,6 +313,15 @@ BROKEN = {
     "NUL": b"confidentiality: secret\0\n",
     "nested": b"confidentiality: {level: secret}\n",
     "twice": b"confidentiality: secret\nConfidentiality: public\n",
+    "twice, once with a blank": b'confidentiality: secret\n"confidentiality ": public\n',
+    "no value": b"confidentiality:\n",
+    "an empty text": b"confidentiality: ''\n",
+    "an empty list": b"confidentiality: []\n",
+    "a list of nothing": b"confidentiality: [null]\n",
+    "a list of lists": b"confidentiality: [[secret]]\n",
+    "an empty mapping": b"confidentiality: {}\n",
+    "yes": b"confidentiality: yes\n",
+    "bytes": b"confidentiality: !!binary c2VjcmV0\n",
 }
 
 
@@ -336,7 +345,7 @@ def test_a_broken_file_beside_it_opens_no_document(library, folder, name, conten
     assert public(library) == set()
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
 def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, kind):
     sidecar = folder / "a.txt.meta.yaml"
     put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": SECRET})
@@ -344,6 +353,8 @@ def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, 
     sidecar.unlink()
     if kind == "pipe":
         os.mkfifo(sidecar)
+    elif kind == "folder":
+        sidecar.mkdir()
     else:
         target = tmp_path / "elsewhere.yaml"
         if kind == "link":
@@ -364,6 +375,8 @@ def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, 
         "+++\nconfidentiality = secret\n+++\n",
         "---\na: &x 1\nb: *x\nconfidentiality: secret\n---\n",
         "---\nconfidentiality: secret\nconfidentiality: public\n---\n",
+        "---\nconfidentiality:\n---\n",
+        "---\nconfidentiality: [secret, []]\n---\n",
     ],
 )
 def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(library, folder, front):
@@ -372,6 +385,15 @@ def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(libr
     assert [failure.path for failure in report.failed] == ["a.md"]
     assert "confidentiality" in report.failed[0].reason
     assert public(library) == {"b.txt"}
+
+
+@pytest.mark.parametrize("name", [".catalog.yml", "a.txt.meta.yml", "a.txt.META.YAML"])
+def test_a_metadata_file_by_another_ending_is_named_and_no_document(library, folder, name):
+    put(folder, {"a.txt": "A walrus.\n", name: SECRET})
+    report = build(library, folder)
+    assert [failure.path for failure in report.failed] == [name]
+    assert "call it .catalog.yaml, or name.ext.meta.yaml" in report.failed[0].reason
+    assert paths(library) == {"a.txt"}
 
 
 def test_one_file_that_is_indexed_by_itself_has_its_sidecar(library, folder):

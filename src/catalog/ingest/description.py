@@ -76,7 +76,7 @@ def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[s
     accepted = dict(fields)
     for name, value in fields.items():
         if name.startswith("confidentiality."):
-            raise ReadError("its confidentiality must be a value or a list of values")
+            raise ReadError("its confidentiality must be a text or a number, or a list of them")
         if name in _DATES and read_written_date(value) is None:
             remarks.append(
                 f"{name} {_shown(value)} is no date, or could be two: write it as 2024-05-31"

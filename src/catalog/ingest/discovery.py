@@ -14,7 +14,14 @@ from catalog.core.globs import GlobRules
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
-from catalog.ingest.sidecars import beside_file, is_metadata_file, sidecar_target
+from catalog.ingest.sidecars import (
+    FOLDER_FILE,
+    SIDECAR,
+    beside_file,
+    is_metadata_file,
+    is_misspelt_metadata_file,
+    sidecar_target,
+)
 
 _Rules = tuple[tuple[str, GlobRules], ...]
 
@@ -203,8 +210,11 @@ class _Walk:
         names = {nfc(entry.name) for entry in entries}
         for entry in entries:
             path = base + entry.name
-            if is_metadata_file(nfc(entry.name), names) and not _is_folder(entry):
+            if is_metadata_file(nfc(entry.name), names):  # a folder of that name cannot be read
                 self._add_beside(path, names)
+                continue
+            if is_misspelt_metadata_file(nfc(entry.name), names):
+                self._skip(path, f"not read: call it {FOLDER_FILE}, or name.ext{SIDECAR}")
                 continue
             is_hidden = entry.name.startswith(".") and entry.name != CONVERTED_FOLDER
             if is_hidden or entry.name in IGNORED_FOLDERS:
@@ -297,13 +307,6 @@ def _resolve(root: Path) -> tuple[Path, int]:
 
 def _compile(patterns: Sequence[str]) -> GlobRules | None:
     return GlobRules.compile(map(nfc, patterns)) if patterns else None
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:  # it is told when it is read
-        return False
 
 
 def _rule_lines(entry: os.DirEntry[str]) -> list[str]:

@@ -6,6 +6,7 @@ Why they are found, read and refused as they are: docs/decisions/0020-metadata-f
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from catalog.ingest.readers.timed.source_media import (
 
 SIDECAR, FOLDER_FILE = ".meta.yaml", ".catalog.yaml"
 MAX_BYTES = 65_536
+_SPELLINGS = re.compile(r"(\.meta|^\.catalog)\.ya?ml$", re.IGNORECASE)
 _MEDIA = ("video", "audio", "image")
 _KEPT = 256  # files whose fields are kept in memory
 
@@ -43,6 +45,12 @@ def is_metadata_file(name: str, names: Collection[str]) -> bool:
         return True
     target = sidecar_target(name)
     return target is not None and (target in names or "." in target[1:])
+
+
+def is_misspelt_metadata_file(name: str, names: Collection[str]) -> bool:
+    """Tell whether a file would be a metadata file (see above) by another ending or case."""
+    spelt = _SPELLINGS.sub(lambda match: f"{match[1].lower()}.yaml", name)
+    return spelt != name and is_metadata_file(spelt, names)
 
 
 class Sidecars:
@@ -144,7 +152,7 @@ class Sidecars:
         if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
             stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
         if any(name.startswith("confidentiality.") for name in stated):
-            raise ReadError("confidentiality must be a value or a list of values")
+            raise ReadError("its confidentiality must be a text or a number, or a list of them")
         return stated
 
 

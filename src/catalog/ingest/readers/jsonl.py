@@ -15,7 +15,7 @@ from itertools import islice
 from typing import AnyStr, BinaryIO
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import CutShortError
+from catalog.core.errors import CutShortError, ReadError
 from catalog.core.places import Places
 from catalog.core.text import storable
 from catalog.ingest.readers.base import (
@@ -133,7 +133,10 @@ def _parse_record(line: str) -> ParsedDocument | str:
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
     metadata = value.get("metadata")
-    fields = normalise(metadata if isinstance(metadata, dict) else {})
+    try:
+        fields = normalise(metadata if isinstance(metadata, dict) else {})
+    except ReadError as error:
+        return str(error)
     return ParsedDocument(
         path=identifier,
         text=text,

@@ -61,7 +61,7 @@ class MarkdownReader(WholeFileReader):
 
 MAX_MARKUP = 1000
 """Characters of a heading that are looked at for markup."""
-_CODE = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
+_CODE = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 _NO_PLACEHOLDERS = dict.fromkeys((0xE000, 0xE001))

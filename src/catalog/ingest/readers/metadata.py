@@ -52,7 +52,13 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     ``permalink`` or ``source`` if that is a web address. A key that was taken is gone, every
     other stays under its own name; the case of a first-class field does not matter, nor whether
     its words are joined by ``_``, ``-`` or a blank.
+
+    Raises ``ReadError`` for a ``confidentiality`` that is neither text nor a number nor a list of
+    those: who may see the document is not guessed at.
     """
+    for name, value in raw.items():
+        if _field_name(str(_printable(name)).strip()) == "confidentiality" and not _is_level(value):
+            raise ReadError("its confidentiality must be a text or a number, or a list of them")
     flat = {_field_name(name): value for name, value in _flatten(raw, "", 0)}
     keys = {key.casefold(): key for key in reversed(flat)}
     fields: dict[str, MetadataValue] = {}
@@ -70,6 +76,18 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
             fields["source_url"] = str(flat.pop(keys[key]))
             break
     return {**flat, **fields}
+
+
+def _is_level(value: object) -> bool:
+    """Return whether a value can say who may see a document."""
+    if isinstance(value, list | tuple):
+        return (
+            bool(value)
+            and not any(isinstance(item, list | tuple) for item in value)
+            and all(map(_is_level, value))
+        )
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return is_plain and bool(str(_printable(value)).strip())
 
 
 def _field_name(name: str) -> str:
@@ -178,7 +196,7 @@ _LINE_BREAK = re.compile(r"\r\n?|\n")
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
-_GUARDED = re.compile(r"^[ \t]*[\"']?confidentiality[\w.-]*[\"']?[ \t]*[:=]", re.I | re.M)
+_GUARDED = re.compile(r"^[ \t]*[\"']?[ \t]*confidentiality[\w. \t-]*[\"']?[ \t]*[:=]", re.I | re.M)
 _BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
 
 
