@@ -111,7 +111,7 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
     note = None
     if max_bytes is not None and _size(document) > max_bytes:
         document, note = _cut(replace(document, ending=""), max_bytes)
-    notes = [] if note is None else [note]
+    notes = [*document.notes] if note is None else [note, *document.notes]
     if document.others:
         notes.append(f"other files of the same document: {', '.join(document.others)}")
     return document.to_dict() | {"notes": notes}

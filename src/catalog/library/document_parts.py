@@ -48,10 +48,11 @@ class DocumentLines:
     """A document, or a part of it, line by line.
 
     ``numbers`` say where in the file each of the lines begins, counted in ``unit``: ``None`` for
-    a blank line of extracted text, and for all where only seconds are counted. ``total`` is the
-    last number that has text. ``ending`` is the line end after the last line, where the part goes
-    to the end of a document that has one. ``others`` are the paths of what else was made of the
-    same original.
+    a blank line of extracted text, and for all where only seconds are counted. ``ranges`` are the
+    least and the greatest number of each of the lines. ``total`` is the last number that has text.
+    ``ending`` is the line end after the last line, where the part goes to the end of a document
+    that has one. ``part`` is what was asked for. ``others`` are the paths of what else was made of
+    the same original, ``notes`` tell what else there is to know.
     """
 
     document: StoredDocument
@@ -61,20 +62,30 @@ class DocumentLines:
     unit: Unit = "line"
     ending: str = ""
     others: tuple[str, ...] = ()
+    ranges: tuple[_Span | None, ...] = ()
+    part: Part = Part()
+    notes: tuple[str, ...] = ()
 
     @property
     def start(self) -> int | None:
         """Return the least number of the lines given."""
-        return min(filter(None, self.numbers), default=None)
+        return min((least for least, _ in filter(None, self.ranges)), default=None)
 
     @property
     def end(self) -> int | None:
         """Return the greatest number of the lines given."""
-        return max(filter(None, self.numbers), default=None)
+        return max((greatest for _, greatest in filter(None, self.ranges)), default=None)
 
     def first(self, count: int) -> DocumentLines:
         """Return its first so many lines alone."""
-        return replace(self, lines=self.lines[:count], numbers=self.numbers[:count], ending="")
+        return replace(
+            self,
+            lines=self.lines[:count],
+            numbers=self.numbers[:count],
+            ranges=self.ranges[:count],
+            ending="",
+            part=Part(),
+        )
 
     @property
     def text(self) -> str:
@@ -82,20 +93,24 @@ class DocumentLines:
         return "\n".join(self.lines) + self.ending
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; ``line_…`` are those of a file that has lines."""
-        has_lines = self.unit == "line"
+        """Return the JSON form; ``line_…`` are those of a file that has lines, or of a cell.
+
+        What was asked for by seconds is counted in seconds, whole ones.
+        """
+        has_lines, seconds = self.unit == "line", self.part.seconds
+        lines = (self.start, self.end) if has_lines else self.part.lines or (None, None)
         return {
             "source_doc_id": self.document.source_doc_id,
             "path": self.document.path,
             "docid": self.document.docid,
             "title": self.document.title,
             "metadata": self.document.metadata,
-            "unit": self.unit,
-            "start": self.start,
-            "end": self.end,
-            "total": self.total,
-            "line_start": self.start if has_lines else None,
-            "line_end": self.end if has_lines else None,
+            "unit": "time" if seconds else self.unit,
+            "start": seconds[0] if seconds else self.start,
+            "end": seconds[1] if seconds else self.end,
+            "total": None if seconds else self.total,
+            "line_start": lines[0],
+            "line_end": lines[1],
             "lines_total": self.total if has_lines else None,
             "numbers": self.numbers,
             "text": self.text,
@@ -104,10 +119,22 @@ class DocumentLines:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlaces:
-    """The map of a whole document, and the seconds of its timed stretches."""
+    """The map of a whole document, and the seconds of its timed stretches and of its passages."""
 
     places: Places
     timed: tuple[_Timed, ...] = ()
+    passages: tuple[tuple[float, float], ...] = ()
+
+    def has_text_at(self, seconds: _Span) -> bool:
+        """Tell whether something is said or shown in these seconds."""
+        return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
+
+    def passage_at(self, second: int) -> _Span:
+        """Return the whole seconds of the first passage that tells of this one, itself if none."""
+        for first, last in self.passages:
+            if _is_within(first, last, (second, second)):
+                return int(first), int(last)
+        return second, second
 
     @classmethod
     def read(cls, connection: Connection, document: StoredDocument) -> DocumentPlaces:
@@ -122,6 +149,7 @@ class DocumentPlaces:
         unit: Unit = "line"
         steps: list[tuple[int, int, int | None]] = []
         timed: dict[_Timed, None] = {}
+        passages: list[tuple[float, float]] = []
         covered = 0
         for row in rows:
             places, start = parse_places(row.places, row.page), row.start_offset
@@ -129,11 +157,14 @@ class DocumentPlaces:
             for offset, number, line in _steps(places, row):
                 if start + offset >= covered:  # passages may share their ends
                     steps.append((start + offset, number, line))
-            for first, last, begin, end, *_ in json.loads(row.cues or "[]"):
+            cues = json.loads(row.cues or "[]")
+            for first, last, begin, end, *_ in cues:
                 timed[start + first, start + last, begin, end] = None
+            if cues:
+                passages.append((min(cue[2] for cue in cues), max(cue[3] for cue in cues)))
             covered = max(covered, row.end_offset)
         offsets, numbers, lines = zip(*steps, strict=True) if steps else ((), (), ())
-        return cls(Places(unit, offsets, numbers, lines), tuple(timed))
+        return cls(Places(unit, offsets, numbers, lines), tuple(timed), tuple(passages))
 
 
 def _steps(places: Places, row: Any) -> Iterator[tuple[int, int, int | None]]:
@@ -158,11 +189,12 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
         places = Places("line", starts, tuple(range(1, len(starts) + 1)))
     elif places.unit == "time" and part.first is not None:
         part = Part(seconds=(part.first, part.first if part.last is None else part.last))
-    spans = [(0, len(text))] if part == Part() else _spans(places, of_file.timed, part, len(text))
+    spans = [(0, len(text))] if part == Part() else _spans(places, of_file.timed, part, text)
     if not spans:
         raise DocumentReferenceError(_nothing_there(document, places, part))
     lines: list[str] = []
     numbers: list[int | None] = []
+    ranges: list[_Span | None] = []
     for start, end in spans:
         stop = end if is_file else trim_end(text, start, end)
         for line in iter_lines(text[start:stop]):
@@ -170,7 +202,9 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
             lines.append(words)
             first = 0 if is_file else len(words) - len(words.lstrip())
             is_blank = not is_file and first == len(words)
-            numbers.append(None if is_blank else places.number_at(start + line.start + first))
+            at = start + line.start + first
+            numbers.append(None if is_blank else places.number_at(at))
+            ranges.append(None if is_blank else places.numbers_of(at, start + line.end))
     has_ending = spans[-1][1] == len(text) and text.endswith(("\n", "\r"))
     return DocumentLines(
         document,
@@ -179,19 +213,23 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
         max(places.numbers, default=None),
         places.unit,
         "\n" if has_ending and len(text) > 1 else "",
+        ranges=tuple(ranges),
+        part=part,
     )
 
 
-def _spans(places: Places, timed: Iterable[_Timed], part: Part, length: int) -> list[_Span]:
+def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> list[_Span]:
     """Return the stretches of the text that stand in a part of the file, in order and disjoint."""
     if part.seconds is not None:
-        begin, end = part.seconds  # a clock drops what is less than a second
-        found = [(at, to) for at, to, first, last in timed if first < end + 1 and last >= begin]
+        seconds = part.seconds
+        found = [(at, to) for at, to, first, last in timed if _is_within(first, last, seconds)]
     else:
         lines = places.lines or (None,) * len(places.offsets)
-        ends = (*places.offsets[1:], length)
+        ends = (*places.offsets[1:], len(text))
         steps = zip(places.offsets, ends, places.numbers, lines, strict=True)
         found = [(at, to) for at, to, number, line in steps if part.holds(number, line)]
+        if part.lines is not None:
+            found = [_without_fences(text, at, to) for at, to in found]
     merged: list[_Span] = []
     for start, end in sorted(found):
         if merged and start <= merged[-1][1]:
@@ -199,6 +237,32 @@ def _spans(places: Places, timed: Iterable[_Timed], part: Part, length: int) -> 
         else:
             merged.append((start, end))
     return merged
+
+
+def _is_within(first: float, last: float, seconds: _Span) -> bool:
+    """Tell whether a stretch of time is part of a range, and does not merely touch it.
+
+    A clock drops what is less than a second, so the last second of a range is a whole one for what
+    ends in it, and where the range is one second.
+    """
+    begin, end = seconds
+    starts = first < end or last < end + 1 or (begin == end and first < end + 1)
+    return starts and (last > begin or first >= begin)
+
+
+def _without_fences(text: str, start: int, end: int) -> _Span:
+    """Return a line of a cell without the fence that a reader put before it, or after it.
+
+    Such a fence stands with the line beside it: the cell's own fences have steps of their own.
+    """
+    end = trim_end(text, start, end)
+    after = text.find("\n", start, end) + 1
+    if after and text.startswith("```", start):
+        start = after
+    before = text.rfind("\n", start, end)
+    if before >= 0 and text.startswith("```", before + 1):
+        end = before
+    return start, end
 
 
 def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r":(?:t=)?(\d+(?::\d+){0,2})(?:-(\d+(?::\d+){0,2}))?$")
 _DIGITS = re.compile(r"\d+")
+_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
+_SOURCE = "[source: "
+_SUFFIX = re.compile(r"\.\w{1,8}$")
+_CITED = re.compile(
+    r", (?:t=(?P<clock>\d{1,9}(?::\d\d){1,2})"
+    r"|(?P<unit>page|slide|line|cell|paragraph|record)s? (?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
+    r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
+    r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?(?: of [^\[\]]{1,300})?)\]$"
+)
 _Place = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the start and of the end
 _SUGGESTIONS = 5
 _MAX_DIGITS = 18  # of a line's number
@@ -47,10 +56,12 @@ def find_document(
 ) -> DocumentLines:
     """Return the document a reference names: whole, or the lines given or after its last colon.
 
-    By the name of a file that several documents were made of it is the first of these. Lines that
-    are given win over those in the reference; of a document without lines they are its pages,
-    cells, paragraphs or seconds. Raises :class:`DocumentNotFoundError` with near misses, and
-    :class:`InputError` for a name that several documents share, and for what is beyond the end.
+    So is the place of a link or a citation, of a recording the passage told around its second. By
+    the name of a file that several documents were made of it is the first of these; of a recording
+    at some time all that was said and shown then. Lines that are given win over those in the
+    reference; of a document without lines they are its pages, cells, paragraphs or seconds. Raises
+    :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a name that
+    several documents share, and for what is beyond the end.
     """
     given = Part(line_start, line_end)
     with database.read() as connection:
@@ -65,6 +76,12 @@ def find_document(
                 return part
         longest: tuple[str, _Place | None] = named[0] if named else (reference, None)
         document, others = _find_by_name(connection, longest[0], dataset)
+        if document is not None and given == Part():
+            found = (find_by_path(connection, document.dataset, path) for path in others)
+            files = [document, *(file for file in found if file is not None)]
+            part = _cut_named(connection, files, *longest)
+            if part is not None:
+                return replace(part, others=others)
         part = None if document is None else _cut_place(connection, document, longest[1], given)
         if part is not None:
             return replace(part, others=others)
@@ -116,6 +133,86 @@ def _read_place(place: _Place, document: DocumentPlaces) -> Part | None:
         case 2 | 3, _ if document.timed:
             return Part(seconds=(_seconds(start), _seconds(end or start)))
     return None
+
+
+def _cut_named(
+    connection: Connection, files: Sequence[StoredDocument], name: str, place: _Place | None
+) -> DocumentLines | None:
+    """Return a place of the document that has these files and this name; ``None`` if it has none.
+
+    A time is that of all its files, any other place that of the first.
+    """
+    if name.startswith(_SOURCE):  # the file whose title is cited comes first
+        files = sorted(files, key=lambda file: not name.startswith(f"{_SOURCE}{file.title},"))
+    document = files[0]
+    places = DocumentPlaces.read(connection, document)
+    if place is not None:
+        is_second = len(place[0]) == 1 and places.timed and name != document.title
+        part = _read_place((((0, *place[0]), place[1])) if is_second else place, places)
+        if part is None or part.seconds is None:
+            return None
+        return _cut_time(connection, files, part.seconds)
+    unit, part = _read_shown_place(name) or ("", None)
+    if part is None and not _shows_place(name, document):
+        return None
+    if part is not None and part.seconds is not None:
+        second, stored = part.seconds[0], [DocumentPlaces.read(connection, file) for file in files]
+        around = [one.passage_at(second) for one in stored if one.has_text_at(part.seconds)]
+        if any(one.timed for one in stored):
+            return _cut_time(connection, files, around[0] if around else part.seconds)
+    elif part is not None and unit == places.places.unit:
+        return cut_part(document, places, part)
+    note = f"the place in {name!r} cannot be read: this is the whole document"
+    return replace(cut_part(document, places, Part()), notes=(note,))
+
+
+def _cut_time(
+    connection: Connection, files: Iterable[StoredDocument], seconds: tuple[int, int]
+) -> DocumentLines:
+    """Return what the files of one recording tell of these seconds, one file after the other."""
+    read = [(file, DocumentPlaces.read(connection, file)) for file in files]
+    telling = [pair for pair in read if pair[1].has_text_at(seconds)] or read[:1]
+    first, *others = (cut_part(*pair, Part(seconds=seconds)) for pair in telling)
+    if not others:
+        return first
+    lines = [line for other in others for line in ("", *other.lines)]
+    unnumbered = (None,) * len(lines)
+    paths = ", ".join(other.document.path for other in others)
+    return replace(
+        first,
+        lines=(*first.lines, *lines),
+        numbers=first.numbers + unnumbered,
+        ranges=first.ranges + unnumbered,
+        ending="",
+        notes=(f"after blank lines, what is told of that time in {paths}",),
+    )
+
+
+def _read_shown_place(name: str) -> tuple[str, Part] | None:
+    """Return the unit and the place that a link or a citation tells, if it tells any."""
+    linked = _LINKED.search(name)
+    if linked is not None and (linked[0].startswith("#") or "://" in name):
+        number = int(linked[2])
+        if linked[1] == "page":
+            return "page", Part(number, number)
+        return "time", Part(seconds=(number, number))
+    cited = _CITED.search(name) if name.startswith(_SOURCE) else None
+    if cited is None:
+        return None
+    if cited["clock"]:
+        second = _seconds(map(int, cited["clock"].split(":")))
+        return "time", Part(seconds=(second, second))
+    first, _, last = (cited["pages"] or f"{cited['first']}-{cited['last'] or ''}").partition("-")
+    lines = cited["line"] and (int(cited["line"]), int(cited["line_end"] or cited["line"]))
+    return cited["unit"], Part(int(first), int(last or first), lines or None)
+
+
+def _shows_place(name: str, document: StoredDocument) -> bool:
+    """Tell whether a name that resolved to the document has more in it than the name."""
+    if name.startswith(_SOURCE):
+        return name not in (f"{_SOURCE}{document.title}]", f"{_SOURCE}{document.path}]")
+    bare, _, fragment = name.partition("#")
+    return bool(fragment) and ("://" in bare or _SUFFIX.search(bare) is not None)
 
 
 def _seconds(clock: Iterable[int]) -> int:
