@@ -223,9 +223,20 @@ def test_a_broken_first_line_does_not_turn_a_corpus_into_plain_text(tmp_path: Pa
 
 def test_json_lines_of_another_kind_are_plain_text(tmp_path: Path) -> None:
     text = '{"level": "info"}\n{"level": "error"}\n'
-    (doc,) = records(tmp_path, text)
+    doc, told = records(tmp_path, text)
     assert isinstance(doc, ParsedDocument)
     assert (doc.path, doc.text, doc.source_type) == ("corpus.jsonl", text, "file")
+    assert isinstance(told, tuple)
+    assert told[1].startswith("as text, not as records: none of its first lines has both an _id")
+
+
+def test_a_record_is_called_by_its_id_where_it_has_no_underscored_one(tmp_path: Path) -> None:
+    lines = ['{"id": 7, "text": "a"}', '{"id": "b", "_id": "c", "text": "d"}', '{"id": "torn", "te']
+    one, other, torn = records(tmp_path, "\n".join([*lines, ""]))
+    assert isinstance(one, ParsedDocument)
+    assert isinstance(other, ParsedDocument)
+    assert (one.path, other.path) == ("7", "c")
+    assert isinstance(torn, tuple)
 
 
 def test_surrogates_and_nul_in_json_escapes_are_replaced(tmp_path: Path) -> None:

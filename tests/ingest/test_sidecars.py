@@ -185,6 +185,22 @@ def test_what_a_program_wrote_into_a_file_counts_after_what_a_person_wrote_besid
     assert known(library, "a.html")[1]["author"] == "Ann"
 
 
+def test_a_program_s_date_counts_after_the_author_s(library, folder):
+    page = '<html><head><meta name="last-modified" content="2025-02-03"></head>A walrus.</html>'
+    put(folder, {"a.html": page, "a.html.meta.yaml": "created: May 31, 2024\n", "b.html": page})
+    both = "created: 2024-05-01\nmodified: 2024-05-31\n"
+    put(folder, {"c.html": page, "c.html.meta.yaml": both})
+    build(library, folder)
+
+    def dated(after, before):
+        page = DocumentCatalog(library).query(dataset="notes", after=after, before=before)
+        return {entry.path for entry in page.entries}
+
+    assert dated("2024-05-31", "2024-06-01") == {"a.html", "c.html"}
+    assert dated("2025-02-03", "2025-02-04") == {"b.html"}
+    assert known(library, "a.html")[1]["modified"].startswith("2025-02-03")
+
+
 @pytest.mark.parametrize(
     ("original", "text", "body"),
     [

@@ -114,7 +114,7 @@ def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(ca
     _, out, _ = catalog("index", "update", "--json")
     report = json.loads(out)
     assert (report["updated"], report["embedded"]) == (0, 0)
-    assert "would cut 3 of 3 documents anew" in report["notes"][0]
+    assert "would cut 3 of 3 texts anew" in report["notes"][0]
     projects = ("index", "update", "--preset", "projects")
     code, out, _ = catalog(*projects, "--dry-run", "--apply-settings", "--json")
     preview = json.loads(out)
@@ -380,3 +380,22 @@ def test_a_rebuild_of_nothing_says_so(catalog, notes):
     code, out, _ = catalog("index", "rebuild")
     assert code == 0
     assert "no dataset to rebuild" in out
+
+
+def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog, tmp_path):
+    folder = tmp_path / "told"
+    folder.mkdir()
+    (folder / "log.jsonl").write_text('{"level": "info"}\n')
+    (folder / "empty.md").write_text("")
+    _, out, err = catalog("index", "build", folder, "-d", "told")
+    told = "log.jsonl: as text, not as records"
+    assert out.startswith("1 document, 1 chunk; ")
+    assert "catalog: not indexed: empty.md: empty\n" in err
+    assert f"catalog: indexed: {told}" in err
+    os.utime(folder / "empty.md", (1, 1))
+    os.utime(folder / "log.jsonl", (1, 1))
+    catalog("index", "update", "-d", "told")
+    _, out, _ = catalog("index", "update", "-d", "told", "--dry-run")
+    assert f"indexed:     {told}" in out
+    assert "not indexed: empty.md: empty\n" in out
+    assert "1 indexed with remarks, 1 not indexed, 0 unchanged;" in out

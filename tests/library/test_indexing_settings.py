@@ -71,7 +71,7 @@ def test_a_run_under_other_settings_cuts_nothing_anew_and_says_what_they_would(o
     assert (report.updated, report.unchanged, report.embedded) == (0, 3, 0)
     assert encoder.texts == []
     (note,) = report.notes
-    assert "would cut 3 of 3 documents anew" in note
+    assert "would cut 3 of 3 texts anew" in note
     assert "(chunk_size 60 instead of 100, chunk_min_size 20 instead of 8)" in note
     assert "--apply-settings" in note
     assert cut(library) == before

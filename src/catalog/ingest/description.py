@@ -66,6 +66,7 @@ def describe(
         title=parsed.title if "title" in parsed.written else one_line(title or parsed.title),
         file_type=str(said.get("file_type", parsed.file_type)),
         source_type=str(said.get("source_type", parsed.source_type)),
+        written=parsed.written | said.keys(),
         remarks=(),
     )
     return described, tuple(remarks)

@@ -112,7 +112,7 @@ class IndexingSettings:
         )
         return (
             f"the dataset stays as it was made, with {made}; these settings would cut {recut} of "
-            f"{total} documents anew ({listed}): --apply-settings does that",
+            f"{total} texts anew ({listed}): --apply-settings does that",
         )
 
     def _recover(self) -> DatasetSettings:

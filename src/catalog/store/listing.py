@@ -185,7 +185,8 @@ def _original(group: Sequence[Member]) -> str | None:
 def dated_between(after: datetime | None, before: datetime | None) -> ColumnElement[bool]:
     """Return the condition on ``documents`` that their date is between the two.
 
-    It is the document's own ``modified``, else its own ``created``, else when its file was
+    It is the author's ``modified``, else the author's ``created``, else what a program wrote into
+    the file, ``modified`` before ``created``, else when the file was
     modified. ``after`` is included, ``before`` is not, both know their time zone; of a document
     without a date it is false.
     """

@@ -190,7 +190,7 @@ def _insert_document(
             file_type=document.file_type,
             source_type=document.source_type,
             metadata=json.dumps(dict(document.metadata), ensure_ascii=False),
-            dated=document_date(fields, has_own="modified" in document.metadata),
+            dated=document_date(fields, has_own=_has_own_modified(document)),
             revision_id=revision.revision_id,
             content_hash=revision.content_hash,
             docid=ids.docid(revision.content_hash),
@@ -204,6 +204,12 @@ def _insert_document(
     row = {"document_id": key[0], "revision_id": revision.revision_id, "text": document.text}
     connection.execute(insert(revisions).values(row))
     return int(key[0])
+
+
+def _has_own_modified(document: ParsedDocument) -> bool:
+    """Return whether its ``modified`` goes before ``created``, as a program's before no author's."""
+    is_known = "modified" in document.metadata
+    return is_known and ("modified" in document.written or "created" not in document.written)
 
 
 def _fields(revision: NewRevision) -> list[dict[str, Any]]:

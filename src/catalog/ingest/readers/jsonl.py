@@ -1,4 +1,4 @@
-"""JSON Lines with one document in each line: ``_id``, ``title``, ``text``, ``metadata``.
+"""JSON Lines with one document in each line: ``_id`` or ``id``, ``title``, ``text``, ``metadata``.
 
 That is the form of the BEIR collections. The file is streamed: one line is in memory at a time.
 """
@@ -31,15 +31,18 @@ from catalog.ingest.readers.plain import PlainTextReader
 _SAMPLE_LINES = 20
 """Lines looked at to tell records from other JSON; so a broken first line spoils nothing."""
 _PIECE = 1 << 16
-_ID = re.compile(r'"_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
+_IDS = tuple(
+    re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)') for name in ("_id", "id")
+)
+_NO_RECORDS = "as text, not as records: none of its first lines has both an _id (or id) and a text"
 
 
 class JsonLinesReader:
-    """Reads each line as a document whose path is its ``_id``; other JSON Lines as plain text.
+    """Reads each line as a document whose path is its ``_id``, else ``id``; other JSON Lines as plain text.
 
     A record's place is its line of the file.
 
-    A line that is no record, is longer than ``limits.text_bytes``, or repeats an ``_id`` is
+    A line that is no record, is longer than ``limits.text_bytes``, or repeats an identifier is
     answered as a ``ReadFailure`` named ``file.jsonl:line``. A last line without an end that is
     no JSON means that the file is still being written or was cut short.
     """
@@ -59,6 +62,7 @@ class JsonLinesReader:
             yield from _read_records(handle, path, limits.text_bytes)
         else:
             yield from PlainTextReader().read(handle, path, limits=limits)
+            yield ReadFailure(path, _NO_RECORDS)
 
 
 def _read_records(
@@ -98,8 +102,9 @@ def _is_torn(line: str) -> bool:
 
 
 def _find_identifier(line: str) -> str | None:
-    """Return the ``_id`` that stands in a line which is no JSON, if one does."""
-    match = _ID.search(line[:_PIECE])
+    """Return the identifier that stands in a line which is no JSON, if one does."""
+    searches = (pattern.search(line[:_PIECE]) for pattern in _IDS)
+    match = next(filter(None, searches), None)
     try:
         return None if match is None else _identifier(json.loads(match[1]))
     except ValueError:
@@ -121,9 +126,10 @@ def _parse_record(line: str) -> ParsedDocument | str:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
         return "not a JSON object"
-    identifier, text, title = _identifier(value.get("_id")), value.get("text"), value.get("title")
+    identifier = _identifier(value["_id"] if "_id" in value else value.get("id"))
+    text, title = value.get("text"), value.get("title")
     if identifier is None:
-        return "no _id"
+        return "no _id or id"
     if not isinstance(text, str):
         return "no text"
     title = storable(title).strip() if isinstance(title, str) else ""

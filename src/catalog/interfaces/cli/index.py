@@ -236,8 +236,11 @@ def _print_report(report: SyncReport, *, json: bool) -> None:
     if json:
         print_json(_as_dict(report))
         return
+    texts = report.added + report.updated + report.unchanged + report.kept
+    of_texts = f" ({texts} texts)" if texts > report.documents else ""  # several may be one
     say(
-        f"{report.documents} documents, {report.chunks} chunks; "
+        f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}, "
+        f"{report.chunks} chunk{'s' * (report.chunks != 1)}; "
         f"{report.added} added, {report.updated} updated, {report.removed} removed, "
         f"{report.unchanged} unchanged; "
         f"{report.embedded} embedded, {report.reused} reused; {report.seconds:.1f} s"
@@ -260,13 +263,16 @@ def _print_preview(preview: SyncPreview, *, json: bool) -> None:
         "changed": [f"{file.path}: {file.reason}" for file in preview.changed],
         "removed": list(preview.removed),
         "kept": [f"{file.path}: {file.reason}" for file in preview.kept],
-        "refused": [f"{file.path}: {file.reason}" for file in preview.refused],
     }
+    for outcome in ("indexed", "not indexed"):
+        told = [file for file in preview.refused if file.outcome == outcome]
+        parts[f"{outcome}:"] = [f"{file.path}: {file.reason}" for file in told]
     for name, files in parts.items():
-        say(*(f"{name:9}{file}" for file in files[:SHOWN_FAILURES]))
+        say(*(f"{name:13}{file}" for file in files[:SHOWN_FAILURES]))
         if len(files) > SHOWN_FAILURES:
-            say(f"{name:9}… and {len(files) - SHOWN_FAILURES} more (--json lists all)")
-    counts = ", ".join(f"{len(files)} {name}" for name, files in parts.items())
+            say(f"{name:13}… and {len(files) - SHOWN_FAILURES} more (--json lists all)")
+    told_of = {"indexed:": "indexed with remarks", "not indexed:": "not indexed"}
+    counts = ", ".join(f"{len(files)} {told_of.get(name, name)}" for name, files in parts.items())
     say(f"{counts}, {preview.unchanged} unchanged; no document was read, nothing written")
     for note in preview.notes:
         say(f"note: {note}")
