@@ -207,7 +207,7 @@ def _insert_document(
 
 
 def _has_own_modified(document: ParsedDocument) -> bool:
-    """Return whether its ``modified`` goes before ``created``, as a program's before no author's."""
+    """Return whether ``modified`` goes first: not a program's where the author says ``created``."""
     is_known = "modified" in document.metadata
     return is_known and ("modified" in document.written or "created" not in document.written)
 

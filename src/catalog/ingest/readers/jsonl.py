@@ -31,14 +31,12 @@ from catalog.ingest.readers.plain import PlainTextReader
 _SAMPLE_LINES = 20
 """Lines looked at to tell records from other JSON; so a broken first line spoils nothing."""
 _PIECE = 1 << 16
-_IDS = tuple(
-    re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)') for name in ("_id", "id")
-)
+_IDS = tuple(re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)') for name in ("_id", "id"))
 _NO_RECORDS = "as text, not as records: none of its first lines has both an _id (or id) and a text"
 
 
 class JsonLinesReader:
-    """Reads each line as a document whose path is its ``_id``, else ``id``; other JSON Lines as plain text.
+    """Reads each line as a document whose path is its ``_id`` or ``id``; others as plain text.
 
     A record's place is its line of the file.
 
