@@ -26,7 +26,8 @@ class SyncPreview:
     ``kept`` ones keep their documents, since they or a place above them cannot be read. ``refused``
     ones would be named, for the reason given: their ``outcome`` says whether they are indexed
     all the same. ``unchanged`` counts the others. ``stopped`` says why the run would
-    stop before it changed anything. ``settings`` has, by name, what the call says and what the dataset is made with, where they differ.
+    stop before it changed anything. ``settings`` has, by name, what the call says and
+    what the dataset is made with, where they differ.
     """
 
     dataset: str
