@@ -7,9 +7,11 @@ import json
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
+from catalog.core.errors import DocumentNotFoundError
 from catalog.library.browse import DocumentCatalog
 from catalog.library.health import dataset_stats
 from catalog.library.indexing import Indexer
+from catalog.library.references import find_document
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write
 
@@ -238,3 +240,26 @@ def test_front_matter_still_names_the_recording_beside_it(library, folder):
     write(folder, spoken_dot_md=said, talk_dot_mp4="\0")
     assert "told by" not in str(build(library, folder).failed)
     assert {hit.original for hit in hits(library, filters={"media": "talk"})} == {"talk.mp4"}
+
+
+def test_the_whole_path_of_an_original_goes_before_the_end_of_another(library, folder):
+    converted = "---\nsource_file: ../scan.pdf\n---\nAnother walrus.\n"
+    write(folder, scan_dot_pdf_dot_md="A walrus.", other__scan_dot_md=converted)
+    build(library, folder)
+    assert {hit.original for hit in hits(library)} == {"scan.pdf", "other/scan.pdf"}
+    for narrowed in (
+        {"docs": ["scan.pdf"]},
+        {"docs": ["d:scan.pdf"]},
+        {"filters": {"path": "scan.pdf"}},
+    ):
+        assert [hit.original for hit in hits(library, **narrowed)] == ["scan.pdf"]
+    assert find_document(library.database, "scan.pdf", dataset="d").text == "A walrus."
+    assert len(hits(library, docs=["scan.*"])) == 2
+
+
+def test_names_that_are_no_text_or_look_like_another_are_looked_up(library, folder):
+    write(folder, a_dot_jsonl=json.dumps({"_id": "#abcd", "text": "A walrus."}))
+    build(library, folder)
+    assert find_document(library.database, "#abcd", dataset="d").text == "A walrus."
+    with pytest.raises(DocumentNotFoundError):
+        find_document(library.database, "\ud800", dataset="d")

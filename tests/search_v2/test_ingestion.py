@@ -283,3 +283,11 @@ def test_without_a_place_the_prefix_stands_before_what_llama_index_embeds():
     assert made.node_id == node.node_id
     (plain,) = EmbeddingPrefixTransform()([node])
     assert plain.get_content(MetadataMode.EMBED) == "Rotate them."
+
+
+def test_what_a_node_says_it_was_made_of_joins_it_to_no_recording(service):
+    claims = {"media": "talks/lecture", "media_file": "talks/lecture.mp4", "topic": "keys"}
+    run(service, Document(text=KEYS, doc_id="keys.md", metadata=claims))
+    assert {result.original for result in found(service, "keys")} == {None}
+    assert found(service, "keys", filters={"topic": "keys"})
+    assert len(found(service, "keys", filters={"media": "talks/lecture"})) == 0

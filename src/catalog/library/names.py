@@ -36,6 +36,7 @@ _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
 _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
 _TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
+_MAX_PLACE = 2000  # characters of the place in a citation
 _SECONDS = ("t", "start")  # parameters of an address that say when to begin
 
 
@@ -128,7 +129,7 @@ class Names:
         citation = _CITATION.fullmatch(name)
         title = _one_line(citation[1] if citation else name)
         yield self.documents.whole(self._by_title.get(title, ()))
-        while citation and ", " in title:  # what follows says the place
+        for _ in range(title.count(", ", -_MAX_PLACE) if citation else 0):  # what follows: a place
             title = title.rpartition(", ")[0]
             yield self.documents.whole(self._by_title.get(title, ()))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
+from catalog.core.text import storable
 from catalog.library.document_parts import DocumentLines, DocumentPlaces, Part, cut_part
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
@@ -63,7 +64,7 @@ def find_document(
     :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a name that
     several documents share, and for what is beyond the end.
     """
-    given = Part(line_start, line_end)
+    given, reference = Part(line_start, line_end), storable(reference)
     with database.read() as connection:
         whole = _find(connection, reference, dataset)
         if whole is not None:
@@ -256,7 +257,10 @@ def _match(names: Names, pattern: str) -> list[str]:
     """Return the paths that a pattern names, or any other name of :class:`Names`."""
     if DOCID.fullmatch(pattern) is not None:
         return names.resolve(pattern)
-    glob = Glob.compile(pattern.removeprefix(f"{names.dataset}:"))
+    name = pattern.removeprefix(f"{names.dataset}:")
+    if made := names.documents.made_of(name):
+        return made
+    glob = Glob.compile(name)
     groups = names.documents.groups.values()
     originals = {member.path: member.names for group in groups for member in group}
     of_files = names.records(glob.matches)
@@ -268,8 +272,8 @@ def _match(names: Names, pattern: str) -> list[str]:
 
 def _find(connection: Connection, reference: str, dataset: str | None) -> StoredDocument | None:
     docid = DOCID.fullmatch(reference)
-    if docid is not None:
-        return _only(find_by_docid(connection, docid[1], dataset), reference)
+    if docid is not None and (found := find_by_docid(connection, docid[1], dataset)):
+        return _only(found, reference)
     names = [dataset] if dataset else list_dataset_names(connection)
     documents = []
     for name in names:

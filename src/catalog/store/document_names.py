@@ -8,7 +8,7 @@ field counts for recordings, and for what names the file it was made of.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,8 @@ _RECORDINGS = ("video", "audio")  # file types
 class Member:
     """A stored document that is, perhaps with others, the document ``key`` of its dataset.
 
-    ``original`` is the path of the file that all were made of, where that is known.
+    ``original`` is the path of the file that all were made of, where that is known. Its name
+    without folders counts unless it is the whole path of another.
     """
 
     id: int
@@ -35,13 +36,19 @@ class Member:
     title: str
     key: str
     original: str | None
+    has_short_name: bool = True
+
+    @property
+    def short_name(self) -> str:
+        """Return the name of the original without folders; "" if it is not known."""
+        return (self.original or "").rpartition("/")[2]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return what the whole is called, the name that is shown first."""
         if self.original is None:
             return (self.key,)
-        return self.original, self.key, self.original.rpartition("/")[2]
+        return self.original, self.key, *([self.short_name] if self.has_short_name else ())
 
     def values(self, field: str, *, is_stored: bool = False) -> tuple[MetadataScalar, ...]:
         """Return the values of a field that names documents; the stored ones, or all names."""
@@ -74,11 +81,21 @@ class DocumentNames:
     @cached_property
     def groups(self) -> dict[str, list[Member]]:
         """The files of each such document by its key; the one to show for all comes first."""
-        members = list(self._read())
+        members = sorted(self._read(), key=_precedence)
+        paths = {member.original for member in members} | self._paths_among(
+            {member.short_name for member in members}
+        )
         groups: dict[str, list[Member]] = {}
-        for member in sorted(members, key=_precedence):
-            groups.setdefault(member.key, []).append(member)
+        for member in members:
+            is_own = member.short_name == member.original or member.short_name not in paths
+            groups.setdefault(member.key, []).append(replace(member, has_short_name=is_own))
         return groups
+
+    def made_of(self, original: str) -> list[str]:
+        """Return the paths of the files of the document made of the file at a path; maybe none."""
+        groups = self.groups.values()
+        made = (group for group in groups if any(one.original == original for one in group))
+        return [member.path for group in made for member in group]
 
     def named(self, name: str) -> list[Member]:
         """Return the files of all documents of whose original the name is one."""
@@ -131,6 +148,12 @@ class DocumentNames:
             if any(not missing.isdisjoint((member.key, member.original)) for member in group)
             for member in group
         }
+
+    def _paths_among(self, names: Collection[str]) -> set[str]:
+        if not names:
+            return set()
+        query = select(documents.c.path).where(self._allowed, among(documents.c.path, names))
+        return set(self._connection.scalars(query))
 
     def _read(self) -> Iterable[Member]:
         is_any = select(document_fields.c.document_id).where(document_fields.c.field == "media")
