@@ -77,13 +77,13 @@ def find_document(
                 return part
         longest: tuple[str, _Place | None] = named[0] if named else (reference, None)
         document, others = _find_by_name(connection, longest[0], dataset)
+        part = None
         if document is not None and given == Part():
-            found = (find_by_path(connection, document.dataset, path) for path in others)
-            files = [document, *(file for file in found if file is not None)]
+            found = [find_by_path(connection, document.dataset, path) for path in others]
+            files = list(filter(None, (document, *found)))
             part = _cut_named(connection, files, *longest)
-            if part is not None:
-                return replace(part, others=others)
-        part = None if document is None else _cut_place(connection, document, longest[1], given)
+        if part is None and document is not None:
+            part = _cut_place(connection, document, longest[1], given)
         if part is not None:
             return replace(part, others=others)
         if document is not None:
@@ -149,7 +149,7 @@ def _cut_named(
     places = DocumentPlaces.read(connection, document)
     if place is not None:
         is_second = len(place[0]) == 1 and places.timed and name != document.title
-        part = _read_place((((0, *place[0]), place[1])) if is_second else place, places)
+        part = _read_place(((0, *place[0]), place[1]) if is_second else place, places)
         if part is None or part.seconds is None:
             return None
         return _cut_time(connection, files, part.seconds)
@@ -194,9 +194,8 @@ def _read_shown_place(name: str) -> tuple[str, Part] | None:
     linked = _LINKED.search(name)
     if linked is not None and (linked[0].startswith("#") or "://" in name):
         number = int(linked[2])
-        if linked[1] == "page":
-            return "page", Part(number, number)
-        return "time", Part(seconds=(number, number))
+        is_page, at = linked[1] == "page", (number, number)
+        return ("page", Part(*at)) if is_page else ("time", Part(seconds=at))
     cited = _CITED.search(name) if name.startswith(_SOURCE) else None
     if cited is None:
         return None
@@ -204,8 +203,9 @@ def _read_shown_place(name: str) -> tuple[str, Part] | None:
         second = _seconds(map(int, cited["clock"].split(":")))
         return "time", Part(seconds=(second, second))
     first, _, last = (cited["pages"] or f"{cited['first']}-{cited['last'] or ''}").partition("-")
-    lines = cited["line"] and (int(cited["line"]), int(cited["line_end"] or cited["line"]))
-    return cited["unit"], Part(int(first), int(last or first), lines or None)
+    line, line_end = cited["line"], cited["line_end"]
+    lines = (int(line), int(line_end or line)) if line else None
+    return cited["unit"], Part(int(first), int(last or first), lines)
 
 
 def _shows_place(name: str, document: StoredDocument) -> bool:
