@@ -41,8 +41,7 @@ _CITED = re.compile(
     r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?(?: of [^\[\]]{1,300})?)\]$"
 )
 _Place = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the start and of the end
-_SUGGESTIONS = 5
-_MAX_DIGITS = 18  # of a line's number
+_SUGGESTIONS, _MAX_DIGITS = 5, 18  # digits: of a line's number
 _ALIKE = 0.6  # share of the letters, as difflib counts
 _MAX_COMPARED, _MAX_CANDIDATES = 256, 25  # characters of a name sought; names difflib compares
 
@@ -260,14 +259,12 @@ def _match(names: Names, pattern: str) -> list[str]:
     name = pattern.removeprefix(f"{names.dataset}:")
     if made := names.documents.made_of(name):
         return made
-    glob = Glob.compile(name)
-    groups = names.documents.groups.values()
+    glob, groups = Glob.compile(name), names.documents.groups.values()
     originals = {member.path: member.names for group in groups for member in group}
-    of_files = names.records(glob.matches)
     found = dict.fromkeys(
         path for path in names.paths if any(map(glob.matches, (path, *originals.get(path, ()))))
     )
-    return list(found | dict.fromkeys(of_files)) or names.resolve(pattern)
+    return list(found | dict.fromkeys(names.records(glob.matches))) or names.resolve(pattern)
 
 
 def _find(connection: Connection, reference: str, dataset: str | None) -> StoredDocument | None:
