@@ -244,7 +244,7 @@ def test_front_matter_still_names_the_recording_beside_it(library, folder):
 
 def test_the_whole_path_of_an_original_goes_before_the_end_of_another(library, folder):
     converted = "---\nsource_file: ../scan.pdf\n---\nAnother walrus.\n"
-    write(folder, scan_dot_pdf_dot_md="A walrus.", other__scan_dot_md=converted)
+    write(folder, scan_dot_pdf="\0", scan_dot_pdf_dot_md="A walrus.", other__scan_dot_md=converted)
     build(library, folder)
     assert {hit.original for hit in hits(library)} == {"scan.pdf", "other/scan.pdf"}
     for narrowed in (
@@ -263,3 +263,13 @@ def test_names_that_are_no_text_or_look_like_another_are_looked_up(library, fold
     assert find_document(library.database, "#abcd", dataset="d").text == "A walrus."
     with pytest.raises(DocumentNotFoundError):
         find_document(library.database, "\ud800", dataset="d")
+
+
+@pytest.mark.parametrize("name", ["API.PDF", "photo.png"])
+def test_a_text_is_shown_under_the_name_of_an_original_that_is_there(library, folder, name):
+    write(folder, **{f"{name}.md".replace(".", "_dot_"): "# About\n\nThe walrus format.\n"})
+    build(library, folder)
+    assert listed(library) == [(f"{name}.md", "md")]
+    (folder / name).write_bytes(b"\0")
+    build(library, folder)
+    assert [path for path, _ in listed(library)] == [name]

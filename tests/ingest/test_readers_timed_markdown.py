@@ -246,7 +246,6 @@ def test_sections_of_an_image_are_captions_or_ocr_text() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "modality", "file_type"),
     [
-        ("A cat.\n", "pets/photo.png.md", "image_caption", "image"),
         ("---\nmodality: ocr\n---\nMEOW\n", "pets/photo.md", "ocr", "md"),
         ("---\nsource_format: png\n---\nA cat.\n", "pets/photo.md", "image_caption", "image"),
         ("---\nsource_format: pdf\nocr: true\n---\nScanned.\n", "paper.md", "ocr", "pdf"),
@@ -262,7 +261,7 @@ def test_names_and_front_matter_tell_captions_and_ocr(
 
 
 def test_a_converted_document_is_text_of_its_source() -> None:
-    doc = parse("# Paper\n\nText.\n", "papers/paper.pdf.md")
+    doc = parse("# Paper\n\nText.\n", ".converted/papers/paper.pdf.md")
     assert (doc.file_type, doc.source_type, doc.segments) == ("pdf", "converted", ())
     assert doc.metadata == {"media": "papers/paper.pdf", "media_file": "papers/paper.pdf"}
 

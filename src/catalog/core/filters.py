@@ -217,6 +217,9 @@ def _comparable(value: MetadataScalar) -> Any:
 def _check_scalar(field: str, value: object) -> MetadataScalar:
     if isinstance(value, str) and not _is_unicode(value):
         raise FilterError(f"the filter on {field} holds text that is not valid Unicode: {value!r}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and value == value and field in TEXT_FIELDS:  # NaN equals nothing
+        return str(value)
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and not math.isnan(value):

@@ -34,6 +34,7 @@ def engine(tmp_path_factory):
             "talks__my lecture_dot_de_dot_vtt": GERMAN,
             "talks__my lecture_frames__frame_00m12s_dot_md": FRAME,
             "talks__my lecture_dot_mp4": "\0\0\0\x20ftypisom\0\0",
+            "pets__photo_dot_png": "\x89PNG\r\n\x1a\n\0\0",
             "pets__photo_dot_png_dot_md": "A photo of a walrus.\n",
             "_dot_converted__papers__scan_dot_md": "# On [the] walrus\n\nA scanned walrus.\n",
             "papers__scan_dot_pdf": "%PDF-1.4",

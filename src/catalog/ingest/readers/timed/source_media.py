@@ -237,7 +237,6 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
     does ``source: paper.pdf``: only a converter's header or its own words for it do.
     """
     fields = {str(key).casefold(): value for key, value in raw.items()}
-    stem = PurePosixPath(path).stem
     header_keys = (*_SOURCE_KEYS, *_RECORDING_FILE_KEYS, "image")
     name = _first_file_name(fields, header_keys if has_header else _SOURCE_KEYS)
     recording = _first_file_name(fields, _RECORDING_FILE_KEYS)
@@ -250,7 +249,8 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
     file_type = (
         (_file_type_on_a_site(fields) if has_header else None)
         or _file_type_of_format(fields.get("source_format"))
-        or file_type_of(name or stem)
+        or file_type_of(name or "")
+        or _file_type_by_name(path)
     )
     return SourceMedia(
         name=name,
@@ -266,6 +266,16 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
         is_transcript=is_called_transcript(path),
         second=second_of_frame(path, fields),
     )
+
+
+def _file_type_by_name(path: str) -> str | None:
+    """Return the type of the original in a text's own name, which alone tells only recordings.
+
+    Whether there is a ``scan.pdf`` beside ``scan.pdf.md`` is known to who lists the files.
+    """
+    file_type = file_type_of(PurePosixPath(path).stem)
+    is_sure = file_type in RECORDINGS or CONVERTED in path.split("/")
+    return file_type if is_sure else None
 
 
 def is_called_transcript(path: str) -> bool:
