@@ -6,8 +6,10 @@ The map from the text to its file is that of the document's passages, one after 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import DamagedDocumentError, DocumentReferenceError
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
+_CITED = re.compile(
+    r", (?:t=(?P<clock>\d{1,9}(?::\d\d){1,2})"
+    r"|(?P<unit>page|slide|line|cell|paragraph|record)s? (?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
+    r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
+    r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?(?: of [^\[\]]{1,300})?)\]$"
+)
 _Span = tuple[int, int]
 _Timed = tuple[int, int, float, float]  # start and end offset, first and last second
 
@@ -273,3 +282,27 @@ def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
         return f"{document.path} has no text in those lines of {places.unit} {part.first}"
     last = part.last if part.last is not None else max(places.numbers)
     return f"{document.path} has {has}, not {1 if part.first is None else part.first}-{last}"
+
+
+def read_shown_place(name: str) -> tuple[str, Part] | None:
+    """Return the unit and the place that a link or a citation tells, if it tells any."""
+    linked = _LINKED.search(name)
+    if linked is not None and (linked[0].startswith("#") or "://" in name):
+        number = int(linked[2])
+        is_page, at = linked[1] == "page", (number, number)
+        return ("page", Part(*at)) if is_page else ("time", Part(seconds=at))
+    cited = _CITED.search(name) if name.startswith("[source: ") else None
+    if cited is None:
+        return None
+    if cited["clock"]:
+        second = read_clock(map(int, cited["clock"].split(":")))
+        return "time", Part(seconds=(second, second))
+    first, _, last = (cited["pages"] or f"{cited['first']}-{cited['last'] or ''}").partition("-")
+    line, line_end = cited["line"], cited["line_end"]
+    lines = (int(line), int(line_end or line)) if line else None
+    return cited["unit"], Part(int(first), int(last or first), lines)
+
+
+def read_clock(clock: Iterable[int]) -> int:
+    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
+    return reduce(lambda seconds, number: 60 * seconds + number, clock)

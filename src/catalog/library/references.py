@@ -7,14 +7,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
 from catalog.core.text import storable
-from catalog.library.document_parts import DocumentLines, DocumentPlaces, Part, cut_part
+from catalog.library.document_parts import (
+    DocumentLines,
+    DocumentPlaces,
+    Part,
+    cut_part,
+    read_clock,
+    read_shown_place,
+)
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
 from catalog.store.chunks import (
@@ -31,15 +37,8 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r":(?:t=)?(\d+(?::\d+){0,2})(?:-(\d+(?::\d+){0,2}))?$")
 _DIGITS = re.compile(r"\d+")
-_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
 _SOURCE = "[source: "
 _SUFFIX = re.compile(r"\.\w{1,8}$")
-_CITED = re.compile(
-    r", (?:t=(?P<clock>\d{1,9}(?::\d\d){1,2})"
-    r"|(?P<unit>page|slide|line|cell|paragraph|record)s? (?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
-    r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
-    r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?(?: of [^\[\]]{1,300})?)\]$"
-)
 _Place = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the start and of the end
 _SUGGESTIONS, _MAX_DIGITS = 5, 18  # digits: of a line's number
 _ALIKE = 0.6  # share of the letters, as difflib counts
@@ -131,7 +130,7 @@ def _read_place(place: _Place, document: DocumentPlaces) -> Part | None:
         case 2, 0 | 1 if document.places.unit == "cell":
             return Part(start[0], start[0], lines=(start[1], (end or start[1:])[0]))
         case 2 | 3, _ if document.timed:
-            return Part(seconds=(_seconds(start), _seconds(end or start)))
+            return Part(seconds=(read_clock(start), read_clock(end or start)))
     return None
 
 
@@ -152,7 +151,7 @@ def _cut_named(
         if part is None or part.seconds is None:
             return None
         return _cut_time(connection, files, part.seconds)
-    unit, part = _read_shown_place(name) or ("", None)
+    unit, part = read_shown_place(name) or ("", None)
     if part is None and not _shows_place(name, document):
         return None
     if part is not None and part.seconds is not None:
@@ -188,36 +187,12 @@ def _cut_time(
     )
 
 
-def _read_shown_place(name: str) -> tuple[str, Part] | None:
-    """Return the unit and the place that a link or a citation tells, if it tells any."""
-    linked = _LINKED.search(name)
-    if linked is not None and (linked[0].startswith("#") or "://" in name):
-        number = int(linked[2])
-        is_page, at = linked[1] == "page", (number, number)
-        return ("page", Part(*at)) if is_page else ("time", Part(seconds=at))
-    cited = _CITED.search(name) if name.startswith(_SOURCE) else None
-    if cited is None:
-        return None
-    if cited["clock"]:
-        second = _seconds(map(int, cited["clock"].split(":")))
-        return "time", Part(seconds=(second, second))
-    first, _, last = (cited["pages"] or f"{cited['first']}-{cited['last'] or ''}").partition("-")
-    line, line_end = cited["line"], cited["line_end"]
-    lines = (int(line), int(line_end or line)) if line else None
-    return cited["unit"], Part(int(first), int(last or first), lines)
-
-
 def _shows_place(name: str, document: StoredDocument) -> bool:
     """Tell whether a name that resolved to the document has more in it than the name."""
     if name.startswith(_SOURCE):
         return name not in (f"{_SOURCE}{document.title}]", f"{_SOURCE}{document.path}]")
     bare, _, fragment = name.partition("#")
     return bool(fragment) and ("://" in bare or _SUFFIX.search(bare) is not None)
-
-
-def _seconds(clock: Iterable[int]) -> int:
-    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
-    return reduce(lambda seconds, number: 60 * seconds + number, clock)
 
 
 def resolve_documents(
