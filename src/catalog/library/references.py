@@ -34,7 +34,6 @@ from catalog.store.chunks import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-
 _PLACE = re.compile(r":(?:t=)?(\d+(?::\d+){0,2})(?:-(\d+(?::\d+){0,2}))?$")
 _DIGITS = re.compile(r"\d+")
 _SOURCE = "[source: "
