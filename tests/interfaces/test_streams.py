@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from catalog.store import Database
+
 RUN = "from catalog.interfaces.cli import main; main()"
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 
 
 @pytest.fixture
 def catalog(tmp_path):
-    """Runs a command with a redirection: exit code, standard output, standard error."""
+    """Runs a command on an empty store, redirected: exit code, standard output, standard error."""
+    Database.at(tmp_path / "home").close()
 
     def run(redirection, *arguments, given=None, **more):
         script = f'exec "$@" {redirection}'

@@ -121,7 +121,7 @@ class DocumentLines:
             "line_start": lines[0],
             "line_end": lines[1],
             "lines_total": self.total if has_lines else None,
-            "numbers": self.numbers,
+            "numbers": list(self.numbers),
             "text": self.text,
         }
 
