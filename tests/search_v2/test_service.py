@@ -269,13 +269,15 @@ def test_the_json_form_holds_what_the_contract_names(service):
     }  # fmt: skip
     assert set(found["results"][0]) == {
         "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
-        "sections", "modality", "locator", "start_offset", "end_offset", "text", "snippet", "snippet_lines",
+        "sections", "modality", "locator", "start_offset", "end_offset", "text", "snippet",
+        "snippet_lines",
         "matches", "citation", "snippet_locator", "moment", "link", "evidence", "evidence_at",
         "file_type", "source_type", "tags", "created", "modified", "date",
         "relevance", "explain",
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
-        "unit", "start", "end", "file", "page", "page_end", "line_start", "line_end", "time_start", "time_end",
+        "unit", "start", "end", "file", "page", "page_end", "line_start", "line_end",
+        "time_start", "time_end",
     }  # fmt: skip
     assert set(found["stages"][0]) == {"name", "status", "ms", "note"}
 
