@@ -262,7 +262,7 @@ def folder(tmp_path_factory):
 def engine(folder, tmp_path_factory):
     with LocalEngine(open_library(tmp_path_factory.mktemp("home"), snippet_chars=60)) as engine:
         failed = Indexer(engine.library).build(folder, "notes").failed
-        assert [failure.path for failure in failed] == ["records.jsonl:2"]
+        assert [failure.path for failure in failed] == ["lines.jsonl", "records.jsonl:2"]
         yield engine
 
 
