@@ -9,20 +9,24 @@ import os
 import random
 import shutil
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
-from catalog.core.errors import CatalogError, StoreDamagedError
+from catalog.core.errors import CatalogError, StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
-from catalog.library.health import dataset_stats, diagnose
+from catalog.library.health import dataset_stats, diagnose, stored_dataset
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_document
 from catalog.search_v2.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
+from catalog.store.database import WRITE
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.vectors.outbox import read_changes
 from fakes import open_library, write
@@ -269,3 +273,39 @@ def test_a_damaged_row_of_the_outbox_costs_bounded_work(sound, tmp_path):
             deleted, _ = read_changes(connection, rows)
         assert len(deleted) == 10_000
         assert [check for check in diagnose(library) if not check.ok] == []
+
+
+def test_while_a_disk_takes_long_to_commit_readers_answer_and_a_writer_is_told(sound, tmp_path):
+    home = shutil.copytree(sound, tmp_path / "home")
+    is_committing, may_go_on = threading.Event(), threading.Event()
+
+    def take_long(connection):
+        if connection.get_execution_options().get(WRITE) and not is_committing.is_set():
+            is_committing.set()
+            assert may_go_on.wait(120)
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        open_library(home, vector_engine="exact") as reader,
+        open_library(home) as writer,
+    ):
+        root = Path(stored_dataset(writer, "d").root)
+        expected = answers(reader)
+        write(root, bread_dot_md="# Bread\n\nBake bread with rye.\n")
+        event.listen(writer.database.engine, "commit", take_long)
+        update = pool.submit(Indexer(writer).update, "d")
+        try:
+            assert is_committing.wait(120)
+            assert answers(reader) == expected
+            with (
+                pytest.raises(StoreBusyError, match="another process"),
+                reader.database.write(wait=False),
+            ):
+                pass
+        finally:
+            may_go_on.set()
+        assert update.result(120).updated == 1
+        page = SearchServiceV2(reader).search("bread", dataset="d", mode="lexical")
+        assert ["rye" in result.text for result in page] == [True]
+        assert [check for check in diagnose(writer) if not check.ok] == []
+    write(root, bread_dot_md="# Bread\n\nBake bread with flour, water and yeast.\n")
