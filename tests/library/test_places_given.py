@@ -95,12 +95,12 @@ def test_times_come_back_as_seconds_without_the_cues_that_touch_them(get):
     given = get("talk.en.srt:0:14-0:20")
     assert (given["unit"], given["start"], given["end"]) == ("time", 14, 20)
     assert given["text"] == "Then the walrus speaks."
-    assert (given["line_start"], given["line_end"], given["numbers"]) == (7, 7, (7,))
+    assert (given["line_start"], given["line_end"], given["numbers"]) == (7, 7, [7])
 
 
 def test_the_end_is_the_last_source_line_that_the_text_covers(get):
     given = get("page.html:4-6")
-    assert (given["start"], given["end"], given["numbers"]) == (4, 6, (4,))
+    assert (given["start"], given["end"], given["numbers"]) == (4, 6, [4])
     assert given["text"] == "One sentence broken over three lines."
 
 
