@@ -63,7 +63,8 @@ def holding(text, path="a.md"):
         document = StoredDocument(**{**about, "path": path, "text": text})
         lines = tuple(text.split("\n"))
         numbers = tuple(range(1, len(lines) + 1))
-        part = DocumentLines(document, lines, numbers, len(lines))
+        ranges = tuple((number, number) for number in numbers)
+        part = DocumentLines(document, lines, numbers, len(lines), ranges=ranges)
         return document_dict(part, asked["max_bytes"])
 
     return DocumentResources(StubEngine(get=get))
