@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, inspect
+
+from catalog.store import migrate
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_first_schema():
+    """Run the migrations on the first empty store of a process; the next ones copy its pages."""
+    upgrade = migrate._upgrade
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as made:
+
+        def upgrade_or_copy(engine: Engine) -> None:
+            with closing(engine.raw_connection()) as pooled:
+                is_empty = not inspect(engine).get_table_names()
+                if is_empty and made.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    made.backup(pooled.driver_connection)
+                    return
+                upgrade(engine)
+                if is_empty:
+                    pooled.driver_connection.backup(made)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(migrate, "_upgrade", upgrade_or_copy)
+            yield
 
 
 @pytest.fixture(autouse=True)

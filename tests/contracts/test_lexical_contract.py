@@ -31,7 +31,7 @@ MAKERS: dict[str, Maker] = {
 }
 WHOLE = Restriction("notes")
 RELAXED = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
