@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from catalog.core.errors import InputError
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
@@ -26,8 +27,15 @@ PAGE = (
 )
 
 
+RECORDS = (
+    '\n\n{"_id": "one", "title": "Moth", "text": "One moth."}\n\n\n\n'
+    '{"_id": "two", "title": "Moth", "text": "Two moths."}\n\n'
+    '{"_id": "twin", "title": "Twin", "text": "A twin.\\nOf two lines."}\n'
+)
+
+
 @pytest.fixture(scope="module")
-def get(tmp_path_factory):
+def ask(tmp_path_factory):
     from reportlab.pdfgen.canvas import Canvas
 
     folder = tmp_path_factory.mktemp("documents")
@@ -37,6 +45,10 @@ def get(tmp_path_factory):
         "talk.mp4": "\0\0\0\x20ftypisom\0\0",
         "talk_frames/frame_00m15s.md": "# Visual Frame at 00:15\n\nA slide with tusks.\n",
         "page.html": PAGE,
+        "notes.txt": "one\ntwo\nthree\nfour\n",
+        "records.jsonl": RECORDS,
+        "twin-short.md": "# Twin\n\nShort.\n",
+        "twin-long.md": "# Twin\n\n" + "Long.\n" * 9,
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -52,7 +64,12 @@ def get(tmp_path_factory):
     paper.save()
     with LocalEngine(open_library(tmp_path_factory.mktemp("home"))) as engine:
         assert Indexer(engine.library).build(folder, "d").failed == ()
-        yield lambda reference: engine.ask("get", {"reference": reference})
+        yield lambda verb, **asked: engine.ask(verb, asked)
+
+
+@pytest.fixture
+def get(ask):
+    return lambda reference: ask("get", reference=reference)
 
 
 @pytest.mark.parametrize("reference", ["d:ice.pdf#page=2", "[source: ice, page 2]"])
@@ -109,3 +126,92 @@ def test_lines_of_a_cell_come_back_without_a_fence(get):
     assert (given["start"], given["line_start"], given["line_end"]) == (1, 1, 2)
     assert given["text"] == "a = 1\nb = 2"
     assert get("nb.ipynb:1:3")["text"] == "c = 3"
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("notes.txt:2-3", ["two\nthree"]),
+        ("d:notes.txt:2-3", ["two\nthree"]),
+        ("[source: notes, lines 2-3]", ["two\nthree"]),
+        ("@@ notes.txt:2-3 @@", ["two\nthree"]),
+        ("ice.pdf:2", ["The lantern stands on a page of its own."]),
+        ("ice.pdf#page=2", ["The lantern stands on a page of its own."]),
+        ("[source: ice, page 2]", ["The lantern stands on a page of its own."]),
+        ("ice.pdf page 2", ["The lantern stands on a page of its own."]),
+        ("nb.ipynb:1:1-2", ["a = 1\nb = 2"]),
+        ("@@ nb.ipynb cell 1, lines 1-2 @@", ["a = 1\nb = 2"]),
+        ("talk.en.srt:0:14-0:20", ["Then the walrus speaks."]),
+        ("@@ talk.en.srt 0:14-0:20 @@", ["Then the walrus speaks."]),
+        ("talk.mp4:0:14-0:18", ["Then the walrus speaks.", "# Visual Frame at 00:15"]),
+        ("records.jsonl:3", ["Moth\n\nOne moth."]),
+        ("records.jsonl:3-7", ["Moth\n\nOne moth.", "Moth\n\nTwo moths."]),
+        ("[source: Moth, record 7 of records.jsonl]", ["Moth\n\nTwo moths."]),
+        ("two record 7 of records.jsonl", ["Moth\n\nTwo moths."]),
+    ],
+)
+def test_several_documents_are_given_at_the_place_that_each_name_tells(ask, reference, told):
+    given = ask("multi_get", patterns=[reference])["documents"]
+    assert [
+        document["text"].strip()[: len(text)] for document, text in zip(given, told, strict=True)
+    ] == told
+    assert all(len(document["text"]) < 60 for document in given)
+    alone = ask("get", reference=reference)
+    assert "\n\n".join(document["text"].strip() for document in given) == alone["text"].strip()
+    numbers = [number for document in given for number in (None, *document["numbers"])]
+    assert alone["numbers"] == numbers[1:]
+
+
+def test_names_without_a_place_and_with_one_may_be_asked_for_together(ask):
+    patterns = ["notes.txt", "notes.txt:1", "notes.txt:3", "notes.txt:3", "no*.txt"]
+    given = ask("multi_get", patterns=patterns)["documents"]
+    assert [document["text"] for document in given] == ["one\ntwo\nthree\nfour\n", "one", "three"]
+    assert [document["line_start"] for document in given] == [1, 1, 3]
+
+
+def test_several_documents_tell_that_a_place_cannot_be_read(ask):
+    (given,) = ask("multi_get", patterns=["ice.pdf#nowhere"])["documents"]
+    assert "cannot be read" in given["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("reference", "given"),
+    [
+        ("records.jsonl", {"line_start": 3, "line_end": 7}),
+        ("records.jsonl:1", {"line_start": 2, "line_end": 8}),
+    ],
+)
+def test_lines_that_are_given_pick_records(ask, reference, given):
+    answer = ask("get", reference=reference, **given)
+    assert (answer["unit"], answer["start"], answer["end"], answer["total"]) == ("record", 3, 7, 9)
+    assert answer["text"] == "Moth\n\nOne moth.\n\nMoth\n\nTwo moths."
+    assert answer["numbers"] == [3, None, 3, None, 7, None, 7]
+
+
+def test_a_citation_names_of_several_documents_those_that_have_its_place(ask):
+    assert ask("get", reference="[source: Twin, lines 9-9]")["path"] == "twin-long.md"
+    assert ask("get", reference="[source: Twin, record 9 of records.jsonl]")["path"] == "twin"
+    with pytest.raises(InputError, match=r"several documents: d:twin-long\.md, d:twin-short\.md"):
+        ask("get", reference="[source: Twin, lines 1-2]")
+
+
+@pytest.mark.parametrize("reference", ["page.html", "talk.mp4:0:10-0:25", "records.jsonl:3-9"])
+def test_a_part_that_is_cut_has_the_numbers_of_the_file(ask, reference):
+    whole = ask("get", reference=reference)
+    lines = whole["text"].split("\n")
+    for size in range(1, len(whole["text"])):
+        cut = ask("get", reference=reference, max_bytes=size)
+        count = len(cut["numbers"])
+        assert cut["numbers"] == whole["numbers"][:count]
+        assert "\n".join(lines[:count]).startswith(cut["text"])
+        assert "cut" in cut["notes"][0] or "only the first" in cut["notes"][0]
+    assert None not in whole["numbers"][-1:]
+
+
+def test_a_cut_says_how_to_go_on_after_what_was_given(ask):
+    cut = ask("get", reference="records.jsonl:3-9", max_bytes=35)
+    assert cut["notes"][0] == "cut after record 7 of 9, at max_bytes 35; go on with line_start 8"
+    rest = ask("get", reference="records.jsonl:3-9", line_start=8)
+    assert rest["text"].startswith("Twin")
+    within = ask("get", reference="records.jsonl:3-9", max_bytes=50)
+    assert "cut within record 9 of 9" in within["notes"][0]

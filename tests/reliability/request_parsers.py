@@ -33,7 +33,7 @@ from catalog.interfaces.plain_text import complaint
 from catalog.interfaces.server.mcp.resources import parse_document_uri
 from catalog.interfaces.server.security import parse_address, split_host_port
 from catalog.library.browse_request import BrowseParams, read_browse_request
-from catalog.library.references import split_reference
+from catalog.library.cited_places import read_cited_place, split_reference, without_marks
 
 PARSERS = {
     "expression": parse_expression,
@@ -48,6 +48,9 @@ PARSERS = {
     "date": parse_date,
     "glob": Glob.compile,
     "reference": split_reference,
+    "header": lambda text: read_cited_place(without_marks(f"@@ {text} @@")),
+    "citation": lambda text: read_cited_place(f"[source: {text}, page 1 of {text}]"),
+    "link": lambda text: read_cited_place(f"http://x/?{text}"),
     "browse": lambda text: read_browse_request(
         BrowseParams(text, name=text, tags=[text], after=text), max_query_chars=2000
     ),
@@ -67,7 +70,21 @@ PARSERS = {
 }
 UNITS = (
     *("|", '"', "a", " ", "1", "/", ":", "*", "-", "\n", "[", "://", " / ", "\u0301\u0327", "(a"),
-    *("\x1b[", '"|', " file", ":1-", "a:b@", "#", "[a-", "lex:", "<", "%", "\ud800"),
+    *(
+        "\x1b[",
+        '"|',
+        " file",
+        ":1-",
+        "a:b@",
+        "#",
+        "[a-",
+        "lex:",
+        "t=1&",
+        ", page 1",
+        "<",
+        "%",
+        "\ud800",
+    ),
 )
 ENDS = (("", ""), ("", '"'), ("", "b"), ("a", "b"))
 

@@ -22,7 +22,7 @@ from catalog.core.places import Unit
 from catalog.core.results import Comparison, SearchResult, SearchResults, StageReport
 from catalog.library.document_parts import DocumentLines
 from catalog.library.health import describe_store
-from catalog.library.references import find_document, resolve_documents
+from catalog.library.references import find_document, find_parts, read_part
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import LocalEngine
@@ -73,12 +73,13 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     """
     database = engine.library.database
     dataset = engine.library.chosen_dataset(params.dataset)
-    ids = resolve_documents(database, dataset, params.patterns)
+    parts = find_parts(database, dataset, params.patterns)
     documents, skipped, notes = [], [], []
     remaining = MAX_TEXT_BYTES
-    wanted = ids[: params.limit]
-    for at, source_doc_id in enumerate(wanted):
-        document = find_document(database, source_doc_id, dataset=dataset)
+    wanted = parts[: params.limit]
+    for at, (source_doc_id, part, told) in enumerate(wanted):
+        document = read_part(database, dataset, source_doc_id, part)
+        document = replace(document, notes=(*told, *document.notes))
         size = _size(document)
         if size > params.max_bytes:
             reason = f"{size} bytes, more than max_bytes {params.max_bytes}: get its lines instead"
@@ -86,13 +87,14 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
         elif size > remaining:
             rest = wanted[at:]
             full = f"one answer holds {MAX_TEXT_BYTES:,} bytes of text at most"
-            skipped += [_skipped(other, dataset, f"{full}: ask for it by itself") for other in rest]
+            reason = f"{full}: ask for it by itself"
+            skipped += [_skipped(other, dataset, reason) for other, *_ in rest]
             notes.append(f"{full}: ask for the {len(rest)} documents not given by their paths")
             break
         else:
             documents.append(document_dict(document))
             remaining -= size
-    beyond = len(ids) - params.limit
+    beyond = len(parts) - params.limit
     if beyond > 0:
         notes.append(f"{beyond} more documents match, beyond limit {params.limit}")
     return {"documents": documents, "skipped": skipped, "notes": notes}
@@ -133,11 +135,17 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | 
         beginning = document.lines[0].encode()[:max_bytes].decode(errors="ignore")
         cut = replace(cut, lines=(beginning,))
     if last is None:
-        return cut, f"cut at max_bytes {max_bytes}"
+        hint = ": ask for a shorter time" if unit == "time" else ""
+        return cut, f"cut at max_bytes {max_bytes}{hint}"
     if count > 0 and last not in rest:
         return cut, (
             f"cut after {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
             f"go on with line_start {last + 1}"
+        )
+    if cut.start != last:
+        return cut, (
+            f"cut within {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
+            f"go on with line_start {last}"
         )
     note = f"only the first {max_bytes} bytes of {unit} {last}, which is larger"
     if document.total is not None and last < document.total:

@@ -6,10 +6,8 @@ The map from the text to its file is that of the document's passages, one after 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import DamagedDocumentError, DocumentReferenceError
@@ -21,13 +19,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
-_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
-_CITED = re.compile(
-    r", (?:t=(?P<clock>\d{1,9}(?::\d\d){1,2})"
-    r"|(?P<unit>page|slide|line|cell|paragraph|record)s? (?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
-    r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
-    r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?(?: of [^\[\]]{1,300})?)\]$"
-)
 _Span = tuple[int, int]
 _Timed = tuple[int, int, float, float]  # start and end offset, first and last second
 
@@ -86,14 +77,14 @@ class DocumentLines:
         return max((greatest for _, greatest in filter(None, self.ranges)), default=None)
 
     def first(self, count: int) -> DocumentLines:
-        """Return its first so many lines alone."""
+        """Return its first so many lines alone, as no part if the lines tell which it is."""
         return replace(
             self,
             lines=self.lines[:count],
             numbers=self.numbers[:count],
             ranges=self.ranges[:count],
             ending="",
-            part=Part(),
+            part=Part() if any(self.ranges) else self.part,
         )
 
     @property
@@ -227,6 +218,32 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
     )
 
 
+def join_parts(parts: Sequence[DocumentLines]) -> DocumentLines:
+    """Return the lines of all, with a blank line between; each has its number in its own file.
+
+    Records of one file are counted as one text. Of a recording's files only the seconds are those
+    of all.
+    """
+    first, *others = parts
+    if not others:
+        return first
+    has_one_count = first.unit == "record"
+    lines, numbers, ranges = list(first.lines), list(first.numbers), list(first.ranges)
+    for other in others:
+        lines += ["", *other.lines]
+        numbers += [None, *other.numbers]
+        ranges += [None, *other.ranges]
+    return replace(
+        first,
+        lines=tuple(lines),
+        numbers=tuple(numbers),
+        ranges=tuple(ranges) if has_one_count else (),
+        total=first.total if has_one_count else None,
+        unit=first.unit if has_one_count else "time",
+        ending="",
+    )
+
+
 def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> list[_Span]:
     """Return the stretches of the text that stand in a part of the file, in order and disjoint."""
     if part.seconds is not None:
@@ -282,27 +299,3 @@ def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
         return f"{document.path} has no text in those lines of {places.unit} {part.first}"
     last = part.last if part.last is not None else max(places.numbers)
     return f"{document.path} has {has}, not {1 if part.first is None else part.first}-{last}"
-
-
-def read_shown_place(name: str) -> tuple[str, Part] | None:
-    """Return the unit and the place that a link or a citation tells, if it tells any."""
-    linked = _LINKED.search(name)
-    if linked is not None and (linked[0].startswith("#") or "://" in name):
-        number = int(linked[2])
-        is_page, at = linked[1] == "page", (number, number)
-        return ("page", Part(*at)) if is_page else ("time", Part(seconds=at))
-    cited = _CITED.search(name) if name.startswith("[source: ") else None
-    if cited is None:
-        return None
-    if cited["clock"]:
-        second = read_clock(map(int, cited["clock"].split(":")))
-        return "time", Part(seconds=(second, second))
-    first, _, last = (cited["pages"] or f"{cited['first']}-{cited['last'] or ''}").partition("-")
-    line, line_end = cited["line"], cited["line_end"]
-    lines = (int(line), int(line_end or line)) if line else None
-    return cited["unit"], Part(int(first), int(last or first), lines)
-
-
-def read_clock(clock: Iterable[int]) -> int:
-    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
-    return reduce(lambda seconds, number: 60 * seconds + number, clock)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
+from catalog.library.cited_places import read_cited_place
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
     DocumentNames,
@@ -22,14 +23,14 @@ from catalog.store.document_names import (
     list_titles,
     live_documents,
 )
-from catalog.store.manifest import list_record_files, path_of_record, paths_of_files
+from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
-_LINE = re.compile(r"[0-9]{1,18}")
+_LINES = re.compile(r":(\d{1,18})(?:-(\d{1,18}))?$")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
 _NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, title or recording
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
@@ -89,14 +90,16 @@ class Names:
         ]
         return paths_of_files(self._connection, self.dataset, files) if files else []
 
-    def record(self, name: str) -> str | None:
-        """Return the path of the record that ``corpus.jsonl:12`` names by its line; maybe none."""
-        file, _, line = name.rpartition(":")
-        if not _LINE.fullmatch(line):
-            return None
+    def records_at(self, file: str, first: int, last: int | None) -> list[tuple[str, int]]:
+        """Return path and line of the records in these lines of a file, maybe none.
+
+        The file is named by its path, or without folders; ``None`` is up to its end.
+        """
         named = (one for one in self._record_files if file in (one, _without_folder(one)))
-        found = (path_of_record(self._connection, self.dataset, one, int(line)) for one in named)
-        return next(filter(None, found), None)
+        found = (
+            paths_of_records(self._connection, self.dataset, one, first, last) for one in named
+        )
+        return next(filter(None, found), [])
 
     def keep_whole(self, tree: Filter) -> Filter:
         """Return the filter, under which the files of a document that a name fits stay together.
@@ -122,8 +125,7 @@ class Names:
     def _meanings(self, name: str) -> Iterator[list[str]]:
         yield [name] if name in self.paths else []
         yield [member.path for member in self.documents.named(name)]
-        record = self.record(name)
-        yield self.records(name.__eq__) if record is None else [record]
+        yield self._records_named(name) or self.records(name.__eq__)
         if "://" in name:
             yield self.documents.whole(self._by_address.get(_without_seconds(name), ()))
         citation = _CITATION.fullmatch(name)
@@ -132,6 +134,20 @@ class Names:
         for _ in range(title.count(", ", -_MAX_PLACE) if citation else 0):  # what follows: a place
             title = title.rpartition(", ")[0]
             yield self.documents.whole(self._by_title.get(title, ()))
+
+    def _records_named(self, name: str) -> list[str]:
+        """Return the paths of the records that a reference or a citation tells by their lines."""
+        lines = _LINES.search(name)
+        if lines is not None:
+            first, last = int(lines[1]), int(lines[2] or lines[1])
+            records = self.records_at(name[: lines.start()], first, last)
+            return [path for path, _ in records]
+        cited = read_cited_place(name)
+        if cited is None or cited.file is None:
+            return []
+        return [
+            path for path, _ in self.records_at(cited.file, cited.part.first or 1, cited.part.last)
+        ]
 
     def _further(self, tree: Condition) -> tuple[Filter, ...]:
         """Return a condition on the documents that are named and that the filter itself misses."""

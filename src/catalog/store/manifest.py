@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, true
 
 from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
@@ -96,13 +96,19 @@ def list_record_files(connection: Connection, dataset: str) -> list[str]:
     return sorted(connection.scalars(select(file).where(of_dataset, has_records)))
 
 
-def path_of_record(connection: Connection, dataset: str, file: str, line: int) -> str | None:
-    """Return the path of the document that is the record in a line of the file; maybe none."""
-    query = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
-    is_there = func.json_extract(chunks.c.places, "$.numbers[0]") == line
+def paths_of_records(
+    connection: Connection, dataset: str, file: str, first: int, last: int | None
+) -> list[tuple[str, int]]:
+    """Return path and line of the documents that are records in these lines of a file, in order."""
+    line = func.json_extract(chunks.c.places, "$.numbers[0]")
+    query = select(documents.c.path, func.min(line).label("line")).join(
+        chunks, chunks.c.document_id == documents.c.id
+    )
     of_file = (documents.c.dataset == dataset) & (documents.c.file == file)
-    is_record = of_file & (documents.c.path != file)
-    return connection.scalar(query.where(is_record, is_there).limit(1))
+    is_there = (line >= first) & (true() if last is None else line <= last)
+    records = query.where(of_file & (documents.c.path != file), is_there)
+    rows = connection.execute(records.group_by(documents.c.path).order_by("line"))
+    return [(row.path, row.line) for row in rows]
 
 
 def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[str]]:

@@ -1,0 +1,114 @@
+"""The places that references, citations, links and the headers of passages tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+from catalog.core.errors import InputError
+from catalog.core.places import Unit
+from catalog.library.document_parts import Part
+
+Place = tuple[tuple[int, ...], tuple[int, ...]]
+"""The numbers of the start and of the end, as a reference has them."""
+CITATION = "[source: "
+_MAX_DIGITS = 18  # of a line's number
+_MAX_PLACE = 2000  # characters of the place at the end of a name
+_COLONS = re.compile(r":(?:t=)?(\d+(?::\d+){0,2})(?:-(\d+(?::\d+){0,2}))?$")
+_DIGITS = re.compile(r"\d+")
+_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
+_CLOCK = r"\d{1,9}(?::\d\d){1,2}"
+_SHOWN = (
+    rf"(?:t=(?P<clock>{_CLOCK})|(?P<from>{_CLOCK})(?:-(?P<to>{_CLOCK}))?"
+    r"|(?P<unit>page|slide|line|cell|paragraph|record)s? "
+    r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
+    r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
+    r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?"
+    r"(?: of (?P<file>[^\[\]]{1,1000}))?)"
+)
+_CITED = re.compile(rf", {_SHOWN}\]$")
+_HEADED = re.compile(rf" {_SHOWN}$")
+_HEADER = re.compile(r"@@ (.*) @@", re.DOTALL)
+_SUFFIX = re.compile(r"\.\w{1,8}$")
+
+
+@dataclass(frozen=True, slots=True)
+class CitedPlace:
+    """A place as outputs show it: the unit, which part of it, and what it is a place of.
+
+    ``name`` is a link or a citation itself, of a header what stands before the place. ``file`` is
+    that of a record.
+    """
+
+    name: str
+    unit: Unit
+    part: Part
+    file: str | None = None
+
+
+def split_reference(reference: str) -> list[tuple[str, Place]]:
+    """Return what may be named before the place at the end, with the place; the longest first.
+
+    A place is ``:12``, ``:12-20``, of a cell's lines ``:3:2-8``, of times ``:1:05-1:18``. Its parts
+    are the numbers of its start and its end. Raises :class:`InputError` for a number that no line
+    has.
+    """
+    ranged = _COLONS.search(reference)
+    if ranged is None:
+        return []
+    if any(len(digits) > _MAX_DIGITS for digits in _DIGITS.findall(ranged[0])):
+        raise InputError(f"{ranged[0][:_MAX_DIGITS]}… names lines by numbers no document has")
+    start, end = (tuple((group or "").split(":")) for group in ranged.groups())
+    last = tuple(map(int, filter(None, end)))
+    return [
+        (":".join((reference[: ranged.start()], *start[:at])), (tuple(map(int, start[at:])), last))
+        for at in range(len(start))
+    ]
+
+
+def read_cited_place(name: str) -> CitedPlace | None:
+    """Return the place that a link, a citation or the header of a passage tells, if any."""
+    linked = _LINKED.search(name)
+    if linked is not None and (linked[0].startswith("#") or "://" in name):
+        number = int(linked[2])
+        at = number, number
+        if linked[1] == "page":
+            return CitedPlace(name, "page", Part(*at))
+        return CitedPlace(name, "time", Part(seconds=at))
+    is_citation, end = name.startswith(CITATION), name[-_MAX_PLACE:]
+    shown = (_CITED if is_citation else _HEADED).search(end)
+    if shown is None:
+        return None
+    if not is_citation:
+        name = name[: shown.start() - len(end)]
+    if shown["unit"] is None:
+        first, last = shown["clock"] or shown["from"], shown["to"]
+        begin = read_clock(map(int, first.split(":")))
+        end_second = read_clock(map(int, last.split(":"))) if last else begin
+        return CitedPlace(name, "time", Part(seconds=(begin, end_second)))
+    numbers = shown["pages"] or f"{shown['first']}-{shown['last'] or shown['first']}"
+    line, line_end = shown["line"], shown["line_end"]
+    lines = (int(line), int(line_end or line)) if line else None
+    part = Part(*map(int, numbers.split("-")), lines=lines)
+    return CitedPlace(name, shown["unit"], part, shown["file"])
+
+
+def without_marks(reference: str) -> str:
+    """Return what stands between the marks of a passage's header, any other text as it is."""
+    header = _HEADER.fullmatch(reference)
+    return reference if header is None else header[1]
+
+
+def shows_place(name: str, title: str, path: str) -> bool:
+    """Tell whether a name of the document has more in it than the name."""
+    if name.startswith(CITATION):
+        return name not in (f"{CITATION}{title}]", f"{CITATION}{path}]")
+    bare, _, fragment = name.partition("#")
+    return bool(fragment) and ("://" in bare or _SUFFIX.search(bare) is not None)
+
+
+def read_clock(clock: Iterable[int]) -> int:
+    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
+    return reduce(lambda seconds, number: 60 * seconds + number, clock)
