@@ -68,6 +68,7 @@ def result(**more):
         "score": 0.9124,
         "path": "notes/keys.md",
         "source_doc_id": "notes:notes/keys.md",
+        "dataset": "notes",
         "chunk_id": "c1",
         "title": "Keys",
         "text": "Rotate the\r\nAPI keys\there.",
@@ -87,7 +88,7 @@ def result(**more):
 
 
 def answer(*results, **more):
-    fields = {"query": "keys", "dataset": "notes", "mode": "hybrid", "stages": STAGES}
+    fields = {"query": "keys", "datasets": ("notes",), "mode": "hybrid", "stages": STAGES}
     return SearchResults(results, elapsed_ms=14.0, **{**fields, **more})
 
 

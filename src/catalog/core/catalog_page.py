@@ -41,13 +41,15 @@ class CatalogEntry(BaseModel):
 class CatalogPage(BaseModel):
     """Some of the documents that match, from the ``offset``-th on (counted from 0).
 
-    ``total`` counts all that match and ``types`` the same by file type, most first. ``notes`` say
-    what else there is when nothing matches, and what could not be done.
+    ``datasets`` are those listed, and ``dataset`` the only one, ``None`` for several. ``total``
+    counts all that match and ``types`` the same by file type, most first. ``notes`` say what else
+    there is when nothing matches, and what could not be done.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dataset: str
+    dataset: str | None
+    datasets: tuple[str, ...]
     query: str | None
     entries: tuple[CatalogEntry, ...]
     total: int

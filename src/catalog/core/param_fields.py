@@ -177,8 +177,8 @@ def _unmet(field: ParamField, value: object) -> str:
         return f"a whole number from {param.least}" + (f" to {param.most}" if param.most else "")
     if bool in types:
         return "" if isinstance(value, bool) else "True or False"
-    if str in types and not isinstance(value, str):
-        return "text"
+    if str in types and (isinstance(value, str) or not field.takes_list):
+        return "" if isinstance(value, str) else "text"
     if field.takes_list:
         if isinstance(value, str):
             return "a list of texts, not one text"

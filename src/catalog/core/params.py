@@ -39,10 +39,14 @@ class Param:
     python_only: bool = False
 
 
+DatasetChoice = str | list[str] | None
+"""The name of a dataset, those of several that are searched as one, or ``None``: all there are."""
+
 Dataset = Annotated[
-    str | None,
+    DatasetChoice,
     Param(
-        "Name of the dataset; may be left out when there is only one.", flags=("--dataset", "-d")
+        "Only these datasets; all if left out.",
+        flags=("--dataset", "-d"),
     ),
 ]
 FileType = Annotated[

@@ -152,6 +152,7 @@ class SearchResult(PassageResult):
     dates are the document's, the latter as in :class:`CatalogEntry`.
     """
 
+    dataset: str
     docid: str
     heading_path: tuple[str, ...]
     sections: tuple[str, ...] = ()
@@ -230,7 +231,13 @@ class ResultList(Sequence[ResultT]):
     """The passages either pipeline found, best first, with what was asked."""
 
     def __init__(
-        self, results: Sequence[ResultT], *, query: str, dataset: str, mode: Mode, elapsed_ms: float
+        self,
+        results: Sequence[ResultT],
+        *,
+        query: str,
+        dataset: str | None,
+        mode: Mode,
+        elapsed_ms: float,
     ) -> None:
         self.results = tuple(results)
         self.query = query
@@ -270,6 +277,7 @@ class ResultList(Sequence[ResultT]):
 class SearchResults(ResultList[SearchResult]):
     """v2's answer: also how the search went, and how v1 answered, if that was asked for.
 
+    ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
     found), and ``low_confidence`` whether that is below the setting; ``None`` where nothing was
     calibrated. ``notes`` say what else there is when nothing was found.
@@ -280,7 +288,7 @@ class SearchResults(ResultList[SearchResult]):
         results: Sequence[SearchResult],
         *,
         query: str,
-        dataset: str,
+        datasets: Sequence[str],
         mode: Mode,
         stages: Sequence[StageReport],
         elapsed_ms: float,
@@ -289,7 +297,9 @@ class SearchResults(ResultList[SearchResult]):
         comparison: Comparison | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        super().__init__(results, query=query, dataset=dataset, mode=mode, elapsed_ms=elapsed_ms)
+        only = datasets[0] if len(datasets) == 1 else None
+        super().__init__(results, query=query, dataset=only, mode=mode, elapsed_ms=elapsed_ms)
+        self.datasets = tuple(datasets)
         self.stages = tuple(stages)
         self.confidence = confidence
         self.low_confidence = low_confidence
@@ -302,6 +312,7 @@ class SearchResults(ResultList[SearchResult]):
         for result, shown in zip(self.results, answer["results"], strict=True):
             if result.evidence_at not in (None, result.rank):
                 shown["evidence"] = None
+        answer["datasets"] = list(self.datasets)
         answer["confidence"] = self.confidence
         answer["low_confidence"] = self.low_confidence
         answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]

@@ -59,7 +59,7 @@ def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
     document = find_document(
         library.database,
         params.reference,
-        dataset=None if params.dataset is None else library.chosen_dataset(params.dataset),
+        dataset=None if params.dataset is None else library.chosen_datasets(params.dataset),
         line_start=params.line_start,
         line_end=params.line_end,
     )
@@ -72,23 +72,23 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     So are those from the first on that would make all texts together more than 10 MB.
     """
     database = engine.library.database
-    dataset = engine.library.chosen_dataset(params.dataset)
+    dataset = engine.library.chosen_datasets(params.dataset)
     parts = find_parts(database, dataset, params.patterns)
     documents, skipped, notes = [], [], []
     remaining = MAX_TEXT_BYTES
     wanted = parts[: params.limit]
     for at, (source_doc_id, part, told) in enumerate(wanted):
-        document = read_part(database, dataset, source_doc_id, part)
+        document = read_part(database, source_doc_id, part)
         document = replace(document, notes=(*told, *document.notes))
         size = _size(document)
         if size > params.max_bytes:
             reason = f"{size} bytes, more than max_bytes {params.max_bytes}: get its lines instead"
-            skipped.append(_skipped(source_doc_id, dataset, reason))
+            skipped.append(_skipped(source_doc_id, reason))
         elif size > remaining:
             rest = wanted[at:]
             full = f"one answer holds {MAX_TEXT_BYTES:,} bytes of text at most"
             reason = f"{full}: ask for it by itself"
-            skipped += [_skipped(other, dataset, reason) for other, *_ in rest]
+            skipped += [_skipped(other, reason) for other, *_ in rest]
             notes.append(f"{full}: ask for the {len(rest)} documents not given by their paths")
             break
         else:
@@ -100,8 +100,8 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     return {"documents": documents, "skipped": skipped, "notes": notes}
 
 
-def _skipped(source_doc_id: str, dataset: str, reason: str) -> dict[str, str]:
-    path = source_doc_id.removeprefix(f"{dataset}:")
+def _skipped(source_doc_id: str, reason: str) -> dict[str, str]:
+    path = source_doc_id.partition(":")[2]
     return {"source_doc_id": source_doc_id, "path": path, "reason": reason}
 
 
@@ -161,8 +161,7 @@ def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
     """Return the page of documents."""
     from catalog.library.browse import DocumentCatalog
 
-    dataset = engine.library.chosen_dataset(params.dataset)
-    return DocumentCatalog(engine.library).query(**(vars(params) | {"dataset": dataset}))
+    return DocumentCatalog(engine.library).query(**vars(params))
 
 
 def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
@@ -179,7 +178,8 @@ class SearchShape(_Shape):
     """Passages, best first, and how the search went; see ``docs/scoring.md`` for the numbers."""
 
     query: str
-    dataset: str
+    dataset: str | None
+    datasets: tuple[str, ...]
     mode: Mode
     results: tuple[SearchResult, ...]
     elapsed_ms: float

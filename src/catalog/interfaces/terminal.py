@@ -76,14 +76,15 @@ def catalog_text(page: CatalogPage) -> TerminalText:
 
 def _catalog_lines(page: CatalogPage) -> Iterator[str]:
     for number, entry in enumerate(page.entries, start=page.offset + 1):
-        yield safe(f"[{number}] {one_line(entry.path)}  #{entry.docid}")
+        name = entry.path if page.dataset else entry.source_doc_id
+        yield safe(f"[{number}] {one_line(name)}  #{entry.docid}")
         yield safe(f"    {one_line(entry.title)}")
         yield safe(f"    {_entry_facts(entry)}")
         if entry.summary:
             yield safe(f"    | {one_line(entry.summary)}")
         yield ""
     if page.total == 0:
-        yield safe(f"No document of {page.dataset!r} is like that.")
+        yield safe(f"No document of {' or '.join(map(repr, page.datasets))} is like that.")
     elif not page.entries:
         yield safe(f"The listing ends before {page.offset + 1}: {page.total} {_documents(page)}.")
 

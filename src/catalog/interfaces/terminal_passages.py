@@ -42,17 +42,24 @@ def _passage_lines(results: SearchResults, *, explain: bool, bold: bool) -> Iter
         yield f"low confidence: nothing here answers surely{best}"
         yield ""
     for result in results:
-        yield from _result_lines(result, explain=explain, bold=bold)
+        dataset = result.dataset if len(results.datasets) > 1 else ""
+        yield from _result_lines(result, dataset, explain=explain, bold=bold)
         yield ""
     if len(results) == 0:
-        yield safe(f"No passage of {results.dataset!r} answers {results.query!r}.")
+        where = " or ".join(map(repr, results.datasets))
+        yield safe(f"No passage of {where} answers {results.query!r}.")
 
 
-def _result_lines(result: SearchResult, *, explain: bool, bold: bool) -> Iterator[str]:
+def _result_lines(
+    result: SearchResult, dataset: str, *, explain: bool, bold: bool
+) -> Iterator[str]:
+    """Yield the lines of a passage; ``dataset`` is told with it unless it is empty."""
     evidence = result.evidence
     name = " — ".join(filter(None, (result.original, format_header(result))))
     if evidence is not None:
         name = one_line(f"{evidence.media} — {result.modality.replace('_', ' ')}")
+    if dataset:
+        name = f"{dataset}: {name}"
     relevance = f"  relevance {_per_cent(result.relevance)}" if result.relevance is not None else ""
     yield safe(f"[{result.rank}] {name}  score {result.score:.4f}{relevance}  #{result.docid}")
     if evidence is None:

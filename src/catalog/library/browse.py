@@ -15,12 +15,11 @@ from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.library import Library
-from catalog.library.names import Names
 from catalog.store.card_search import find_documents, top_documents
 from catalog.store.cards import count_without_card
 from catalog.store.document_names import Member, find_groups
 from catalog.store.engine_types import Restriction
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.listing import (
     ListedDocument,
     allowed_documents,
@@ -58,26 +57,28 @@ class DocumentCatalog:
         modified; a document without a date is left out then. ``sort``: ``best`` (by name without
         a query), ``name`` (path, case ignored), ``modified`` (newest first, by the date just
         described), ``size`` (largest first: bytes, or characters where those are not known); ties
-        go by path. A query of more than ``rag.max_query_chars`` is cut, and a note says so.
-        Raises :class:`InputError` kinds for a bad call.
+        go by path and dataset. A query of more than ``rag.max_query_chars`` is cut, and a note says
+        so. Raises :class:`InputError` kinds for a bad call.
         """
         started = time.perf_counter()
         most = self._library.settings.rag_v2.max_query_chars
         request = read_browse_request(params, max_query_chars=most)
-        dataset = self._library.chosen_dataset(request.dataset)
+        dataset = self._library.chosen_datasets(params.dataset)
         lacking = self._make_some_cards(dataset, request.query)
         notes = request.notes + lacking
         with self._library.database.read() as connection:
-            check_filter_fields(connection, Restriction(dataset, filter=request.visible))
-            request = request.with_names(Names(connection, dataset))
+            within = Restriction(dataset, filter=request.visible)
+            check_filter_fields(connection, within)
+            request = request.with_names(connection, within.datasets)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)
             if not types:
                 notes += find_hints(connection, dataset, request)
         return CatalogPage(
-            dataset=dataset,
+            dataset=dataset if isinstance(dataset, str) else None,
+            datasets=within.datasets,
             query=params.query,
-            entries=tuple(_entry(described[id_], dataset, scores.get(id_)) for id_ in page),
+            entries=tuple(_entry(described[id_], scores.get(id_)) for id_ in page),
             total=sum(types.values()),
             offset=params.offset,
             types=types,
@@ -85,7 +86,7 @@ class DocumentCatalog:
             elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         )
 
-    def _make_some_cards(self, dataset: str, query: str | None) -> tuple[str, ...]:
+    def _make_some_cards(self, dataset: DatasetNames, query: str | None) -> tuple[str, ...]:
         """Make some cards if nobody else is writing; return a note on the rest if it matters."""
         database = self._library.database
         why = CARDS_MADE_LATER
@@ -104,7 +105,7 @@ class DocumentCatalog:
 
 
 def _find(
-    connection: Connection, dataset: str, request: BrowseRequest, *, carded: bool
+    connection: Connection, dataset: DatasetNames, request: BrowseRequest, *, carded: bool
 ) -> tuple[list[int], dict[str, int], dict[int, float], dict[int, list[Member]]]:
     """Return the documents of the page, how many match by type, scores if there is a query.
 
@@ -131,10 +132,10 @@ def _find(
     return ids, matches.counts, {id_: round(matches.scores[id_], 6) for id_ in ids}, groups
 
 
-def _entry(document: ListedDocument, dataset: str, score: float | None) -> CatalogEntry:
+def _entry(document: ListedDocument, score: float | None) -> CatalogEntry:
     return CatalogEntry(
-        source_doc_id=source_doc_id(dataset, document.name),
-        dataset=dataset,
+        source_doc_id=source_doc_id(document.dataset, document.name),
+        dataset=document.dataset,
         path=document.name,
         title=document.title,
         file_type=document.file_type,

@@ -10,6 +10,7 @@ from catalog.library.references import find_alike
 from catalog.store.card_search import find_documents
 from catalog.store.document_names import find_groups
 from catalog.store.engine_types import Restriction
+from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import (
     allowed_documents,
     count_by_tag,
@@ -29,11 +30,14 @@ _MOST_NAMES, _MOST_TAGS = 5000, 12
 _LONGEST = 200  # characters of a tag that is named
 
 
-def find_hints(connection: Connection, dataset: str, request: BrowseRequest) -> tuple[str, ...]:
+def find_hints(
+    connection: Connection, dataset: DatasetNames, request: BrowseRequest
+) -> tuple[str, ...]:
     """Return notes on a listing without a document, on what the caller's filters let through."""
     visible = allowed_documents(Restriction(dataset, filter=request.visible))
     if not count_documents(connection, visible, 1):
-        nothing = "the dataset has no documents"
+        several = not isinstance(dataset, str)
+        nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
         return (nothing if request.visible is None else "no document fulfils the filters",)
     is_met = {
         name: count_documents(connection, allowed, 1) > 0
@@ -54,7 +58,7 @@ def find_hints(connection: Connection, dataset: str, request: BrowseRequest) -> 
 
 
 def _conditions(
-    dataset: str, request: BrowseRequest, visible: ColumnElement[bool]
+    dataset: DatasetNames, request: BrowseRequest, visible: ColumnElement[bool]
 ) -> Iterator[tuple[str, ColumnElement[bool]]]:
     """Yield the conditions but the query, by name, each on the documents that are visible."""
     filters = {"file type": request.by_type, "name": request.by_name}
@@ -69,7 +73,7 @@ def _conditions(
 def _hints_for(
     name: str,
     connection: Connection,
-    dataset: str,
+    dataset: DatasetNames,
     request: BrowseRequest,
     visible: ColumnElement[bool],
 ) -> Iterator[str]:

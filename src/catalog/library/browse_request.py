@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from catalog.core.dates import read_bound
 from catalog.core.errors import InputError
@@ -12,7 +13,10 @@ from catalog.core.filters import And, Filter, Op, condition
 from catalog.core.param_fields import check_params
 from catalog.core.params import SORTS, BrowseParams
 from catalog.core.text import storable
-from catalog.library.names import Names
+from catalog.library.names import keep_whole
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,6 @@ class BrowseRequest:
     """
 
     params: BrowseParams
-    dataset: str | None
     query: str | None
     visible: Filter | None
     by_type: Filter | None
@@ -41,10 +44,10 @@ class BrowseRequest:
         parts = tuple(part for part in filters if part is not None)
         return And(parts) if parts else None
 
-    def with_names(self, names: Names) -> BrowseRequest:
+    def with_names(self, connection: Connection, datasets: tuple[str, ...]) -> BrowseRequest:
         """Return the request in which a name finds all files of its document."""
-        visible = None if self.visible is None else names.keep_whole(self.visible)
-        by_name = None if self.by_name is None else names.keep_whole(self.by_name)
+        visible = keep_whole(connection, datasets, self.visible)
+        by_name = keep_whole(connection, datasets, self.by_name)
         return replace(self, visible=visible, by_name=by_name)
 
 
@@ -57,7 +60,6 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     cut = f"query cut from {len(text):,} to {len(query):,} characters"
     request = BrowseRequest(
         params=params,
-        dataset=None if params.dataset is None else storable(params.dataset),
         query=query or None,
         visible=parse_filters(params.filters),
         by_type=None if file_type is None else file_type_filter(storable(file_type)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from catalog.ingest.summaries import summarise
 from catalog.store import Database
 from catalog.store.cards import read_uncarded_documents, save_cards
+from catalog.store.filter_sql import DatasetNames
 
 BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
@@ -12,7 +13,7 @@ CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an u
 
 
 def make_cards(
-    database: Database, dataset: str, *, wait: bool = True, limit: int | None = None
+    database: Database, dataset: DatasetNames, *, wait: bool = True, limit: int | None = None
 ) -> int:
     """Make the cards that are missing or not current, ``limit`` at most; return their number.
 
@@ -34,6 +35,6 @@ def make_cards(
     return count
 
 
-def _is_any_lacking(database: Database, dataset: str) -> bool:
+def _is_any_lacking(database: Database, dataset: DatasetNames) -> bool:
     with database.read() as connection:
         return next(read_uncarded_documents(connection, dataset, 1), None) is not None

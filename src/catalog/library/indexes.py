@@ -7,15 +7,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
 from catalog.store.embedding_cache import StoredModel, require_model
-from catalog.store.lexical import get_lexical_engine
+from catalog.store.filter_sql import DatasetNames
+from catalog.store.lexical import get_lexical_engine, join_lexical_engines
 from catalog.store.vectors import get_vector_engine
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
+
+_JOINED = 8  # engines over several datasets that are kept
 
 
 class Indexes:
@@ -29,6 +33,7 @@ class Indexes:
     ) -> None:
         self._settings, self._database, self._model = settings, database, model
         self._lexical: dict[tuple[str, str], LexicalEngine] = {}
+        self._several: LRUCache[tuple[str, tuple[str, ...]], LexicalEngine] = LRUCache(_JOINED)
         self._vector: dict[tuple[str, str], VectorEngine] = {}
         self._lock = Lock()
 
@@ -36,15 +41,25 @@ class Indexes:
         """Return where the dataset's derived indexes live; it may be deleted at any time."""
         return self._settings.home / "indexes" / dataset
 
-    def lexical(self, dataset: str, name: str | None = None) -> LexicalEngine:
-        """Return the lexical engine of that name, or the configured one."""
+    def lexical(self, dataset: DatasetNames, name: str | None = None) -> LexicalEngine:
+        """Return the lexical engine of that name, or the configured one; one over several."""
         name = name or self._settings.rag_v2.lexical_engine
+        if not isinstance(dataset, str):
+            return self._joined(dataset, name)
         with self._lock:
             if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
                 engine = get_lexical_engine(name, self._database, dataset, folder)
                 self._lexical[name, dataset] = engine
             return self._lexical[name, dataset]
+
+    def _joined(self, datasets: tuple[str, ...], name: str) -> LexicalEngine:
+        engine = self._several.get((name, datasets))
+        if engine is None:
+            engines = [self.lexical(dataset, name) for dataset in datasets]
+            engine = join_lexical_engines(engines, self._database, datasets)
+            self._several.put((name, datasets), engine)
+        return engine
 
     def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
         """Return the vector engine of that name, or the configured one.
@@ -81,6 +96,7 @@ class Indexes:
                 *self._vector.values(),
             ]
             self._lexical.clear()
+            self._several.clear()
             self._vector.clear()
         for engine in engines:
             engine.close()

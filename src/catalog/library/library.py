@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import ConfigError, UnknownDatasetError
+from catalog.core.errors import ConfigError, InputError, UnknownDatasetError
 from catalog.core.settings import Settings, load_settings
+from catalog.core.text import storable
 from catalog.library.indexes import Indexes
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset
 from catalog.store.embedding_cache import StoredModel
+from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -104,6 +106,24 @@ class Library:
             return names[0]
         known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
         raise UnknownDatasetError(f"say which dataset; datasets: {known}")
+
+    def chosen_datasets(self, names: str | Iterable[str] | None) -> DatasetNames:
+        """Return what a call names, each once and in order, or all datasets if it names none.
+
+        A single one is its name. Raises :class:`UnknownDatasetError` for a name that is none, or
+        where there is no dataset yet, and :class:`InputError` for an empty list.
+        """
+        if names is None:
+            chosen = self.datasets()
+            if not chosen:
+                return self.chosen_dataset(None)
+        else:
+            chosen = sorted(set(map(storable, [names] if isinstance(names, str) else names)))
+            if not chosen:
+                raise InputError("dataset is an empty list: name one, or leave it out for all")
+            for name in chosen:
+                self.require_dataset(name)
+        return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
     def close(self) -> None:
         """Release indexes, locks and connections; safe to call twice."""

@@ -25,7 +25,8 @@ from catalog.library.document_parts import (
     join_parts,
 )
 from catalog.library.names import DOCID, Names
-from catalog.store.chunks import StoredDocument, find_by_docid, find_by_path, list_dataset_names
+from catalog.store.chunks import StoredDocument, find_by_docid, find_by_path, named_datasets
+from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -76,7 +77,7 @@ class NamedDocument:
 
 
 def find_named(
-    connection: Connection, reference: str, dataset: str | None, given: Part
+    connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
 ) -> list[NamedDocument]:
     """Return the documents that have the name, and of several those that have the place it tells.
 
@@ -115,14 +116,15 @@ def find_named(
 
 
 def find_exactly(
-    connection: Connection, reference: str, dataset: str | None
+    connection: Connection, reference: str, dataset: DatasetNames | None
 ) -> StoredDocument | None:
     """Return the document whose path, id or docid this is; raise if that is not one alone."""
     docid = DOCID.fullmatch(reference)
     if docid is not None and (found := find_by_docid(connection, docid[1], dataset)):
         return _only(found, reference)
-    names = [dataset] if dataset else list_dataset_names(connection)
-    paths = [(name, reference.removeprefix(f"{name}:")) for name in names]
+    paths = [
+        (name, reference.removeprefix(f"{name}:")) for name in named_datasets(connection, dataset)
+    ]
     documents = list(filter(None, (find_by_path(connection, *path) for path in paths)))
     exact = [document for document in documents if document.source_doc_id == reference]
     return _only(exact or documents, reference)
@@ -164,7 +166,7 @@ def _has_text(connection: Connection, named: NamedDocument) -> bool:
 
 def _find_records(
     connection: Connection,
-    dataset: str | None,
+    dataset: DatasetNames | None,
     told: tuple[str, Place | None, CitedPlace | None],
     given: Part,
 ) -> list[NamedDocument]:
@@ -180,7 +182,7 @@ def _find_records(
     else:
         return []
     found: list[NamedDocument] = []
-    for one in [dataset] if dataset else list_dataset_names(connection):
+    for one in named_datasets(connection, dataset):
         names = Names(connection, one)
         records = names.records_at(file.removeprefix(f"{one}:"), first or 1, None)
         pieces = [
@@ -193,11 +195,11 @@ def _find_records(
 
 
 def _find_groups(
-    connection: Connection, reference: str, dataset: str | None
+    connection: Connection, reference: str, dataset: DatasetNames | None
 ) -> list[list[StoredDocument]]:
     """Return the files of each document that has the name though not as its path."""
     groups: list[list[StoredDocument]] = []
-    for one in [dataset] if dataset else list_dataset_names(connection):
+    for one in named_datasets(connection, dataset):
         names = Names(connection, one)
         file = reference.removeprefix(f"{one}:")
         records = names.records(file.__eq__)

@@ -187,6 +187,19 @@ class Names:
         )
 
 
+def keep_whole(
+    connection: Connection, datasets: tuple[str, ...], tree: Filter | None
+) -> Filter | None:
+    """Return the filter as :meth:`Names.keep_whole` does in each of the datasets."""
+    if tree is None:
+        return None
+    trees = {name: Names(connection, name).keep_whole(tree) for name in datasets}
+    if len(trees) == 1 or all(one == tree for one in trees.values()):
+        return next(iter(trees.values()))
+    named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())
+    return Or(tuple(named))
+
+
 def _without_folder(path: str) -> str:
     return path.rpartition("/")[2]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import DocumentNotFoundError, InputError
@@ -16,7 +17,8 @@ from catalog.library.document_parts import DocumentLines, Part
 from catalog.library.named_parts import NamedDocument, find_named, several_documents
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
-from catalog.store.chunks import find_by_path, list_dataset_names, list_paths
+from catalog.store.chunks import find_by_path, list_dataset_names, list_paths, named_datasets
+from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -30,19 +32,19 @@ def find_document(
     database: Database,
     reference: str,
     *,
-    dataset: str | None = None,
+    dataset: DatasetNames | None = None,
     line_start: int | None = None,
     line_end: int | None = None,
 ) -> DocumentLines:
     """Return the document a reference names: whole, or the lines given or after its last colon.
 
     So is the place of a link, a citation or a passage's header, of a recording the passage told
-    around its second. By the name of a file that several documents were made of it is the first of
-    these; of a recording at some time all that was said and shown then; of a file of records those
-    in the lines. Lines that are given win over those in the reference; of a document without lines
-    they are its pages, cells, paragraphs or seconds. Raises :class:`DocumentNotFoundError` with
-    near misses, and :class:`InputError` for a name that several documents share, and for what is
-    beyond the end.
+    around its second. ``dataset`` names one or several to look in, ``None`` all. By the name of a
+    file that several documents were made of it is the first of these; of a recording at some time
+    all that was said and shown then; of a file of records those in the lines. Lines that are given
+    win over those in the reference; of a document without lines they are its pages, cells,
+    paragraphs or seconds. Raises :class:`DocumentNotFoundError` with near misses, and
+    :class:`InputError` for a name that several documents share, and for what is beyond the end.
     """
     given, reference = Part(line_start, line_end), without_marks(storable(reference))
     with database.read() as connection:
@@ -58,7 +60,7 @@ def find_document(
 
 
 def find_parts(
-    database: Database, dataset: str, patterns: Iterable[str]
+    database: Database, dataset: DatasetNames, patterns: Iterable[str]
 ) -> list[tuple[str, Part, tuple[str, ...]]]:
     """Return the ids of documents, the part of each that the patterns name, and notes on it.
 
@@ -67,26 +69,25 @@ def find_parts(
     """
     parts: dict[tuple[str, Part], tuple[str, ...]] = {}
     with database.read() as connection:
-        names = Names(connection, dataset)
-        for pattern, paths in _match_each(names, patterns):
-            parts |= {(f"{dataset}:{path}", Part()): () for path in paths}
-            found = [] if paths else find_named(connection, without_marks(pattern), dataset, Part())
-            if not paths and not found:
+        for pattern, ids in _match_each(_names_by_dataset(connection, dataset), patterns):
+            parts |= {(id_, Part()): () for id_ in ids}
+            found = [] if ids else find_named(connection, without_marks(pattern), dataset, Part())
+            if not ids and not found:
                 raise _no_document(connection, dataset, pattern)
             for one in found:
-                parts |= {(f"{dataset}:{path}", part): one.notes for _, path, part in one.pieces}
+                parts |= {(f"{of}:{path}", part): one.notes for of, path, part in one.pieces}
     return [(*part, notes) for part, notes in parts.items()]
 
 
-def read_part(database: Database, dataset: str, source_doc_id: str, part: Part) -> DocumentLines:
+def read_part(database: Database, source_doc_id: str, part: Part) -> DocumentLines:
     """Return a part of a document; raise ``DocumentNotFoundError`` if there is none of the id."""
     with database.read() as connection:
-        path = source_doc_id.removeprefix(f"{dataset}:")
+        dataset, _, path = source_doc_id.partition(":")
         return NamedDocument([(dataset, path, part)]).lines(connection)
 
 
 def resolve_documents(
-    database: Database, dataset: str, patterns: Iterable[str], *, whole: bool = False
+    database: Database, dataset: DatasetNames, patterns: Iterable[str], *, whole: bool = False
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
@@ -97,29 +98,48 @@ def resolve_documents(
     """
     source_doc_ids: dict[str, None] = {}
     with database.read() as connection:
-        names = Names(connection, dataset)
-        for pattern, matches in _match_each(names, patterns):
-            paths = matches or names.resolve(without_marks(pattern))
-            if not paths:
+        named = _names_by_dataset(connection, dataset)
+        for pattern, matches in _match_each(named, patterns):
+            name = without_marks(pattern)
+            ids = matches or _as_ids({one: names.resolve(name) for one, names in named.items()})
+            if not ids:
                 raise _no_document(connection, dataset, pattern)
-            source_doc_ids |= dict.fromkeys(f"{dataset}:{path}" for path in paths)
+            source_doc_ids |= dict.fromkeys(ids)
         if whole:
-            return names.documents.whole_ids(source_doc_ids)
+            wholes = (names.documents.whole_ids(source_doc_ids) for names in named.values())
+            return list(chain.from_iterable(wholes))
     return list(source_doc_ids)
 
 
-def _match_each(names: Names, patterns: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each pattern with the paths it matches or is, none for one that is another name."""
+def _names_by_dataset(connection: Connection, dataset: DatasetNames) -> dict[str, Names]:
+    return {one: Names(connection, one) for one in named_datasets(connection, dataset)}
+
+
+def _as_ids(paths: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return paths, given by dataset, as ids."""
+    return [f"{dataset}:{path}" for dataset, found in paths.items() for path in found]
+
+
+def _match_each(
+    named: Mapping[str, Names], patterns: Iterable[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each pattern with the ids of what it matches or is, none for one that is another name.
+
+    An id is that of its dataset's document alone, a path those of every dataset.
+    """
     others = 0
     for pattern in dict.fromkeys(patterns):
-        path = pattern.removeprefix(f"{names.dataset}:")
-        if path in names.paths:
-            yield pattern, [path]
+        dataset, _, path = pattern.partition(":")
+        if dataset in named and path in named[dataset].paths:
+            yield pattern, [pattern]
+            continue
+        if any(pattern in names.paths for names in named.values()):
+            yield pattern, [f"{one}:{pattern}" for one in named if pattern in named[one].paths]
             continue
         others += 1
         if others > MAX_DOCUMENTS:
             raise InputError(f"at most {MAX_DOCUMENTS:,} patterns and #docids; give paths")
-        yield pattern, _match(names, pattern)
+        yield pattern, _as_ids({one: _match(names, pattern) for one, names in named.items()})
 
 
 def _match(names: Names, pattern: str) -> list[str]:
@@ -139,23 +159,27 @@ def _match(names: Names, pattern: str) -> list[str]:
     return list(found | dict.fromkeys(names.records(glob.matches)))
 
 
-def _no_document(connection: Connection, dataset: str, pattern: str) -> DocumentNotFoundError:
+def _no_document(
+    connection: Connection, dataset: DatasetNames, pattern: str
+) -> DocumentNotFoundError:
     near = _near(connection, pattern, dataset)
-    return DocumentNotFoundError(f"no document of {dataset!r} is {pattern!r}", near)
+    where = " or ".join(map(repr, named_datasets(connection, dataset)))
+    return DocumentNotFoundError(f"no document of {where} is {pattern!r}", near)
 
 
-def _near(connection: Connection, name: str, dataset: str | None) -> list[str]:
+def _near(connection: Connection, name: str, dataset: DatasetNames | None) -> list[str]:
     """Return references that may have been meant: the same path elsewhere, then similar ones."""
-    datasets = list_dataset_names(connection)
+    here = named_datasets(connection, dataset)
     elsewhere = [
         document.source_doc_id
-        for name_ in datasets
-        if name_ != dataset and (document := find_by_path(connection, name_, name)) is not None
+        for name_ in list_dataset_names(connection)
+        if (dataset is None or name_ not in here)
+        and (document := find_by_path(connection, name_, name)) is not None
     ]
     text = name.removeprefix("#").casefold()
     inside: list[str] = []
     by_name: defaultdict[str, list[str]] = defaultdict(list)
-    for name_ in [dataset] if dataset else datasets:
+    for name_ in here:
         for path in list_paths(connection, name_):
             reference = f"{name_}:{path}"
             if text in reference.casefold():

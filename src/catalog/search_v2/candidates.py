@@ -95,7 +95,7 @@ def _search(
         round_stages = stages.fork()
         retriever = HybridRetrieverFactoryV2(parts, stages=round_stages).build(
             request.query,
-            request.restriction.dataset,
+            None,
             max(least, max(rag.fts_top_k, request.top_k) * factor),
             max(least, max(rag.vector_top_k, request.top_k) * factor),
             max(rag.fusion_top_k, 2 * wanted) * max(1, factor // rag.overfetch),

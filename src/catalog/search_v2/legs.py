@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -28,7 +28,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
-from catalog.store.engine_types import Hit, Restriction
+from catalog.store.engine_types import Hit, Restriction, best_first
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.listing import allowed_documents, list_source_ids
 
@@ -121,7 +121,7 @@ class LegRetriever(BaseRetriever):
 
 
 class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset."""
+    """BM25 or full-text search over one dataset, or over several as one."""
 
     kind = "lex"
 
@@ -144,8 +144,16 @@ class LexicalRetriever(LegRetriever):
         return LegRun(sub_query, self.top_k, self._engine.name, hits, note)
 
 
+class _Nearest(NamedTuple):
+    engine: str
+    hits: list[Hit]
+    fallback: str
+    defect: str
+    damaged: frozenset[str]
+
+
 class VectorRetriever(LegRetriever):
-    """Nearest neighbours over one dataset.
+    """Nearest neighbours over one dataset, or over several: a cosine is the same in each.
 
     When another process holds the index, or it cannot be used for want of room or rights,
     ``exact`` searches the stored vectors instead: the same answer, slower, and the note says so.
@@ -167,22 +175,28 @@ class VectorRetriever(LegRetriever):
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
         vector, note = self._embed(sub_query, query)
-        fallback = ""
-        dataset = self.restriction.dataset
+        runs = [self._nearest(vector, name) for name in self.restriction.datasets]
+        hits = best_first((hit for run in runs for hit in run.hits), self.top_k)
+        fallback = _each_once(run.fallback for run in runs)
+        note = "; ".join(filter(None, (_each_once(run.defect for run in runs), fallback, note)))
+        damaged = self._damaged(frozenset(name for run in runs for name in run.damaged))
+        engine = ", ".join(dict.fromkeys(run.engine for run in runs))
+        return LegRun(sub_query, self.top_k, engine, hits, note, fallback, damaged)
+
+    def _nearest(self, vector: Vector, dataset: str) -> _Nearest:
+        """Return what the index of one of the datasets answers, exactly where it is blocked."""
+        within, fallback = self.restriction.of(dataset), ""
         engine = self._parts.vector(dataset)
         try:
-            hits = engine.search(vector, self.top_k, self.restriction)
+            hits = engine.search(vector, self.top_k, within)
         except EngineBlockedError as error:
             engine = self._parts.library.indexes.exact(dataset)
-            hits = engine.search(vector, self.top_k, self.restriction)
+            hits = engine.search(vector, self.top_k, within)
             is_held = isinstance(error, EngineLockedError)
             reason = "the index is held by another process" if is_held else str(error)
             fallback = f"{reason}, searched exactly instead"
-            note = "; ".join(filter(None, (fallback, note)))
-        damaged = self._damaged(engine.damaged)
-        if engine.pop_defect():
-            note = "; ".join(filter(None, ("the index was damaged and was made anew", note)))
-        return LegRun(sub_query, self.top_k, engine.name, hits, note, fallback, damaged)
+        defect = "the index was damaged and was made anew" if engine.pop_defect() else ""
+        return _Nearest(engine.name, hits, fallback, defect, engine.damaged)
 
     def _embed(self, sub_query: SubQuery, query: QueryBundle) -> tuple[Vector, str]:
         """Return the vector to search by, shape ``(dim,)``, and a note of where it comes from."""
@@ -211,6 +225,10 @@ class VectorRetriever(LegRetriever):
         with self._database.read() as connection:
             visible = documents & list_source_ids(connection, allowed)
         return tuple(DamagedDocumentError(document, "a vector") for document in sorted(visible))
+
+
+def _each_once(notes: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, notes)))
 
 
 def check_embedding(query: QueryBundle, parts: SearchParts) -> None:

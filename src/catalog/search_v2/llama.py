@@ -35,7 +35,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer, CompactAndRe
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.core.params import SearchParams
+from catalog.core.params import DatasetChoice, SearchParams
 from catalog.core.query import parse_query
 from catalog.ingest.transforms import (
     CachedEmbedding,
@@ -103,17 +103,17 @@ __all__ = [
 
 
 class CatalogRetriever(BaseRetriever):
-    """The v2 query path over one dataset as one LlamaIndex retriever, for any query.
+    """The v2 query path over a dataset, several or all as one LlamaIndex retriever, for any query.
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
-    ``rerank``. The dataset may be left out when there is only one. ``whole=False`` ends after
+    ``rerank``. Several datasets are as one; without any all are. ``whole=False`` ends after
     selection, for those who chain the later stages themselves. A query bundle's ``embedding`` or
     ``custom_embedding_strs`` are searched for by meaning in place of the query.
     """
 
     def __init__(
         self,
-        dataset: str | None = None,
+        dataset: DatasetChoice = None,
         *,
         service: SearchServiceV2 | None = None,
         whole: bool = True,
@@ -169,7 +169,7 @@ class QueryEngineBuilderV2:
 
     def build_query_engine(
         self,
-        dataset_name: str | None = None,
+        dataset_name: DatasetChoice = None,
         *,
         llm: LLM | None = None,
         postprocessors: tuple[BaseNodePostprocessor, ...] = (),
@@ -177,7 +177,7 @@ class QueryEngineBuilderV2:
         callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> RetrieverQueryEngine:
-        """Return a query engine over one dataset; ``search`` takes what ``retrieve`` takes.
+        """Return a query engine over datasets; ``search`` takes what ``retrieve`` takes.
 
         Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
         recordings), so that it answers from the passages ``retrieve`` gives, and then those added

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from catalog.core.dates import read_bound
@@ -16,15 +17,16 @@ from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.library import Library
-from catalog.library.names import Names
+from catalog.library.names import keep_whole
 from catalog.library.references import resolve_documents
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
-from catalog.store.document_names import DocumentNames
+from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     allowed_documents,
     check_filter_fields,
+    count_documents,
     dated_between,
     list_source_ids,
 )
@@ -56,24 +58,23 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     """Return the request that the params make; raise :class:`InputError` kinds for a bad one."""
     check_search(params)
     library, rag = parts.library, parts.rag
-    dataset = library.chosen_dataset(None if params.dataset is None else storable(params.dataset))
+    dataset = library.chosen_datasets(params.dataset)
     with stages.run("normalise") as notes:
         query = parse_query(params.query, max_chars=rag.max_query_chars)
         notes.extend(query.notes)
     with stages.run("scope") as notes:
         filters = parse_filters(params.filters)
-        scope = _read_scope(library, dataset, params, filters)
+        scope = _read_scope(library, Restriction(dataset, filter=filters), params)
         conditions = [one for one in (filters, *_narrow(params)) if one is not None]
         tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
         restriction = Restriction(dataset, scope, tree if conditions else None)
         is_one_document = restriction.is_one_document
         if not restriction.is_whole_dataset:
             with library.database.read() as connection:
-                names = Names(connection, dataset)
-                restriction = _check(connection, restriction, names, notes)
-                filters = None if filters is None else names.keep_whole(filters)
-                named = restriction.scope.ids or ()
-                is_one_document |= names.documents.count(named) == 1
+                restriction, count = _check(connection, restriction, notes)
+                is_one_document &= _is_of_one_dataset(connection, restriction)
+                filters = keep_whole(connection, restriction.datasets, filters)
+                is_one_document |= count == 1
         visible = replace(restriction, filter=filters)
         restriction = _within_dates(library, restriction, params, notes)
     return SearchRequest(
@@ -95,19 +96,19 @@ def check_search(params: SearchParams) -> None:
     check_params(params)
 
 
-def _read_scope(
-    library: Library, dataset: str, params: SearchParams, filters: Filter | None
-) -> Scope:
-    scope = Scope.from_doc_ids(_qualify(dataset, params.doc_ids))
+def _read_scope(library: Library, within: Restriction, params: SearchParams) -> Scope:
+    """Return the documents that the params name, of those within the datasets and the filter."""
+    scope = Scope.from_doc_ids(_qualify(within.datasets, params.doc_ids))
     if scope.ids is not None:
         with library.database.read() as connection:
-            scope = Scope.of(DocumentNames(connection, dataset).live(scope.ids))
+            live = (DocumentNames(connection, one).live(scope.ids) for one in within.datasets)
+            scope = Scope.of(chain.from_iterable(live))
     if params.docs is None:
         return scope
     try:
-        named = resolve_documents(library.database, dataset, params.docs, whole=True)
+        named = resolve_documents(library.database, within.dataset, params.docs, whole=True)
     except DocumentNotFoundError as error:
-        visible = Restriction(dataset, scope, filters)
+        visible = replace(within, scope=scope)
         if visible.is_whole_dataset:
             raise
         with library.database.read() as connection:
@@ -115,12 +116,12 @@ def _read_scope(
     return scope & Scope.of(named)
 
 
-def _qualify(dataset: str, doc_ids: Iterable[str] | None) -> list[str] | None:
-    """Return ids as they are, and paths as ids of this dataset; ``None`` stays ``None``."""
+def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
+    """Return ids as they are, and paths as ids of each dataset; ``None`` stays ``None``."""
     if doc_ids is None:
         return None
     names = [storable(name) for name in doc_ids]
-    return [doc_id for name in names for doc_id in (name, f"{dataset}:{name}")]
+    return [*names, *(f"{dataset}:{name}" for dataset in datasets for name in names)]
 
 
 def _narrow(params: SearchParams) -> Iterator[Filter]:
@@ -144,15 +145,27 @@ def _within_dates(
     return replace(restriction, scope=Scope.of(ids))
 
 
+def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool:
+    """Tell whether all documents that may answer are of one dataset: each may have such a path."""
+    if isinstance(restriction.dataset, str):
+        return True
+    allowed = (allowed_documents(restriction.of(name)) for name in restriction.datasets)
+    return sum(count_documents(connection, one, 1) for one in allowed) < 2
+
+
 def _check(
-    connection: Connection, restriction: Restriction, names: Names, notes: list[str]
-) -> Restriction:
-    """Return the restriction to documents that exist; raise for a field that does not."""
-    dataset, scope, tree = restriction.dataset, restriction.scope, restriction.filter
+    connection: Connection, restriction: Restriction, notes: list[str]
+) -> tuple[Restriction, int]:
+    """Return the restriction to documents that exist, and how many its scope holds.
+
+    Raises for a field that no document has.
+    """
+    scope, tree, count = restriction.scope, restriction.filter, 0
     if scope.ids is not None:
-        notes.append(f"{names.documents.count(scope.ids or ())} documents in scope")
+        count = count_whole(connection, restriction.datasets, scope.ids)
+        notes.append(f"{count} documents in scope")
     if tree is not None:
-        check_filter_fields(connection, Restriction(dataset, scope, tree))
-        tree = names.keep_whole(tree)
+        check_filter_fields(connection, restriction)
+        tree = keep_whole(connection, restriction.datasets, tree)
         notes.append("filtered")
-    return Restriction(dataset, scope, tree)
+    return replace(restriction, filter=tree), count

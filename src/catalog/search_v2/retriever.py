@@ -25,6 +25,7 @@ from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import load_chunks, read_chunk_ids
+from catalog.store.filter_sql import DatasetNames
 
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
@@ -85,7 +86,7 @@ class HybridRetrieverV2(FusionRetriever):
         parts: SearchParts,
         legs: Sequence[LegRetriever],
         *,
-        dataset: str,
+        dataset: DatasetNames,
         top_k: int,
         stages: StageLog | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import InputError, QueryError
-from catalog.core.params import Mode, SearchParams
+from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.search_v2.expansion.expanded_retriever import ExpandedRetrieverV2
 from catalog.search_v2.expansion.plan import ExpansionPlan
@@ -38,7 +38,7 @@ class HybridRetrieverFactoryV2:
     def build(
         self,
         query: None = None,
-        dataset_name: str | None = None,
+        dataset_name: DatasetChoice = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
         k_fused: int | None = None,
@@ -51,7 +51,7 @@ class HybridRetrieverFactoryV2:
     def build(
         self,
         query: str | ParsedQuery,
-        dataset_name: str | None = None,
+        dataset_name: DatasetChoice = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
         k_fused: int | None = None,
@@ -65,7 +65,7 @@ class HybridRetrieverFactoryV2:
     def build(
         self,
         query: str | ParsedQuery | None = None,
-        dataset_name: str | None = None,
+        dataset_name: DatasetChoice = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
         k_fused: int | None = None,
@@ -84,7 +84,7 @@ class HybridRetrieverFactoryV2:
         With an ``expansion`` the legs are asked its lines as well.
 
         ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
-        :class:`SearchParams`. The dataset may be left out when there is only one. Raises
+        :class:`SearchParams`. Several datasets are as one; without any all are. Raises
         :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
         part for the mode's legs.
         """
@@ -131,7 +131,7 @@ class HybridRetrieverFactoryV2:
 
 
 class DatasetRetriever(FusionRetriever):
-    """Search one dataset by both legs, fused, for whatever query it is given.
+    """Search a dataset, several or all by both legs, fused, for whatever query it is given.
 
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
     :class:`SearchParams`. A stage that fails is logged, and an error with ``strict``.
@@ -139,7 +139,7 @@ class DatasetRetriever(FusionRetriever):
 
     def __init__(
         self,
-        dataset: str | None = None,
+        dataset: DatasetChoice = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
         k_fused: int | None = None,
@@ -169,7 +169,7 @@ class DatasetRetriever(FusionRetriever):
         request = read_request(params, parts, stages)
         retriever = HybridRetrieverFactoryV2(parts, stages=stages).build(
             request.query,
-            request.restriction.dataset,
+            None,
             *self._depths,
             within=request.restriction,
             mode=request.mode,
@@ -194,7 +194,7 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
     """
 
     def __init__(
-        self, dataset: str | None = None, *, llm: LLM | None = None, **settings: Any
+        self, dataset: DatasetChoice = None, *, llm: LLM | None = None, **settings: Any
     ) -> None:
         super().__init__(dataset, **settings)
         self._given_llm = llm

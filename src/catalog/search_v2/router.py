@@ -14,8 +14,9 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store import Database
 from catalog.store.card_search import card_terms, search_cards
-from catalog.store.document_names import DocumentNames
+from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction
+from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import (
     allowed_documents,
     count_documents,
@@ -53,8 +54,9 @@ def shortlist(
     with database.read() as connection:
         by_passage = read_documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
         chosen = _take_in_turn(by_passage, [names[one] for one in by_card if one in names], limit)
-        documents = DocumentNames(connection, dataset)
-        chosen, number = documents.whole_ids(chosen), documents.count(chosen)
+        number = count_whole(connection, restriction.datasets, chosen)
+        of_each = (DocumentNames(connection, name) for name in restriction.datasets)
+        chosen = [one for documents in of_each for one in documents.whole_ids(chosen)]
     if not chosen:
         return [], "no document has a word of the query"
     count = "1 document chosen" if number == 1 else f"{number} documents chosen"
@@ -91,7 +93,7 @@ def route(
     return doc_ids, note
 
 
-def _refresh_cards(database: Database, dataset: str) -> list[str]:
+def _refresh_cards(database: Database, dataset: DatasetNames) -> list[str]:
     """Make some cards if nobody else is writing; return a note of the rest if any is left."""
     why = CARDS_MADE_LATER
     try:

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from catalog.embedding.resilient import ResilientEmbedding
     from catalog.search_v2.expansion.sources import ExpansionSource
     from catalog.search_v2.rerank.base import Reranker
-    from catalog.store.engine_types import Stamp
+    from catalog.store.filter_sql import DatasetNames
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
 
+    _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
+
 LEG_THREADS = 8
-_CACHED_RETRIEVALS = 64  # of each dataset
+_CACHED_RETRIEVALS = 64  # of each dataset, or several searched as one
 _RERANKER_SETTINGS = (
     "rerank_provider",
     "rerank_model",
@@ -65,7 +67,7 @@ class SearchParts:
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
-        self._retrievals: dict[str, tuple[Stamp | None, LRUCache[Hashable, Any]]] = {}
+        self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
 
@@ -100,8 +102,8 @@ class SearchParts:
         """The settings of these searches."""
         return self.settings.rag_v2
 
-    def lexical(self, dataset: str) -> LexicalEngine:
-        """Return the lexical engine that the settings name."""
+    def lexical(self, dataset: DatasetNames) -> LexicalEngine:
+        """Return the lexical engine that the settings name, one for all of several datasets."""
         return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
 
     def vector(self, dataset: str) -> VectorEngine:
@@ -174,12 +176,12 @@ class SearchParts:
             self._calibrations[signals] = find_calibration(self.database, signals)
         return self._calibrations[signals]
 
-    def cached_retrievals(self, dataset: str, stamp: Stamp | None) -> LRUCache[Hashable, Any]:
+    def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
         """Return the expanded retrievals of late over this state; those of another are dropped."""
         with self._lock:
             cached = self._retrievals.get(dataset)
-            if cached is None or cached[0] != stamp:
-                cached = self._retrievals[dataset] = (stamp, LRUCache(_CACHED_RETRIEVALS))
+            if cached is None or cached[0] != stamps:
+                cached = self._retrievals[dataset] = (stamps, LRUCache(_CACHED_RETRIEVALS))
             return cached[1]
 
     def close(self) -> None:

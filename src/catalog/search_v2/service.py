@@ -11,6 +11,7 @@ from typing import Any
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from catalog.core.errors import InputError
 from catalog.core.filters import And, Op, condition
 from catalog.core.param_fields import takes_self
 from catalog.core.params import SearchParams
@@ -52,7 +53,9 @@ class SearchServiceV2:
 
     @takes_self(SearchParams)
     def search(self, params: SearchParams) -> SearchResults:
-        """Return the ``top_k`` best passages of a dataset for a query, best first.
+        """Return the ``top_k`` best passages for a query, best first.
+
+        They are those of a dataset, or of several as though these were one: of all unless named.
 
         The parameters are those of :class:`SearchParams`. A stage that fails is reported in
         ``stages`` and the rest answers, unless ``strict``. ``compare_with_v1`` asks the baseline
@@ -95,7 +98,7 @@ class SearchServiceV2:
         return SearchResults(
             results,
             query=params.query,
-            dataset=request.restriction.dataset,
+            datasets=request.restriction.datasets,
             mode=request.mode,
             stages=stages.reports,
             elapsed_ms=round(elapsed_ms, 3),
@@ -182,7 +185,7 @@ class SearchServiceV2:
         if visible.scope.ids is not None:
             conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
         page = DocumentCatalog(self.library).query(
-            dataset=visible.dataset,
+            dataset=list(visible.datasets),
             **narrowing,
             filters=And(tuple(conditions)) if conditions else None,
             limit=1,
@@ -190,9 +193,18 @@ class SearchServiceV2:
         yield from page.notes
 
     def _warm_up(self, params: SearchParams) -> None:
-        dataset = self.library.chosen_dataset(params.dataset)
+        dataset = self._only_dataset(params)
         if not self._baseline.is_warm(dataset):
             self.retrieve("warm up", dataset=dataset, mode=params.mode)
+
+    def _only_dataset(self, params: SearchParams) -> str:
+        """Return the dataset that is searched; the baseline knows no search over several."""
+        dataset = self.library.chosen_datasets(params.dataset)
+        if isinstance(dataset, str):
+            return dataset
+        raise InputError(
+            f"v1 searches one dataset: say which of {', '.join(dataset)} to compare on"
+        )
 
     def _compare(
         self,
@@ -212,7 +224,7 @@ class SearchServiceV2:
             params.query,
             [result.path for result in results],
             stages,
-            dataset=request.restriction.dataset,
+            dataset=self._only_dataset(params),
             top_k=request.top_k,
             mode=request.mode,
             filters=filters,

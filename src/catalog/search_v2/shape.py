@@ -47,6 +47,7 @@ def to_result(
         "score": passage.score,
         "path": chunk.path,
         "source_doc_id": chunk.source_doc_id,
+        "dataset": chunk.dataset,
         "docid": chunk.docid,
         "chunk_id": chunk.chunk_id,
         "title": chunk.title,

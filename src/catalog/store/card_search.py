@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Float, bindparam, literal_column, select, tex
 
 from catalog.store.cards import CARDS_FTS, WEIGHTS, ids_without_card, separate_characters
 from catalog.store.document_names import Member
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, stop_words
 from catalog.store.schema import documents
@@ -90,13 +90,14 @@ def search_cards(
     if len(terms) == 0:
         return []
     score, query = _matching(match_any(terms))
-    query = query.where(allowed).order_by(score.desc(), documents.c.path).limit(limit)
+    query = query.where(allowed).order_by(score.desc(), documents.c.path, documents.c.dataset)
+    query = query.limit(limit)
     return list(connection.scalars(query))
 
 
 def find_documents(
     connection: Connection,
-    dataset: str,
+    dataset: DatasetNames,
     query: str,
     allowed: ColumnElement[bool],
     *,
@@ -138,8 +139,9 @@ def top_documents(
     if len(highest) <= offset:
         return []
     candidates = [id_ for id_, score in scores.items() if score >= highest[-1]]
-    query = select(documents.c.id, documents.c.path).where(among(documents.c.id, candidates))
-    paths: dict[int, str] = {row[0]: row[1] for row in connection.execute(query)}
+    columns = (documents.c.id, documents.c.path, documents.c.dataset)
+    query = select(*columns).where(among(documents.c.id, candidates))
+    paths: dict[int, Sequence[str]] = {row[0]: row[1:] for row in connection.execute(query)}
     ranked = sorted(paths, key=lambda id_: (-scores[id_], paths[id_]))
     return ranked[offset : offset + limit]
 
@@ -173,7 +175,10 @@ def _named_by(
 
 
 def _cardless(
-    connection: Connection, dataset: str, terms: Sequence[str], allowed: ColumnElement[bool]
+    connection: Connection,
+    dataset: DatasetNames,
+    terms: Sequence[str],
+    allowed: ColumnElement[bool],
 ) -> Iterator[tuple[int, str]]:
     has_no_card = documents.c.id.in_(ids_without_card(dataset))
     folded = [term.casefold() for term in terms]

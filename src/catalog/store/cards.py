@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Integer, column, delete, func, insert, select, table, text
 
 from catalog.store.checksums import row_checksum
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.fts_match import fts_words
 from catalog.store.lexical.analysis import UNSPACED, raw_words, word_forms
 from catalog.store.schema import (
@@ -44,7 +44,7 @@ CARDS_FTS = table(
 
 
 def read_uncarded_documents(
-    connection: Connection, dataset: str, limit: int
+    connection: Connection, dataset: DatasetNames, limit: int
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield id, title with headings, and text of documents that have no current card.
 
@@ -66,7 +66,7 @@ def read_uncarded_documents(
         yield row.id, [row.title, *headings.get(row.id, ())], row.text
 
 
-def count_without_card(connection: Connection, dataset: str) -> int:
+def count_without_card(connection: Connection, dataset: DatasetNames) -> int:
     """Count the documents of the dataset that have no current card."""
     lacking = ids_without_card(dataset).subquery()
     return connection.scalar(select(func.count()).select_from(lacking)) or 0
@@ -117,13 +117,14 @@ def count_damaged_cards(connection: Connection, dataset: str) -> int:
     return sum(row_checksum(row[1:]) != row.checksum for row in rows)
 
 
-def ids_without_card(dataset: str) -> Select[Any]:
+def ids_without_card(dataset: DatasetNames) -> Select[Any]:
     """Select the ids of the dataset's documents that have no current card."""
     card = document_cards.c
     current = (card.document_id == documents.c.id) & (card.version == CARD_VERSION)
     joined = documents.outerjoin(document_cards, current)
     without_card = select(documents.c.id).select_from(joined)
-    return without_card.where(documents.c.dataset == dataset, card.document_id.is_(None))
+    is_here = of_datasets(documents.c.dataset, dataset)
+    return without_card.where(is_here, card.document_id.is_(None))
 
 
 def _headings(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, None]]:

@@ -24,7 +24,7 @@ from catalog.core.documents import (
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import Places
 from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_errors import is_damage
 
@@ -77,16 +77,19 @@ class StoredDataset:
     updated_at: float
 
 
-def read_chunk_ids(connection: Connection, dataset: str, seqs: Iterable[int]) -> dict[int, str]:
+def read_chunk_ids(
+    connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
+) -> dict[int, str]:
     """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
     query = select(chunks.c.seq, chunks.c.chunk_id)
-    rows = connection.execute(query.where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset))
+    is_here = of_datasets(chunks.c.dataset, dataset)
+    rows = connection.execute(query.where(among(chunks.c.seq, seqs), is_here))
     return {row.seq: row.chunk_id for row in rows}
 
 
 def load_chunks(
     connection: Connection,
-    dataset: str,
+    dataset: DatasetNames,
     seqs: Iterable[int],
     *,
     damaged: list[DamagedDocumentError] | None = None,
@@ -138,6 +141,13 @@ def list_dataset_names(connection: Connection) -> list[str]:
     return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
 
 
+def named_datasets(connection: Connection, dataset: DatasetNames | None) -> Sequence[str]:
+    """Return the names as several, or those of all datasets for ``None``."""
+    if dataset is None:
+        return list_dataset_names(connection)
+    return (dataset,) if isinstance(dataset, str) else dataset
+
+
 def has_dataset(connection: Connection, name: str) -> bool:
     """Tell whether there is a dataset of that name."""
     query = select(datasets.c.name).where(datasets.c.name == name)
@@ -153,7 +163,7 @@ def require_dataset(connection: Connection, name: str) -> None:
 
 
 def list_fields(
-    connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+    connection: Connection, dataset: DatasetNames, allowed: ColumnElement[bool] | None = None
 ) -> set[str]:
     """Return the metadata fields that at least one document of the dataset carries.
 
@@ -162,18 +172,18 @@ def list_fields(
     query = (
         select(document_fields.c.field)
         .join(documents, documents.c.id == document_fields.c.document_id)
-        .where(documents.c.dataset == dataset, true() if allowed is None else allowed)
+        .where(of_datasets(documents.c.dataset, dataset), true() if allowed is None else allowed)
         .distinct()
     )
     return set(connection.scalars(query))
 
 
-def has_field(connection: Connection, dataset: str, field: str) -> bool:
+def has_field(connection: Connection, dataset: DatasetNames, field: str) -> bool:
     """Tell whether some document of the dataset carries the metadata field."""
     query = (
         select(document_fields.c.document_id)
         .join(documents, documents.c.id == document_fields.c.document_id)
-        .where(document_fields.c.field == field, documents.c.dataset == dataset)
+        .where(document_fields.c.field == field, of_datasets(documents.c.dataset, dataset))
         .limit(1)
     )
     return connection.scalar(query) is not None
@@ -197,14 +207,14 @@ def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocum
 
 
 def find_by_docid(
-    connection: Connection, prefix: str, dataset: str | None = None, *, limit: int = 10
+    connection: Connection, prefix: str, dataset: DatasetNames | None = None, *, limit: int = 10
 ) -> list[StoredDocument]:
-    """Return documents, of any dataset without one, whose content hash starts with the digits."""
+    """Return documents whose content hash starts with the digits, of any dataset without one."""
     short = prefix[: ids.DOCID_LENGTH]
     after = short + "g"  # sorts after every hex digit that can follow
     where = [documents.c.docid >= short, documents.c.docid < after]
     if dataset is not None:
-        where.append(documents.c.dataset == dataset)
+        where.append(of_datasets(documents.c.dataset, dataset))
     matches = (
         document
         for document in _documents(connection, where)
@@ -238,14 +248,17 @@ def _document(row: Any) -> StoredDocument | None:
 
 
 def _passages(
-    connection: Connection, dataset: str, seqs: list[int], errors: list[DamagedDocumentError]
+    connection: Connection,
+    dataset: DatasetNames,
+    seqs: list[int],
+    errors: list[DamagedDocumentError],
 ) -> Sequence[Any]:
     """Return the rows; where one of them cannot be read at all, the others, one after another."""
     query = select(*PASSAGE, chunks.c.checksum.label("sealed"), *_KNOWN).join(
         documents, documents.c.id == chunks.c.document_id
     )
     try:
-        where = (among(chunks.c.seq, seqs), chunks.c.dataset == dataset)
+        where = (among(chunks.c.seq, seqs), of_datasets(chunks.c.dataset, dataset))
         return connection.execute(query.where(*where)).all()
     except (DatabaseError, UnicodeDecodeError) as error:
         if not is_damage(error):

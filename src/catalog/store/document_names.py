@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, FromClause, Select, and_, or_, select
 
 from catalog.core.documents import Chunk, MetadataScalar
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.schema import document_fields, documents
 
 _RECORDINGS = ("video", "audio")  # file types
@@ -116,9 +116,10 @@ class DocumentNames:
         return list(all_paths)
 
     def whole_ids(self, source_doc_ids: Iterable[str]) -> list[str]:
-        """Return the ids of the dataset's documents with those of the other files of the same."""
+        """Return the ids that are the dataset's with those of the other files of the same."""
         prefix = f"{self._dataset}:"
-        paths = self.whole(one.removeprefix(prefix) for one in source_doc_ids)
+        own = (one for one in source_doc_ids if one.startswith(prefix))
+        paths = self.whole(one.removeprefix(prefix) for one in own)
         return [f"{prefix}{path}" for path in paths]
 
     def count(self, source_doc_ids: Collection[str]) -> int:
@@ -180,14 +181,24 @@ class DocumentNames:
 
 
 def find_groups(
-    connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+    connection: Connection, dataset: DatasetNames, allowed: ColumnElement[bool] | None = None
 ) -> dict[int, list[Member]]:
     """Return the stored documents that are one, by the id of the first, which stands for all.
 
     ``allowed`` is a condition on ``documents``: the others are as if they were not there.
     """
-    groups = DocumentNames(connection, dataset, allowed).groups.values()
-    return {group[0].id: group for group in groups}
+    names = (dataset,) if isinstance(dataset, str) else dataset
+    groups = (DocumentNames(connection, name, allowed).groups.values() for name in names)
+    return {group[0].id: group for of_dataset in groups for group in of_dataset}
+
+
+def count_whole(
+    connection: Connection, datasets: Iterable[str], source_doc_ids: Collection[str]
+) -> int:
+    """Count the documents that these stored documents of the datasets are."""
+    ids = set(source_doc_ids)
+    of_each = (DocumentNames(connection, name).count(ids) for name in datasets)
+    return len(ids) - sum(len(ids) - count for count in of_each)
 
 
 def document_key(chunk: Chunk) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, and_, func, select, true
 
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.scope import ALL, Scope
-from catalog.store.filter_sql import among, compile_filter
+from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
 from catalog.store.fts_match import phrase_clause
 from catalog.store.schema import chunks, datasets, documents
 
@@ -37,19 +37,28 @@ _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """Dataset, scope and filter; ``without`` are words or phrases no passage may hold, and
-    ``containing`` phrases it must hold.
+    """Dataset or datasets, scope and filter; ``without`` are words or phrases no passage may hold,
+    and ``containing`` phrases it must hold.
     """
 
-    dataset: str
+    dataset: DatasetNames
     scope: Scope = ALL
     filter: Filter | None = None
     without: tuple[str, ...] = ()
     containing: tuple[str, ...] = ()
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """Return the names of the datasets, one or more."""
+        return (self.dataset,) if isinstance(self.dataset, str) else self.dataset
+
+    def of(self, dataset: str) -> Restriction:
+        """Return the same within one of the datasets."""
+        return self if self.dataset == dataset else replace(self, dataset=dataset)
+
+    @property
     def is_whole_dataset(self) -> bool:
-        """Tell whether every chunk of the dataset may answer."""
+        """Tell whether every chunk of the dataset, or of each of them, may answer."""
         return (
             self.scope.is_all
             and self.filter is None
@@ -72,10 +81,11 @@ class Restriction:
         """Return the condition on ``chunks`` rows; every value in it is bound."""
         parts: list[ColumnElement[bool]] = []
         if self.scope.ids is None:
-            parts.append(chunks.c.dataset == self.dataset)
+            parts.append(of_datasets(chunks.c.dataset, self.dataset))
         else:  # the dataset is asked of the documents, else SQLite walks all its chunks
             among_scope = among(documents.c.source_doc_id, sorted(self.scope.ids))
-            allowed = select(documents.c.id).where(documents.c.dataset == self.dataset, among_scope)
+            is_here = of_datasets(documents.c.dataset, self.dataset)
+            allowed = select(documents.c.id).where(is_here, among_scope)
             parts.append(chunks.c.document_id.in_(allowed))
         if self.filter is not None:
             parts.append(compile_filter(self.filter))
@@ -125,3 +135,9 @@ def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
     )
     row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
     return None if row is None else Stamp(*row)
+
+
+def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | None, ...]:
+    """Return the present state of the dataset, or of each of them."""
+    names = (dataset,) if isinstance(dataset, str) else dataset
+    return tuple(read_stamp(connection, name) for name in names)

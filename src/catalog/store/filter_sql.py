@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     Clause = ColumnElement[bool]
 
+DatasetNames = str | tuple[str, ...]
+"""The name of a dataset, or the names of several that are one to a search, each once, in order."""
+
 _MOST_BOUND = 500  # longer lists travel as one JSON value: SQLite limits bound parameters
 
 
@@ -54,6 +57,11 @@ def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -
     rows = func.json_each(as_json).table_valued("value")
     is_inside = column.in_(select(rows.c.value))
     return or_(is_inside, column.in_(unfit)) if unfit else is_inside
+
+
+def of_datasets(column: ColumnElement[str], names: DatasetNames) -> Clause:
+    """Return the condition that the column names the dataset, or one of these."""
+    return column == names if isinstance(names, str) else column.in_(names)
 
 
 def matching_values(

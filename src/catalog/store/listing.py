@@ -40,7 +40,7 @@ from catalog.store.chunks import has_field, list_fields
 from catalog.store.document_names import Member
 from catalog.store.engine_types import Restriction
 from catalog.store.field_rows import DATES
-from catalog.store.filter_sql import among, compile_filter
+from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class ListedDocument:
     that of the file it was made of, where it is known (``size`` is unknown then), else its own.
     """
 
+    dataset: str
     name: str
     title: str
     file_type: str
@@ -78,7 +79,7 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     Every value is bound. Where nothing is asked of passages themselves, a document without any is
     let through, too.
     """
-    parts: list[ColumnElement[bool]] = [documents.c.dataset == restriction.dataset]
+    parts: list[ColumnElement[bool]] = [of_datasets(documents.c.dataset, restriction.dataset)]
     tree = restriction.filter
     of_chunks = tree is not None and not CHUNK_FIELDS.isdisjoint(filter_fields(tree))
     if of_chunks or restriction.containing or restriction.without:
@@ -150,7 +151,8 @@ def list_document_ids(
     offset: int,
     groups: Mapping[int, Sequence[Member]] | None = None,
 ) -> list[int]:
-    """Return documents the condition lets through, from the ``offset``-th on; ties go by path.
+    """Return documents the condition lets through, from the ``offset``-th on; ties go by path
+    and dataset.
 
     ``size`` puts the largest first, by the bytes of the file, or the characters where those are
     not known; ``modified`` the newest, by the date :func:`dated_between` takes, and those without
@@ -173,7 +175,8 @@ def list_document_ids(
         query = query.order_by(size.desc())
     elif sort == "modified":
         query = query.order_by(nulls_last(documents.c.dated.desc()))
-    query = query.order_by(collate(path, "NOCASE"), path).limit(limit).offset(offset)
+    query = query.order_by(collate(path, "NOCASE"), path, documents.c.dataset)
+    query = query.limit(limit).offset(offset)
     return list(connection.scalars(query.select_from(source)))
 
 
@@ -206,13 +209,13 @@ def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str
 
 
 def read_documents_of_chunks(
-    connection: Connection, dataset: str, seqs: Sequence[int]
+    connection: Connection, dataset: DatasetNames, seqs: Sequence[int]
 ) -> list[str]:
     """Return the source document ids of the chunks, each once, in the order given."""
     query = (
         select(chunks.c.seq, documents.c.source_doc_id)
         .join(documents, documents.c.id == chunks.c.document_id)
-        .where(among(chunks.c.seq, seqs), chunks.c.dataset == dataset)
+        .where(among(chunks.c.seq, seqs), of_datasets(chunks.c.dataset, dataset))
     )
     by_seq = {row[0]: row[1] for row in connection.execute(query)}
     return list(dict.fromkeys(by_seq[seq] for seq in seqs if seq in by_seq))
@@ -264,6 +267,7 @@ def describe_documents(
     ).outerjoin(manifest, _IS_ITS_FILE)
     columns = (
         documents.c.id,
+        documents.c.dataset,
         documents.c.path,
         documents.c.title,
         documents.c.file_type,

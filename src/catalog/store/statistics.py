@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Table, column, func, insert, select, text
 from sqlalchemy import table as sql_table
 
 from catalog.store.document_names import find_groups
+from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -97,9 +98,10 @@ def count_totals(connection: Connection, dataset: str) -> Totals:
     )
 
 
-def count_vectors(connection: Connection, dataset: str) -> int:
+def count_vectors(connection: Connection, dataset: DatasetNames) -> int:
     """Count the windows that have their vector: as many as a vector index has points."""
-    query = select(func.count()).select_from(embedded_windows).where(chunks.c.dataset == dataset)
+    query = select(func.count()).select_from(embedded_windows)
+    query = query.where(of_datasets(chunks.c.dataset, dataset))
     return connection.scalar(query) or 0
 
 

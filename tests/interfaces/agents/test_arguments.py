@@ -20,10 +20,18 @@ class Asked:
     def ask(self, operation, arguments):
         self.asked.append((operation, dict(arguments)))
         if operation == "browse":
-            return {"dataset": "d", "entries": [], "total": 0, "types": {}, "notes": []}
+            return {
+                "dataset": "d",
+                "datasets": ["d"],
+                "entries": [],
+                "total": 0,
+                "types": {},
+                "notes": [],
+            }
         return {
             "query": arguments["query"],
             "dataset": "d",
+            "datasets": ["d"],
             "mode": "hybrid",
             "results": [],
             "stages": [],

@@ -58,7 +58,7 @@ def test_the_guidance_is_short_however_many_datasets_there_are():
 def test_several_datasets_are_named_and_one_is_not():
     assert agent_guidance(["notes"]) == agent_guidance()
     assert agent_guidance(["notes", "vault\n"]).endswith(
-        "Give `dataset` in every call; there are: notes, vault.\n"
+        "Without `dataset` all are searched: notes, vault.\n"
     )
 
 

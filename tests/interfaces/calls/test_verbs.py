@@ -3,7 +3,12 @@
 import pytest
 from pydantic import TypeAdapter
 
-from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
+from catalog.core.errors import (
+    DocumentNotFoundError,
+    DocumentReferenceError,
+    InputError,
+    UnknownDatasetError,
+)
 from catalog.interfaces.calls import VERBS
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
@@ -86,14 +91,42 @@ def test_no_documents_is_nothing_and_a_pattern_that_names_none_is_an_error(engin
         engine.ask("search", {"query": "keys", "docs": ["keyz.md"]})
 
 
-def test_a_dataset_may_be_left_out_only_when_it_is_the_only_one(engine, tmp_path):
-    write(tmp_path / "more", a_dot_md="Keys again.")
-    Indexer(engine.library).build(tmp_path / "more", "more")
-    with pytest.raises(UnknownDatasetError, match="more, notes"):
-        engine.ask("search", {"query": "keys"})
+def test_every_verb_takes_one_dataset_several_or_all(engine, tmp_path):
+    for name in ("more", "third"):
+        write(tmp_path / name, a_dot_md=f"Keys of {name}.", keys_dot_md=f"Keys again of {name}.")
+        Indexer(engine.library).build(tmp_path / name, name)
+    two = ["third", "more"]
     assert engine.ask("search", {"query": "keys", "dataset": "more"})["dataset"] == "more"
-    with pytest.raises(UnknownDatasetError, match="'nope'"):
-        engine.ask("browse", {"dataset": "nope"})
+    found = engine.ask("search", {"query": "keys", "dataset": two})
+    assert (found["dataset"], found["datasets"]) == (None, ["more", "third"])
+    assert {hit["dataset"] for hit in found["results"]} == {"more", "third"}
+    assert engine.ask("search", {"query": "keys"})["datasets"] == ["more", "notes", "third"]
+
+    page = engine.ask("browse", {"dataset": two, "sort": "name"})
+    listed = [entry["source_doc_id"] for entry in page["entries"]]
+    assert listed == ["more:a.md", "third:a.md", "more:keys.md", "third:keys.md"]
+    assert page["total"] == sum(page["types"].values()) == 4
+    assert engine.ask("browse", {"dataset": two, "name": "keys.md"})["total"] == 2
+    named = engine.ask("browse", {"dataset": two, "query": "keys"})
+    assert [entry["dataset"] for entry in named["entries"]][:2] == ["more", "third"]
+    assert engine.ask("browse", {})["total"] > 4
+
+    given = engine.ask("multi_get", {"patterns": ["third:a.md", "keys.md"], "dataset": two})
+    ids = [document["source_doc_id"] for document in given["documents"]]
+    assert ids == ["third:a.md", "more:keys.md", "third:keys.md"]
+    assert engine.ask("get", {"reference": "third:a.md", "dataset": two})["path"] == "a.md"
+    with pytest.raises(DocumentReferenceError, match=r"more:a\.md, third:a\.md"):
+        engine.ask("get", {"reference": "a.md", "dataset": two})
+    with pytest.raises(DocumentNotFoundError):
+        engine.ask("get", {"reference": "third:a.md", "dataset": ["more", "notes"]})
+    for dataset in ("nope", ["more", "nope"]):
+        for verb, ask in (
+            ("browse", {}),
+            ("search", {"query": "keys"}),
+            ("get", {"reference": "a"}),
+        ):
+            with pytest.raises(UnknownDatasetError, match="'nope'; datasets: more, notes, third"):
+                engine.ask(verb, {**ask, "dataset": dataset})
 
 
 def test_lines_are_cut_at_whole_lines_and_the_note_says_where_to_go_on(engine):

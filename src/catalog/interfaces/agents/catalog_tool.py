@@ -176,7 +176,7 @@ def _no_results(page: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     if page["total"]:
         total, offset = page["total"], params["offset"]
         return f"no results: {total} documents match, none beyond offset {offset}."
-    dataset = quote_argument(page["dataset"])
+    dataset = ", ".join(map(quote_argument, page["datasets"]))
     parts = [f"{name} {quote_argument(params[name])}" for name in _NARROWING if name in params]
     if not parts:
         return f"no results: dataset {dataset} holds no documents."

@@ -46,10 +46,10 @@ low confidence: say that the documents may not tell, rather than guess.
 def agent_guidance(datasets: Sequence[str] = ()) -> str:
     """Return the guidance: :data:`MAX_GUIDANCE` characters at most, however long the names.
 
-    With several datasets it names them, since every call must then say which.
+    With several datasets it names them, since a call may say which.
     """
     if len(datasets) < 2:
         return _GUIDANCE
     names = ", ".join(one_line(name, 40) for name in datasets[:_DATASETS])
     more = f" and {len(datasets) - _DATASETS} more" if len(datasets) > _DATASETS else ""
-    return f"{_GUIDANCE}Give `dataset` in every call; there are: {names}{more}.\n"
+    return f"{_GUIDANCE}Without `dataset` all are searched: {names}{more}.\n"

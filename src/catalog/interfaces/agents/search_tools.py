@@ -86,7 +86,7 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
     own_notes = (*notes, partial_note) if partial_note else notes
     data = SearchData(
         status="ok" if passages else "no_results",
-        message=None if passages else _no_results(engine, params, answer["dataset"]),
+        message=None if passages else _no_results(engine, params, answer["datasets"]),
         notes=(*own_notes, *quoted_notes),
         results=passages,
         confidence=answer["confidence"],
@@ -117,9 +117,9 @@ def _confidence_lines(data: SearchData) -> list[str]:
     return [f"low confidence: perhaps none of these passages answers{estimate}"]
 
 
-def _no_results(engine: Engine, params: Mapping[str, Any], dataset: str) -> str:
+def _no_results(engine: Engine, params: Mapping[str, Any], datasets: Sequence[str]) -> str:
     """Say what was searched, and what to try instead."""
-    where, types = _describe_searched(engine, params, dataset)
+    where, types = _describe_searched(engine, params, datasets)
     query = quote_argument(params["query"])
     message = f"no results: no passage {_describe_narrowing(params)} for {query} {where}."
     if params.get("docs") == []:
@@ -148,19 +148,22 @@ def _describe_narrowing(params: Mapping[str, Any]) -> str:
     return " ".join([*parts, "was found"])
 
 
-def _describe_searched(engine: Engine, params: Mapping[str, Any], dataset: str) -> tuple[str, str]:
+def _describe_searched(
+    engine: Engine, params: Mapping[str, Any], datasets: Sequence[str]
+) -> tuple[str, str]:
     """Return how many documents the filters let in, and their types; of ``docs`` neither."""
-    unknown = f"in dataset {quote_argument(dataset)}", ""
+    names = f"dataset{'s' * (len(datasets) > 1)} {', '.join(map(quote_argument, datasets))}"
+    unknown = f"in {names}", ""
     if "docs" in params:
         return unknown
     filters = {"filters": params["filters"]} if "filters" in params else {}
     try:
-        page = engine.ask("browse", {"dataset": dataset, "limit": 1, **filters})
+        page = engine.ask("browse", {"dataset": list(datasets), "limit": 1, **filters})
     except CatalogError:  # the search has answered; this is only to say more
         return unknown
     documents = "document" if page["total"] == 1 else "documents"
     let_in = " that the filters let in" if filters else ""
-    where = f"in the {page['total']} {documents} of dataset {quote_argument(dataset)}{let_in}"
+    where = f"in the {page['total']} {documents} of {names}{let_in}"
     return where, format_types(page["types"])
 
 

@@ -16,7 +16,8 @@ from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.retriever import HybridRetrieverV2, HybridRun
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
-from catalog.store.engine_types import read_stamp
+from catalog.store.engine_types import read_stamps
+from catalog.store.filter_sql import DatasetNames
 from catalog.store.statistics import count_vectors
 
 _CACHED = "kept from an earlier search"
@@ -45,7 +46,7 @@ class ExpandedRetrieverV2(HybridRetrieverV2):
         parts: SearchParts,
         legs: Sequence[LegRetriever],
         *,
-        dataset: str,
+        dataset: DatasetNames,
         top_k: int,
         stages: StageLog | None = None,
         plan: ExpansionPlan,
@@ -59,8 +60,8 @@ class ExpandedRetrieverV2(HybridRetrieverV2):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._key = self._cache_key(query_bundle)
         with self._parts.database.read() as connection:
-            stamp = read_stamp(connection, self._dataset)
-        self._cache = self._parts.cached_retrievals(self._dataset, stamp)
+            stamps = read_stamps(connection, self._dataset)
+        self._cache = self._parts.cached_retrievals(self._dataset, stamps)
         cached = None if self._key is None else self._cache.get(self._key)
         lifetime = self._parts.rag.cache_ttl_seconds
         if cached is None or time.monotonic() - cached.since > lifetime:

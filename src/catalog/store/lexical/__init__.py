@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from catalog.store.database import Database
     from catalog.store.lexical.base import LexicalEngine
 
-__all__ = ["LEXICAL_ENGINES", "get_lexical_engine"]
+__all__ = ["LEXICAL_ENGINES", "get_lexical_engine", "join_lexical_engines"]
 
 LEXICAL_ENGINES = ("bm25", "fts")
 
@@ -33,3 +34,19 @@ def get_lexical_engine(
 
         return FtsEngine(database, dataset, **options)
     raise ConfigError(f"unknown lexical engine {name!r}; engines: {', '.join(LEXICAL_ENGINES)}")
+
+
+def join_lexical_engines(
+    engines: Sequence[LexicalEngine], database: Database, datasets: tuple[str, ...]
+) -> LexicalEngine:
+    """Return one engine over several datasets, as though they were one, from those of each."""
+    from catalog.store.lexical.bm25 import Bm25Engine
+
+    ranked = [engine for engine in engines if isinstance(engine, Bm25Engine)]
+    if len(ranked) == len(engines):
+        from catalog.store.lexical.joined import JoinedBm25Engine
+
+        return JoinedBm25Engine(ranked)
+    from catalog.store.lexical.fts import FtsEngine
+
+    return FtsEngine(database, datasets)

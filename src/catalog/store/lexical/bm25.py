@@ -22,7 +22,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, Stamp, allowed_seqs, read_stamp
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.fts import FtsEngine
-from catalog.store.lexical.postings import Int64, SegmentBuilder
+from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
     LexicalSnapshot,
@@ -81,16 +81,24 @@ class Bm25Engine:
         if len(tokens) == 0 or k <= 0 or restriction.dataset != self.dataset:
             return []
         with self.database.read() as connection:
-            stamp = read_stamp(connection, self.dataset)
-            if stamp is None:
-                return []
-            snapshot = self._snapshot_at(connection, stamp)
-            if restriction.is_whole_dataset:
-                masks = snapshot.live_masks()
-            else:
-                load = partial(allowed_seqs, connection, restriction)
-                masks = snapshot.masks(restriction, stamp, load)
-        return snapshot.rank(tokens, k, masks)
+            state = self.read_state(connection, restriction)
+        return [] if state is None else state[0].rank(tokens, k, state[1])
+
+    def read_state(
+        self, connection: Connection, restriction: Restriction
+    ) -> tuple[LexicalSnapshot, tuple[Mask, ...]] | None:
+        """Return the index as ``connection`` sees it, and of each part the rows that may answer.
+
+        ``None``: there is no such dataset.
+        """
+        stamp = read_stamp(connection, self.dataset)
+        if stamp is None:
+            return None
+        snapshot = self._snapshot_at(connection, stamp)
+        if restriction.is_whole_dataset:
+            return snapshot, snapshot.live_masks()
+        load = partial(allowed_seqs, connection, restriction)
+        return snapshot, snapshot.masks(restriction, stamp, load)
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""

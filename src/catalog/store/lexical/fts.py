@@ -16,6 +16,7 @@ from sqlalchemy import (
 
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
+from catalog.store.filter_sql import DatasetNames
 from catalog.store.fts_match import fts_words, match_any
 from catalog.store.lexical.analysis import fold, raw_words, stop_words
 from catalog.store.schema import chunks, datasets
@@ -29,7 +30,7 @@ _INDEX = table("chunks_fts", column("rowid", Integer))
 
 
 class FtsEngine:
-    """Keyword search over one dataset in its database.
+    """Keyword search over one dataset, or several as one, in their database.
 
     Title and headings weigh more than text. Words are those of FTS5's ``porter unicode61``
     tokenizer; of a long text the first 64 distinct ones count. Stop words of ``language`` are
@@ -38,7 +39,9 @@ class FtsEngine:
 
     name = "fts"
 
-    def __init__(self, database: Database, dataset: str, *, language: str = "english") -> None:
+    def __init__(
+        self, database: Database, dataset: DatasetNames, *, language: str = "english"
+    ) -> None:
         self.database = database
         self.dataset = dataset
         self._stop_words = stop_words(language)
@@ -98,5 +101,6 @@ def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Sele
     return query.select_from(joined).where(restriction.clause())
 
 
-def _is_alone(connection: Connection, dataset: str) -> bool:
-    return list(connection.scalars(select(datasets.c.name).limit(2))) == [dataset]
+def _is_alone(connection: Connection, dataset: DatasetNames) -> bool:
+    names = {dataset} if isinstance(dataset, str) else set(dataset)
+    return set(connection.scalars(select(datasets.c.name).limit(len(names) + 1))) == names

@@ -157,9 +157,9 @@ def point_condition(connection: Connection, restriction: Restriction) -> PointCo
         if len(seqs) <= FEW:
             points = _point_ids(connection, seqs)
             return {"has_id": points} if points else False
+    (dataset,) = restriction.datasets  # an index holds one
     compiler = FilterCompiler(
-        restriction.dataset,
-        lambda condition: matching_values(connection, restriction.dataset, condition),
+        dataset, lambda condition: matching_values(connection, dataset, condition)
     )
     return compiler.restriction(restriction.scope, restriction.filter)
 

@@ -1,0 +1,71 @@
+"""BM25 over several datasets as though they were one, from the index that each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from catalog.store.engine_types import Hit, Restriction
+from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.snapshot import LexicalSnapshot
+
+
+class JoinedBm25Engine:
+    """Keyword search over the datasets of ``engines``, which are of one store and set alike.
+
+    How rare a word is and how long a chunk is on average are counted over all of them, so that
+    they rank as one dataset with the same chunks would. Nothing is stored; the engines stay their
+    owner's to close. Safe to share between threads.
+    """
+
+    name = "bm25"
+
+    def __init__(self, engines: Sequence[Bm25Engine]) -> None:
+        self._engines = tuple(engines)
+        self._datasets = tuple(engine.dataset for engine in engines)
+        self._joined: tuple[tuple[LexicalSnapshot, ...], LexicalSnapshot] | None = None
+
+    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        first = self._engines[0]
+        tokens = first.analyzer.tokens(text)
+        if len(tokens) == 0 and restriction.containing:  # the full-text index has stop words
+            return FtsEngine(first.database, self._datasets).search(text, k, restriction)
+        if len(tokens) == 0 or k <= 0 or restriction.dataset != self._datasets:
+            return []
+        with first.database.read() as connection:
+            states = [
+                engine.read_state(connection, restriction.of(engine.dataset))
+                for engine in self._engines
+            ]
+        there = [state for state in states if state is not None]
+        snapshot = self._join(tuple(snapshot for snapshot, _ in there))
+        return snapshot.rank(tokens, k, list(chain.from_iterable(masks for _, masks in there)))
+
+    def is_searchable(self, text: str) -> bool:
+        """Tell whether the text has a word to look for."""
+        return self._engines[0].is_searchable(text)
+
+    def refresh(self) -> None:
+        """Take in what changed in each dataset and save it."""
+        for engine in self._engines:
+            engine.refresh()
+
+    def verify(self) -> int:
+        """Return the number of files that are not as they were written."""
+        return sum(engine.verify() for engine in self._engines)
+
+    def close(self) -> None:
+        """Release memory; the engines stay open."""
+        self._joined = None
+
+    def _join(self, snapshots: tuple[LexicalSnapshot, ...]) -> LexicalSnapshot:
+        """Return the snapshots as one; the last one made is kept while none of them changes."""
+        joined = self._joined
+        if joined is None or joined[0] != snapshots:
+            parts = tuple(part for snapshot in snapshots for part in snapshot.parts)
+            first = self._engines[0]
+            joined = snapshots, LexicalSnapshot(None, parts, first.k1, first.b)
+            self._joined = joined
+        return joined[1]
