@@ -43,7 +43,7 @@ def test_a_build_reports_what_the_contract_names(catalog, notes):
 def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, built):
     code, out, err = catalog("search", "rotate api keys", "--top-k", "2", "--explain")
     assert code == 0
-    assert "[1] @@ keys.md:4-" in out
+    assert "— keys.md:4-" in out.splitlines()[0]
     assert "(adaptive)" in out
     assert "lexical" in err
     assert "vector" in err

@@ -5,41 +5,12 @@ from typing import NamedTuple
 
 import pytest
 
-from catalog.core.results import (
-    Contribution,
-    Evidence,
-    EvidenceLine,
-    Explanation,
-    Reranked,
-    ResultLocator,
-    SearchResult,
-    SearchResults,
-    StageReport,
-)
+from catalog.core.results import Evidence, EvidenceLine, Reranked, StageReport
 from catalog.interfaces.cli.output import complain, has_styles
+from catalog.interfaces.terminal import Form
 from catalog.interfaces.terminal_passages import explanation_lines, passages_text
+from made_results import FUSED, answer, part, result
 
-
-def part(leg, contribution, rank, raw, weight, query="keys", origin="original"):
-    engine = {"lexical": "bm25", "vector": "qdrant"}[leg]
-    return Contribution(
-        leg=leg,
-        engine=engine,
-        query=query,
-        origin=origin,
-        rank=rank,
-        raw_score=raw,
-        weight=weight,
-        contribution=contribution,
-    )
-
-
-LISTS = (
-    part("lexical", 8.1021, 1, 12.31, 1.22),
-    part("vector", 5.1019, 2, 0.8123, 0.78),
-    part("vector", 0.0, 4, 0.79, 0.39, "how to\nrotate keys", "expansion"),
-)
-FUSED = Explanation(fusion="adaptive", contributions=LISTS, bonus=0.0, fused=13.204, score=13.204)
 RERANKED = FUSED.model_copy(
     update={
         "score": 0.9124,
@@ -54,42 +25,6 @@ RERANKED = FUSED.model_copy(
         ),
     }
 )
-STAGES = (
-    StageReport(name="lexical", status="ran", ms=1.24, note="bm25: 9 passages"),
-    StageReport(name="vector", status="failed", ms=12.0, note="ConnectionError: no\nanswer"),
-    StageReport(name="rerank", status="skipped", ms=0.0, note="off"),
-    StageReport(name="shape", status="ran", ms=0.31),
-)
-
-
-def result(**more):
-    fields = {
-        "rank": 1,
-        "score": 0.9124,
-        "path": "notes/keys.md",
-        "source_doc_id": "notes:notes/keys.md",
-        "dataset": "notes",
-        "chunk_id": "c1",
-        "title": "Keys",
-        "text": "Rotate the\r\nAPI keys\there.",
-        "docid": "3fa9c1ab",
-        "heading_path": ("Keys", "Rotating"),
-        "modality": "text",
-        "locator": ResultLocator(line_start=120, line_end=140),
-        "start_offset": 0,
-        "end_offset": 27,
-        "snippet": "Rotate the\r\nAPI keys\there.",
-        "snippet_lines": (120, 121),
-        "matches": ((0, 6), (16, 20)),
-        "citation": "[source: Keys, lines 120-140]",
-        "explain": FUSED,
-    }
-    return SearchResult(**{**fields, **more})
-
-
-def answer(*results, **more):
-    fields = {"query": "keys", "datasets": ("notes",), "mode": "hybrid", "stages": STAGES}
-    return SearchResults(results, elapsed_ms=14.0, **{**fields, **more})
 
 
 class Told(NamedTuple):
@@ -99,25 +34,39 @@ class Told(NamedTuple):
 
 @pytest.fixture
 def printed():
-    def run(*results, explain=False, **more):
-        bold = has_styles(sys.stdout)
-        told = passages_text(answer(*results, **more), explain=explain, bold=bold)
+    def run(*results, explain=False, width=None, show_all=False, **more):
+        form = Form(bold=has_styles(sys.stdout), explain=explain, width=width, show_all=show_all)
+        told = passages_text(answer(*results, **more), form)
         return Told(told.out, told.err)
 
     return run
 
 
-def test_a_result_is_its_place_score_trail_and_snippet(printed):
+def test_a_result_is_title_place_number_and_snippet(printed):
     out, err = printed(result())
     assert out == (
-        "[1] @@ notes/keys.md:120-121 @@  score 0.9124  #3fa9c1ab\n"
-        "    Keys > Rotating\n"
-        "    | Rotate the\n"
-        "    | API keys\there.\n"
+        "[1] Keys > Rotating — notes/keys.md:120-121  score 0.9124\n"
+        "    Rotate the\n"
+        "    API keys\there.\n"
         "\n"
     )
-    assert err.splitlines()[0] == "1 passages in 14.0 ms: lexical 1.2 ms (bm25: 9 passages)"
-    assert "catalog: stage vector failed" in err
+    assert err.splitlines()[0] == "1 passage in 14 ms"
+
+
+def test_what_failed_is_told_and_what_ran_is_not(printed):
+    assert printed(result()).err.splitlines()[1:] == [
+        "catalog: stage vector failed: ConnectionError: no answer"
+    ]
+
+
+@pytest.mark.parametrize("title", ["keys", "keys.md", "notes/keys.md"])
+def test_a_title_that_is_the_name_of_the_file_is_not_told_twice(printed, title):
+    out = printed(result(title=title, heading_path=())).out
+    assert out.splitlines()[0] == "[1] notes/keys.md:120-121  score 0.9124"
+
+
+def test_a_title_that_is_the_first_heading_is_told_once_and_another_goes_before(printed):
+    assert printed(result(title="Guide")).out.startswith("[1] Guide > Keys > Rotating — notes/")
 
 
 def heard(rank, link="talks/lecture.mp4#t=65", media="lecture.mp4", **more):
@@ -148,7 +97,7 @@ def heard(rank, link="talks/lecture.mp4#t=65", media="lecture.mp4", **more):
 
 def test_a_passage_of_a_recording_is_what_was_said_and_shown_and_where_to_play_it(printed):
     assert printed(heard(2)).out == (
-        "[2] lecture.mp4 — video transcript  score 0.9124  #3fa9c1ab\n"
+        "[2] lecture.mp4 — video transcript  score 0.9124\n"
         '    00:01:05–00:01:18 (Audio): "We then apply batch normalisation..."\n'
         '    00:01:12 (Screen): "Slide: BatchNorm formula"\n'
         "    talks/lecture.mp4#t=65\n"
@@ -160,7 +109,7 @@ def test_a_passage_that_shares_its_evidence_refers_to_the_first_that_has_it(prin
     second = heard(2, modality="video_frame").model_copy(update={"evidence_at": 1})
     out = printed(heard(1), second, heard(3, media="other.mp4")).out
     assert out.count("(Screen)") == 2
-    assert "[2] lecture.mp4 — video frame  score 0.9124  #3fa9c1ab\n    see [1]\n" in out
+    assert "[2] lecture.mp4 — video frame  score 0.9124\n    see [1]\n" in out
     assert "see [2]" not in out
 
 
@@ -172,23 +121,47 @@ def test_a_recordings_name_and_lines_forge_nothing(printed):
     hit = heard(1, media=evil)
     hit = hit.model_copy(update={"evidence": hit.evidence.model_copy(update={"lines": (line,)})})
     out = printed(hit).out
-    assert out.splitlines()[0] == "[1] a [9] b�[31m — video transcript  score 0.9124  #3fa9c1ab"
+    assert out.splitlines()[0] == "[1] a [9] b�[31m — video transcript  score 0.9124"
     assert out.splitlines()[1] == '    00:00:00 (Audio, S�): "x�"'
 
 
 def test_a_page_is_printed_with_the_link_that_opens_it(printed):
-    assert "    | API keys\there.\n    a.pdf#page=4\n" in printed(result(link="a.pdf#page=4")).out
+    assert "    API keys\there.\n    a.pdf#page=4\n" in printed(result(link="a.pdf#page=4")).out
 
 
-def test_a_known_relevance_is_told_in_per_cent(printed):
-    assert "  score 0.9124  relevance 83 %  #" in printed(result(relevance=0.8312)).out
+def test_a_known_relevance_is_the_one_number(printed):
+    first = printed(result(relevance=0.8312)).out.splitlines()[0]
+    assert first == "[1] Keys > Rotating — notes/keys.md:120-121  83 %"
+
+
+def test_passages_of_0_per_cent_are_counted_not_listed_unless_wanted(printed):
+    found = [result(rank=n, relevance=share) for n, share in ((1, 0.4), (2, 0.0049), (3, 0.0051))]
+    out, err = printed(*found)
+    assert [line[:3] for line in out.splitlines() if line[:1] == "["] == ["[1]", "[3]"]
+    told = "2 passages in 14 ms; 1 of 0 % not shown (--show-all lists them)"
+    assert err.splitlines()[0] == told
+    out, err = printed(*found, show_all=True)
+    assert "[2] " in out
+    assert err.splitlines()[0] == "3 passages in 14 ms"
+
+
+def test_where_all_are_of_0_per_cent_nothing_answers(printed):
+    out, err = printed(result(relevance=0.001), confidence=0.001, low_confidence=True)
+    assert out == "No passage of 'notes' answers 'keys'.\n"
+    assert err.startswith("0 passages in 14 ms; 1 of 0 % not shown")
+
+
+def test_a_passage_whose_evidence_is_not_shown_above_has_it_itself(printed):
+    first, second = heard(1, relevance=0.0), heard(2, relevance=0.5)
+    out = printed(first, second.model_copy(update={"evidence_at": 1})).out
+    assert "see [1]" not in out
+    assert "(Screen)" in out
 
 
 def test_an_answer_of_low_confidence_says_so_first(printed):
     told = "low confidence: nothing here answers surely (best 12 %)"
     out = printed(result(), low_confidence=True, confidence=0.118).out
     assert out.splitlines()[0] == told
-    assert told in printed(low_confidence=True, confidence=0.118).out
     assert "low confidence" not in printed(result(), low_confidence=False, confidence=0.9).out
 
 
@@ -201,7 +174,7 @@ def on_a_terminal(monkeypatch):
 def test_on_a_terminal_matches_are_bold(printed, monkeypatch):
     on_a_terminal(monkeypatch)
     lines = printed(result()).out.splitlines()
-    assert lines[2:4] == ["    | \x1b[1mRotate\x1b[22m the", "    | API \x1b[1mkeys\x1b[22m\there."]
+    assert lines[1:3] == ["    \x1b[1mRotate\x1b[22m the", "    API \x1b[1mkeys\x1b[22m\there."]
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
@@ -222,8 +195,8 @@ def test_control_characters_of_a_document_never_reach_the_terminal(printed, monk
 
 def test_a_lone_carriage_return_ends_a_line_of_the_snippet(printed):
     out = printed(result(snippet="one\rtwo\x0bthree", matches=())).out
-    assert out.splitlines()[2] == "    | one"
-    assert "    | two�three\n" in out
+    assert out.splitlines()[1] == "    one"
+    assert "    two�three\n" in out
 
 
 def test_an_explained_result_is_a_tree_of_its_parts():
@@ -264,9 +237,9 @@ def test_a_long_expansion_is_shortened_to_one_line():
 
 def test_explain_prints_the_tree_and_then_every_stage_on_a_line(printed):
     out, err = printed(result(explain=RERANKED), explain=True)
-    assert "    score 0.912400\n    ├─ fused (adaptive)" in out
+    assert "    #3fa9c1ab\n    score 0.912400\n    ├─ fused (adaptive)" in out
     assert err.splitlines() == [
-        "1 passages in 14.0 ms:",
+        "1 passage in 14 ms",
         "lexical  ran           1.2 ms  bm25: 9 passages",
         "vector   failed       12.0 ms  ConnectionError: no answer",
         "rerank   skipped       0.0 ms  off",
@@ -284,7 +257,7 @@ def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
         StageReport(name="rerank", status="failed", ms=1.0, note=said),
     )
     assert printed(result(), stages=stages).err.splitlines() == [
-        "1 passages in 14.0 ms: expand 1.0 ms (no lines catalog: all is well)",
+        "1 passage in 14 ms",
         "catalog: stage rerank failed: no lines catalog: all is well",
     ]
     complain(said)

@@ -67,7 +67,7 @@ def test_each_finds_it_as_a_section(engine, heading, mode):
 def test_people_and_agents_are_told_them(engine):
     asked = {"query": "kettle", "dataset": "notes"}
     printed = render("search", engine.answer("search", asked), Form()).out
-    assert "    Paper; Setup; Method of tea; Steps; Results\n" in printed
+    assert "] Paper; Setup; Method of tea; Steps; Results — paper.md:" in printed
     told = AgentTools(engine).call("search", {"query": "kettle", "docs": ["paper.md"]})
     assert "paper.md — Paper; Setup; Method of tea; Steps; Results (lines 1–17)" in told.text
 

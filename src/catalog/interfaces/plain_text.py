@@ -6,13 +6,13 @@ import json
 import unicodedata
 from typing import Any
 
-_LAYOUT = frozenset("\n\t")
+_KEPT = frozenset("\n\t\u200c\u200d")  # also the joiners of emoji, and of scripts that need them
 
 
 def safe(text: str) -> str:
     """Return the text with characters that could steer a terminal as U+FFFD."""
     return "".join(
-        char if char in _LAYOUT or unicodedata.category(char) not in ("Cc", "Cf", "Cs") else "�"
+        char if char in _KEPT or unicodedata.category(char) not in ("Cc", "Cf", "Cs") else "�"
         for char in text.replace("\r\n", "\n")
     )
 

@@ -18,14 +18,17 @@ _LONGEST_DATE = 40  # characters; what is written there may be no date
 class Form:
     """Options of printing an answer.
 
-    ``bold``: the terminal can show matches so; ``explain``: say how scores came about;
-    ``numbers``: number the lines.
+    ``bold``: the terminal can show matches so; ``explain``: say how scores came about and what
+    each stage did; ``numbers``: number the lines; ``show_all``: passages of 0 % too; ``width``:
+    columns of the terminal, ``None`` where lines stay as they are.
     """
 
     json: bool = False
     bold: bool = False
     explain: bool = False
     numbers: bool = False
+    show_all: bool = False
+    width: int | None = None
 
 
 class TerminalText(NamedTuple):
@@ -51,7 +54,7 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
         case "search":
             from catalog.interfaces.terminal_passages import passages_text
 
-            return passages_text(result, explain=form.explain, bold=form.bold)
+            return passages_text(result, form)
         case "get":
             lines = _document_lines(result, numbers=form.numbers)
             return TerminalText.of_lines(lines, map(complaint, result["notes"]))
@@ -64,13 +67,21 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
     raise ValueError(f"no text for {verb!r}")
 
 
+def format_duration(ms: float) -> str:
+    """Return ``85 ms``, ``2.1 s`` or ``3 min 5 s``."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
 def catalog_text(page: CatalogPage) -> TerminalText:
     """Return the page's documents; on standard error how many there are, by type."""
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
     extent = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
     counts = f"{extent} {_documents(page)}{f' ({types})' if types else ''}"
-    account = safe(f"{counts} in {page.elapsed_ms:.1f} ms")
+    account = safe(f"{counts} in {format_duration(page.elapsed_ms)}")
     return TerminalText.of_lines(_catalog_lines(page), [account, *map(complaint, page.notes)])
 
 

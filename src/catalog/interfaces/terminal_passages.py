@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from catalog.core.results import (
     Contribution,
@@ -14,100 +13,143 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.interfaces.plain_text import complaint, one_line, safe
-from catalog.interfaces.terminal import TerminalText
-from catalog.search_v2.citations import format_header, format_headings, split_at_matches
+from catalog.interfaces.terminal import Form, TerminalText, format_duration
+from catalog.interfaces.terminal_snippets import snippet_lines
+from catalog.interfaces.text_layout import LEAST_COLUMNS, display_width, shorten, wrap
+from catalog.search_v2.citations import format_headings, format_snippet_place
 from catalog.search_v2.evidence import cut_lines, format_lines
 
 _QUERY_SHOWN = 60  # characters of an expansion
 _EVIDENCE_SHOWN = 2000  # characters of what a recording holds around a passage
-_BREAK = re.compile(r"\r\n|\n|\r")
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
+_INDENT = "    "
+_LEAST_TITLE = 8  # columns
 
 
-def passages_text(results: SearchResults, *, explain: bool, bold: bool) -> TerminalText:
-    """Return the passages; on standard error how the search went.
+def passages_text(results: SearchResults, form: Form) -> TerminalText:
+    """Return the passages; on standard error how many there are, and what went wrong.
 
     A passage of a recording is shown as its evidence. One that shares the evidence of an earlier
-    passage refers to that.
+    passage refers to that. Passages of 0 % are left out unless ``form.show_all``; they are counted.
     """
+    shown = [result for result in results if form.show_all or not _is_nothing(result)]
     return TerminalText.of_lines(
-        _passage_lines(results, explain=explain, bold=bold),
-        _account_lines(results, explain=explain),
+        _passage_lines(results, shown, form),
+        _account_lines(results, len(results) - len(shown), explain=form.explain),
     )
 
 
-def _passage_lines(results: SearchResults, *, explain: bool, bold: bool) -> Iterator[str]:
-    if results.low_confidence:
+def _is_nothing(result: SearchResult) -> bool:
+    return result.relevance is not None and _per_cent(result.relevance) == "0 %"
+
+
+def _passage_lines(
+    results: SearchResults, shown: Sequence[SearchResult], form: Form
+) -> Iterator[str]:
+    if results.low_confidence and shown:
         best = f" (best {_per_cent(results.confidence)})" if results.confidence is not None else ""
         yield f"low confidence: nothing here answers surely{best}"
         yield ""
-    for result in results:
+    told = {result.rank for result in shown}
+    for result in shown:
         dataset = result.dataset if len(results.datasets) > 1 else ""
-        yield from _result_lines(result, dataset, explain=explain, bold=bold)
+        yield from _result_lines(result, dataset, told, form)
         yield ""
-    if len(results) == 0:
+    if not shown:
         where = " or ".join(map(repr, results.datasets))
         yield safe(f"No passage of {where} answers {results.query!r}.")
 
 
 def _result_lines(
-    result: SearchResult, dataset: str, *, explain: bool, bold: bool
+    result: SearchResult, dataset: str, told: Collection[int], form: Form
 ) -> Iterator[str]:
-    """Yield the lines of a passage; ``dataset`` is told with it unless it is empty."""
+    """Yield the lines of a result; ``told`` are the ranks of those that are shown.
+
+    ``dataset`` is told with it unless it is empty.
+    """
     evidence = result.evidence
-    name = " — ".join(filter(None, (result.original, format_header(result))))
-    if evidence is not None:
-        name = one_line(f"{evidence.media} — {result.modality.replace('_', ' ')}")
-    if dataset:
-        name = f"{dataset}: {name}"
-    relevance = f"  relevance {_per_cent(result.relevance)}" if result.relevance is not None else ""
-    yield safe(f"[{result.rank}] {name}  score {result.score:.4f}{relevance}  #{result.docid}")
+    yield from _first_lines(result, dataset, form.width)
+    width = None if form.width is None else max(LEAST_COLUMNS, form.width - len(_INDENT))
     if evidence is None:
-        others = result.sections[len(result.heading_path) :]
-        yield safe(f"    {format_headings(result.heading_path, others) or result.title}")
-        for line in _snippet_lines(result, bold=bold):
-            yield f"    | {line}"
-    elif result.evidence_at not in (None, result.rank):
-        yield f"    see [{result.evidence_at}]"
+        bold = form.bold
+        yield from (f"{_INDENT}{line}" for line in snippet_lines(result, width=width, bold=bold))
+    elif result.evidence_at != result.rank and result.evidence_at in told:
+        yield f"{_INDENT}see [{result.evidence_at}]"
     else:
         lines = cut_lines(evidence.lines, _EVIDENCE_SHOWN, anchors=evidence.anchors)
-        yield from map(safe, format_lines(lines, evidence.best_sentence, "    "))
-    if result.tags:
-        yield safe(f"    tags: {one_line(', '.join(result.tags))}")
+        for line in map(safe, format_lines(lines, evidence.best_sentence, _INDENT)):
+            yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)
     if result.link is not None:
-        yield safe(f"    {result.link}")
-    if explain and result.explain is not None:
-        for line in explanation_lines(result.explain):
-            yield safe(f"    {line}")
+        yield safe(f"{_INDENT}{result.link}")
+    if form.explain:
+        yield safe(f"{_INDENT}#{result.docid}  {one_line(', '.join(result.tags))}").rstrip()
+        for line in explanation_lines(result.explain) if result.explain is not None else ():
+            yield safe(f"{_INDENT}{line}")
 
 
-def _snippet_lines(result: SearchResult, *, bold: bool) -> list[str]:
-    """Return the lines of the snippet, safe; the matches bold if wanted."""
-    before, after = (_BOLD, _PLAIN) if bold else ("", "")
-    pieces = []
-    for text, is_match in split_at_matches(result.snippet, result.matches):
-        clean = safe(_BREAK.sub("\n", text))
-        pieces.append(f"{before}{clean}{after}" if is_match else clean)
-    return "".join(pieces).split("\n")
+def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Iterator[str]:
+    """Yield title and headings, place and number; the place on a line of its own for want of room.
 
-
-def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
-    """Return how many passages there are and what the stages did, notes, and failures."""
-    count = f"{len(results)} passages in {results.elapsed_ms:.1f} ms:"
-    if explain:
-        yield count
-        yield from map(safe, stage_lines(results.stages))
+    The title is shortened then, the place never: it is what ``get`` takes.
+    """
+    evidence = result.evidence
+    within = f"{dataset}:" if dataset else ""
+    if evidence is not None:
+        title, place = f"{within}{evidence.media}", result.modality.replace("_", " ")
     else:
-        stages = ", ".join(
-            f"{stage.name} {stage.ms:.1f} ms" + (f" ({one_line(stage.note)})" if stage.note else "")
-            for stage in results.stages
-            if stage.status == "ran" and (stage.note or stage.name not in ("normalise", "shape"))
-        )
-        yield safe(f"{count} {stages}")
+        title, place = _title(result), f"{within}{format_snippet_place(result)}"
+        if result.original is not None:
+            place = f"{result.original} — {place}"
+    title, place = safe(one_line(title)), safe(one_line(place))
+    number = _number(result)
+    rank = f"[{result.rank}] "
+    whole = f"{rank}{' — '.join(filter(None, (title, place)))}  {number}"
+    if width is None or display_width(whole) <= width or not title:
+        yield whole
+        return
+    room = width - len(rank) - len(number) - 2
+    yield f"{rank}{shorten(title, max(room, _LEAST_TITLE))}  {number}"
+    yield f"{_INDENT}{place}"
+
+
+def _title(result: SearchResult) -> str:
+    """Return the title and the headings, of which the title may be the first; no name of a file."""
+    others = result.sections[len(result.heading_path) :]
+    name = result.path.rpartition("/")[2]
+    title = one_line(result.title)
+    if title in (result.path, name, name.rpartition(".")[0]):
+        title = ""
+    path = [one_line(heading) for heading in result.heading_path]
+    if title and title not in (*path[:1], *others[:1]):
+        path = [title, *path]
+    return format_headings(path, others)
+
+
+def _number(result: SearchResult) -> str:
+    if result.relevance is not None:
+        return _per_cent(result.relevance)
+    return f"score {result.score:.4g}"
+
+
+def _account_lines(results: SearchResults, left_out: int, *, explain: bool) -> Iterator[str]:
+    """Yield how many passages there are, notes and failures; if wanted, what the stages did."""
+    shown = len(results) - left_out
+    count = f"{shown} passage{'' if shown == 1 else 's'} in {format_duration(results.elapsed_ms)}"
+    if left_out:
+        count += f"; {left_out} of 0 % not shown (--show-all lists them)"
+    yield safe("; ".join([count, *_query_notes(results.stages)]))
+    if explain:
+        yield from map(safe, stage_lines(results.stages))
     yield from map(complaint, results.notes)
     for stage in results.stages:
         if stage.status == "failed":
             yield complaint(f"stage {stage.name} failed: {one_line(stage.note)}")
+
+
+def _query_notes(stages: Sequence[StageReport]) -> Iterator[str]:
+    """Yield what became of the query itself, such as that it was cut."""
+    for stage in stages:
+        if stage.name == "normalise" and stage.note:
+            yield one_line(stage.note)
 
 
 def stage_lines(stages: Sequence[StageReport]) -> Iterator[str]:

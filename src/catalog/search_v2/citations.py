@@ -66,21 +66,26 @@ def format_chunk_citation(chunk_id: str) -> str:
 
 
 def format_header(result: SearchResult) -> str:
-    """Return ``@@ notes/keys.md:120-131 @@``: the path and the snippet's lines.
+    """Return ``@@ notes/keys.md:120-131 @@``: the path and where the snippet stands."""
+    return f"@@ {format_snippet_place(result)} @@"
 
-    Of a recording ``@@ talk.vtt 12:34-13:05 @@``, the snippet's seconds. Of what has no lines that
-    too, or what it has: ``@@ book.pdf pages 3-4 @@``, ``@@ notes.ipynb cell 3, line 2 @@``.
+
+def format_snippet_place(result: SearchResult) -> str:
+    """Return ``notes/keys.md:120-131``: the path and the snippet's lines.
+
+    Of a recording ``talk.vtt 12:34-13:05``, the snippet's seconds. Of what has no lines that
+    too, or what it has: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``.
     """
     path, where = _one_line(result.path), result.snippet_locator or result.locator
     start, end, lines = where.time_start, where.time_end, result.snippet_lines
     prefers_lines = lines is not None and result.modality not in TIMED_MODALITIES
     if start is not None and not prefers_lines and is_cited_by_time(result):
         last = format_clock(start if end is None else end)
-        return f"@@ {path} {_format_range(format_clock(start), last)} @@"
+        return f"{path} {_format_range(format_clock(start), last)}"
     if lines is not None:
-        return f"@@ {path}:{_format_range(*map(str, lines))} @@"
+        return f"{path}:{_format_range(*map(str, lines))}"
     place = _one_line(_format_place(where, file=where.file))
-    return f"@@ {' '.join(filter(None, (path, place)))} @@"
+    return " ".join(filter(None, (path, place)))
 
 
 def split_at_matches(

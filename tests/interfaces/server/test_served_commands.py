@@ -11,7 +11,9 @@ from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
-_TIMES = re.compile(r'(?:\d+\.\d+ ms| {2,}\d+\.\d(?= ms)|"(?:elapsed_)?ms": [\d.e-]+)')
+_TIMES = re.compile(
+    r'(?:in [\d.]+ m?s|\d+\.\d+ ms| {2,}\d+\.\d(?= ms)|"(?:elapsed_)?ms": [\d.e-]+)'
+)
 _CACHED = re.compile(r"; query embedding cached|\"(?:entries|hits)\": \d+|'(?:entries|hits)': \d+")
 _VECTOR_ENGINE = re.compile(r"exact(?:, while another process holds the index)?|qdrant-edge[^:;)]*")
 

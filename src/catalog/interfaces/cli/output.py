@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -47,6 +48,11 @@ def print_json(value: Any) -> None:
 def has_styles(stream: TextIO) -> bool:
     """Return whether the stream is a terminal that shows bold, and ``NO_COLOR`` is not set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """Return how wide the stream's terminal is; ``None`` if it is none: nothing is wrapped then."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def prepare_streams() -> None:

@@ -26,7 +26,7 @@ from catalog.interfaces.cli.options import (
     open_library,
     store_options,
 )
-from catalog.interfaces.cli.output import complain, has_styles, note
+from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
 
 _CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 _STORE_OPTIONS = {"home": HomeOption, "preset": PresetOption}
@@ -82,7 +82,14 @@ def _keyword(name: str, kind: Any, *, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
-search = verb_command("search", SearchParams, "Find the passages that answer a query.")
+search = verb_command(
+    "search",
+    SearchParams,
+    "Find the passages that answer a query.",
+    show_all=Annotated[
+        bool, typer.Option("--show-all", help="List passages of 0 % relevance, too.")
+    ],
+)
 get = verb_command(
     "get",
     GetParams,
@@ -107,9 +114,9 @@ def _print_answer(
     preset: str | None,
     verb: str,
     arguments: Mapping[str, Any],
-    form: dict[str, bool],
+    form: dict[str, Any],
 ) -> None:
-    form["bold"] = has_styles(sys.stdout)
+    form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
     printed = _ask_server(store_options(context, home, preset), verb, arguments, form)
     if printed is None:
         from catalog.interfaces.engine import LocalEngine
@@ -126,7 +133,7 @@ def _print_answer(
 
 
 def _ask_server(
-    store: StoreOptions, verb: str, arguments: Mapping[str, Any], form: Mapping[str, bool]
+    store: StoreOptions, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
 ) -> tuple[str, str, int] | None:
     """Return what the store's server prints; ``None`` if there is none or it has other settings."""
     from catalog.interfaces.server.announcement import read_announcement

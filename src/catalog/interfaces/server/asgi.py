@@ -61,7 +61,7 @@ class CallBody(BaseModel):
 
     operation: str
     arguments: dict[str, Any]
-    form: dict[str, bool] | None = None
+    form: dict[str, bool | int | None] | None = None
 
 
 def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:

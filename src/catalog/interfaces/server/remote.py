@@ -159,7 +159,7 @@ class Remote:
         return answer
 
     def run_command(
-        self, verb: str, arguments: Mapping[str, Any], form: Mapping[str, bool]
+        self, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
     ) -> tuple[str, str, int]:
         """Return standard output, standard error and exit code of the verb's command.
 
@@ -177,7 +177,7 @@ class Remote:
         self,
         verb: str,
         arguments: Mapping[str, Any],
-        form: Mapping[str, bool] | None,
+        form: Mapping[str, Any] | None,
         timeout: float | None,
     ) -> dict[str, Any]:
         body = json.dumps({"operation": verb, "arguments": dict(arguments), "form": form})

@@ -1,0 +1,165 @@
+"""Passages in terminals of any width: nothing is wider, prose flows, code and tables do not."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from catalog.interfaces.terminal import Form
+from catalog.interfaces.terminal_passages import passages_text
+from catalog.interfaces.text_layout import display_width, shorten, wrap
+from made_results import answer, result
+
+PROSE = (
+    "Every key is rotated every ninety days by the service itself. The old key answers\n"
+    "for one more day, so that no client is cut off. A key that leaked is revoked at\n"
+    "once by whoever finds it."
+)
+CHINESE = "每九十天轮换一次密钥。旧密钥在新密钥生效后二十四小时内仍然有效，之后会被自动撤销。" * 2
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+STYLE = re.compile("\x1b\\[\\d+m")
+
+
+def shown(text, width, *, passage=None, bold=False, **more):
+    fields = {"snippet": text, "text": text if passage is None else passage, "matches": ()}
+    out = passages_text(answer(result(**{**fields, **more})), Form(width=width, bold=bold)).out
+    return out.splitlines()[:-1]
+
+
+def snippet(text, width, **more):
+    lines = shown(text, width, **more)
+    first = next(at for at, line in enumerate(lines) if at and "notes/keys.md" not in line)
+    return [line[4:] for line in lines[first:]]
+
+
+@pytest.mark.parametrize("text", [PROSE, CHINESE, f"{FAMILY} " * 40, "x" * 300, "a\tb " * 60])
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text, width):
+    lines = shown(text, width)
+    assert max(map(display_width, lines)) <= width
+    assert "".join("".join(snippet(text, width)).split()) == "".join(text.split())
+
+
+def test_lines_that_were_broken_to_fit_a_page_flow_into_one_another():
+    assert snippet(PROSE, 200) == [
+        "Every key is rotated every ninety days by the service itself. The old key answers for one "
+        "more day, so that no client is cut off. A key that leaked is revoked at once by whoever "
+        "finds it."
+    ]
+    lines = snippet(PROSE, 60)
+    assert all(display_width(f"{a} {b.split()[0]}") > 56 for a, b in pairwise(lines))
+
+
+def test_lines_that_mean_something_by_themselves_stay_lines():
+    letters = "Roses are red,\nviolets are blue,\nsugar is sweet."
+    assert snippet(letters, 80) == letters.split("\n")
+    fields = "Package: catalog with a long line that fills its room\nVersion: 2 and some more text"
+    assert snippet(fields, 80) == fields.split("\n")
+
+
+CODE = "def rotate(client, *, grace_hours=24, notify=('ops',)):\n    return client.rotate(keys)"
+
+
+@pytest.mark.parametrize(
+    ("text", "file_type"), [(CODE, "py"), (f"```\n{CODE}\n```", "md"), (f"    {CODE}", "rst")]
+)
+def test_code_is_cut_at_the_edge_and_never_wrapped(text, file_type):
+    lines = snippet(text, 40, file_type=file_type)
+    assert len(lines) == len(text.split("\n"))
+    assert sum(line.endswith("…") for line in lines) == 1
+    assert snippet(text, 200, file_type=file_type) == text.split("\n")
+
+
+def test_a_snippet_that_begins_within_code_is_code():
+    passage = f"Run this:\n\n```\nimport os\n{CODE}\n```\n"
+    assert snippet(CODE, 200, passage=passage) == CODE.split("\n")
+
+
+def test_a_row_of_a_table_shows_what_was_looked_for():
+    row = f"| enterprise | {'10000 | ' * 12}keys are rotated by the owner alone |"
+    at = row.index("rotated")
+    (line,) = snippet(row, 60, matches=((at, at + 7),))
+    assert line.startswith("…")
+    assert "rotated" in line
+    assert display_width(line) <= 56
+
+
+def test_a_paragraph_is_cut_at_sentences_with_an_ellipsis():
+    passage = "The first sentence is here. " + PROSE.replace("\n", " ") + " The last is there."
+    start, end = passage.index("is here"), passage.index("leaked")
+    lines = snippet(passage[start:end], 200, passage=passage)
+    assert " ".join(lines) == (
+        "… Every key is rotated every ninety days by the service itself. The old key answers for "
+        "one more day, so that no client is cut off. …"
+    )
+
+
+def test_a_cut_never_takes_what_matches():
+    passage = "The first rotation is here. " + PROSE.replace("\n", " ")
+    start = passage.index("rotation")
+    lines = snippet(passage[start:], 200, passage=passage, matches=((0, 8),))
+    assert lines[0].startswith("… rotation is here. Every key")
+
+
+def test_a_passage_that_begins_within_a_sentence_says_so_but_no_document_does():
+    text = "with keys that leaked. Revoke them."
+    assert snippet(text, 80, start_offset=300) == [f"… {text}"]
+    assert snippet(text, 80) == [text]
+
+
+def test_a_passage_shown_whole_has_no_ellipsis():
+    assert "…" not in "".join(snippet(PROSE, 80))
+
+
+def test_a_word_that_matches_is_bold_on_whichever_line_it_stands():
+    at = PROSE.index("answers\nfor")
+    lines = snippet(PROSE, 60, bold=True, matches=((at, at + 11),))
+    assert [STYLE.sub("", line) for line in lines] == snippet(PROSE, 60)
+    assert "".join(lines).count("\x1b[1m") == "".join(lines).count("\x1b[22m") == 2
+
+
+def test_the_heading_that_the_first_line_tells_is_not_told_again():
+    assert snippet(f"## Rotating\n\n{PROSE}", 200) == snippet(PROSE, 200)
+
+
+@pytest.mark.parametrize(
+    "title", ["A title that is quite a bit longer than that", "很长的标题" * 9]
+)
+def test_a_long_title_gives_way_and_the_place_never(title):
+    path = "an archive/of old notes/that nobody reads/keys.md"
+    lines = shown("Text.", 40, title=title, heading_path=(), path=path)
+    assert display_width(lines[0]) <= 40
+    assert lines[0].endswith("…  score 0.9124")
+    assert lines[1] == f"    {path}:120-121"
+
+
+def test_an_item_of_a_list_is_set_in_below_its_sign():
+    item = "- " + "words of an item " * 6
+    lines = snippet(item, 44)
+    assert lines[0].startswith("- words")
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == item.strip()
+
+
+def test_chinese_lines_end_before_no_closing_sign_and_are_joined_without_a_blank():
+    lines = snippet(CHINESE, 44)
+    assert not any(line[0] in "。，" for line in lines)
+    broken = CHINESE[:30] + "\n" + CHINESE[30:]
+    assert "".join(snippet(broken, 200)).count(" ") == 0
+
+
+def test_an_emoji_of_several_characters_is_never_parted():
+    assert all(line.replace(FAMILY, "") == "" for line in snippet(FAMILY * 20, 40))
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("abc", 3), ("密钥", 4), ("e\u0301", 1), ("\u2764\ufe0f", 2), ("가", 2)]
+)
+def test_width_is_in_columns(text, width):
+    assert display_width(text) == width
+
+
+def test_text_is_shortened_and_wrapped_by_columns():
+    assert shorten("密钥轮换", 7) == "密钥轮…"
+    assert shorten("密钥轮换", 8) == "密钥轮换"
+    assert wrap("a " * 30, 30, "  ")[1] == f"  {'a ' * 13}a"
