@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import ReadError
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.ingest.readers import html
 from catalog.ingest.readers.base import WholeFileReader
 from catalog.ingest.readers.registry import load_reader, sniff
 
@@ -65,6 +68,20 @@ def test_html_head_gives_title_and_metadata() -> None:
 def test_html_without_visible_text_is_reported_as_empty() -> None:
     with pytest.raises(ReadError, match="empty"):
         parse("<html><script>x</script></html>", "a.html")
+
+
+def test_html_without_visible_text_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(source: str, **how: Any) -> html.HtmlPage:
+        read.append(source)
+        return extract(source, **how)
+
+    extract = html.extract
+    monkeypatch.setattr(html, "extract", counted)
+    with pytest.raises(EmptyDocumentError):
+        html.HtmlReader().parse("<p>\n" * 9, "empty.html")
+    assert len(read) == 1
 
 
 def test_html_that_is_all_navigation_is_not_lost() -> None:

@@ -114,7 +114,7 @@ def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(ca
     _, out, _ = catalog("index", "update", "--json")
     report = json.loads(out)
     assert (report["updated"], report["embedded"]) == (0, 0)
-    assert "would cut 3 of 3 texts anew" in report["notes"][0]
+    assert "would cut 3 of 3 documents anew" in report["notes"][0]
     projects = ("index", "update", "--preset", "projects")
     code, out, _ = catalog(*projects, "--dry-run", "--apply-settings", "--json")
     preview = json.loads(out)
@@ -399,3 +399,14 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     assert f"indexed:     {told}" in out
     assert "not indexed: empty.md: empty\n" in out
     assert "1 indexed with remarks, 1 not indexed, 0 unchanged;" in out
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no store at all"])
+def test_a_restore_that_fails_leaves_no_folder_behind(catalog, tmp_path, content):
+    copy, home = tmp_path / "copy.db", tmp_path / "new" / "home"
+    if content is not None:
+        copy.write_bytes(content)
+    code, _, err = catalog("restore", copy, "--home", home)
+    assert code != 0
+    assert "copy.db" in err
+    assert not home.parent.exists()

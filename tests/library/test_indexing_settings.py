@@ -71,10 +71,23 @@ def test_a_run_under_other_settings_cuts_nothing_anew_and_says_what_they_would(o
     assert (report.updated, report.unchanged, report.embedded) == (0, 3, 0)
     assert encoder.texts == []
     (note,) = report.notes
-    assert "would cut 3 of 3 texts anew" in note
+    assert "would cut 3 of 3 documents anew" in note
     assert "(chunk_size 60 instead of 100, chunk_min_size 20 instead of 8)" in note
     assert "--apply-settings" in note
     assert cut(library) == before
+
+
+def test_what_other_settings_would_cut_anew_is_counted_in_documents(opened, tmp_path):
+    talks = tmp_path / "talks"
+    (talks / "talk_frames").mkdir(parents=True)
+    (talks / "talk.srt").write_text("1\n00:00:01,000 --> 00:00:09,000\nHello.\n")
+    (talks / "talk_frames" / "frame_00m05s.md").write_text("# Frame at 00:05\n\nA slide.\n")
+    (talks / "note.md").write_text("# Note\n\nA note.\n")
+    Indexer(opened(chunk_size=100)).build(talks, "talks")
+    preview = Indexer(opened(chunk_size=60)).preview("talks")
+    assert "would cut 2 of 2 documents anew" in preview.notes[0]
+    assert preview.recut_documents == 2
+    assert Indexer(opened(chunk_size=100)).preview("talks").recut_documents == 0
 
 
 def test_what_is_added_under_other_settings_is_cut_and_embedded_as_the_rest(opened, folder):
@@ -242,7 +255,7 @@ def test_a_preview_tells_what_an_update_would_do_and_leaves_every_byte(opened, f
         ("b.md", "its size or date is another")
     ]
     assert preview.removed == ("a.md",)
-    assert {one.path for one in preview.refused} == {"empty.md", "image.png"}
+    assert {one.path for one in preview.remarks} == {"empty.md", "image.png"}
     assert (preview.unchanged, preview.stopped, preview.kept) == (1, None, ())
     assert preview.settings == {"chunk_size": {"call": 60, "dataset": 100}}
     assert "would cut 3 of 3" in preview.notes[0]

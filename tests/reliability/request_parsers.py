@@ -33,7 +33,12 @@ from catalog.interfaces.plain_text import complaint
 from catalog.interfaces.server.mcp.resources import parse_document_uri
 from catalog.interfaces.server.security import parse_address, split_host_port
 from catalog.library.browse_request import BrowseParams, read_browse_request
-from catalog.library.cited_places import read_cited_place, split_reference, without_marks
+from catalog.library.cited_places import (
+    read_cited_place,
+    split_reference,
+    without_marks,
+    without_seconds,
+)
 
 PARSERS = {
     "expression": parse_expression,
@@ -50,6 +55,7 @@ PARSERS = {
     "reference": split_reference,
     "header": lambda text: read_cited_place(without_marks(f"@@ {text} @@")),
     "citation": lambda text: read_cited_place(f"[source: {text}, page 1 of {text}]"),
+    "address of a link": lambda text: without_seconds(f"http://x/?{text}"),
     "link": lambda text: read_cited_place(f"http://x/?{text}"),
     "browse": lambda text: read_browse_request(
         BrowseParams(text, name=text, tags=[text], after=text), max_query_chars=2000

@@ -85,6 +85,21 @@ def test_all_files_of_a_recording_share_one_cap(lecture):
     assert sorted(hit.original or hit.path for hit in hits) == ["a.md", "b.md"] + 3 * ["talk.mp4"]
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("records_dot_jsonl", '{"_id": "talk", "text": "The walrus."}\n'), ("talk", "The walrus.\n")],
+)
+def test_what_is_called_like_a_recording_is_a_document_of_its_own(tmp_path, file, text):
+    folder = tmp_path / "lectures"
+    write(folder, talk_dot_srt=SAID, talk_dot_mp4="\0\0", **{file: text})
+    with open_library(tmp_path / "lecture-home", transcript_window_seconds=20) as library:
+        Indexer(library).build(folder, "zoo")
+        hits = SearchServiceV2(library).search("walrus", dataset="zoo", top_k=20)
+        assert sorted(hit.original or hit.path for hit in hits) == ["talk"] + 3 * ["talk.mp4"]
+        assert DocumentCatalog(library).query(dataset="zoo").total == 2
+        assert dataset_stats(library, "zoo").documents == 2
+
+
 def test_a_recording_is_one_document_in_listings_and_counts(lecture):
     library = lecture.library
     for asked in ({}, {"query": "walrus"}, {"name": "talk"}):

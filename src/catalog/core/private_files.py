@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OTHERS = 0o077  # the rights of group and others
@@ -18,6 +19,23 @@ def make_folder(folder: Path) -> None:
         if folder.parent != folder:
             make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder and the missing ones above it; where the block fails, take back the empty ones.
+
+    Raises ``OSError`` as :func:`make_folder` does.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        make_folder(folder)
+        yield
+    except BaseException:
+        for one in missing:
+            with suppress(OSError):  # something else was put there
+                one.rmdir()
+        raise
 
 
 def make_private(*files: Path) -> None:

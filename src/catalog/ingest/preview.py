@@ -23,11 +23,11 @@ class SyncPreview:
 
     ``added`` and ``changed`` files would be read, the latter for the reason given; a file that was
     only touched counts as changed. ``removed`` files are gone, and their documents would go.
-    ``kept`` ones keep their documents, since they or a place above them cannot be read. ``refused``
-    ones would be named, for the reason given: their ``outcome`` says whether they are indexed
-    all the same. ``unchanged`` counts the others. ``stopped`` says why the run would
-    stop before it changed anything. ``settings`` has, by name, what the call says and
-    what the dataset is made with, where they differ.
+    ``kept`` ones keep their documents, since they or a place above them cannot be read. ``remarks``
+    name files for the reason given: their ``outcome`` says whether they are indexed all the same.
+    ``unchanged`` counts the others. ``stopped`` says why the run would stop before it changed
+    anything. ``settings`` has, by name, what the call says and what the dataset is made with, where
+    they differ; the call's would cut ``recut_documents`` anew.
     """
 
     dataset: str
@@ -36,10 +36,11 @@ class SyncPreview:
     changed: tuple[Failure, ...]
     removed: tuple[str, ...]
     kept: tuple[Failure, ...]
-    refused: tuple[Failure, ...]
+    remarks: tuple[Failure, ...]
     unchanged: int
     stopped: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    recut_documents: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -87,8 +88,8 @@ def preview_sync(
     left = [known[path] for path, reason in reasons.items() if reason is None]
     kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
     kept += [Failure(entry.file, entry.reason or "") for entry in left if entry.state == "kept"]
-    refused = [Failure(file.path, file.reason) for file in listing.skipped]
-    refused += [
+    remarks = [Failure(file.path, file.reason) for file in listing.skipped]
+    remarks += [
         Failure(entry.file, entry.reason)
         for entry in left
         if entry.reason is not None and entry.state != "kept"
@@ -104,7 +105,7 @@ def preview_sync(
         ),
         removed=tuple(changes.vanished),
         kept=tuple(kept),
-        refused=tuple(refused),
+        remarks=tuple(remarks),
         unchanged=sum(entry.reason is None for entry in left),
         stopped=stopped,
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from catalog.core.errors import InputError
 from catalog.core.places import Unit
@@ -15,7 +16,9 @@ Place = tuple[tuple[int, ...], tuple[int, ...]]
 """The numbers of the start and of the end, as a reference has them."""
 CITATION = "[source: "
 _MAX_DIGITS = 18  # of a line's number
+_MAX_ADDRESS = 8000  # characters, the least that is to be expected: RFC 9110, 4.1
 _MAX_PLACE = 2000  # characters of the place at the end of a name
+_SECONDS = ("t", "start")  # parameters of an address that say when to begin
 _COLONS = re.compile(r":(?:t=)?(\d+(?::\d+){0,2})(?:-(\d+(?::\d+){0,2}))?$")
 _DIGITS = re.compile(r"\d+")
 _LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
@@ -107,6 +110,18 @@ def shows_place(name: str, title: str, path: str) -> bool:
         return name not in (f"{CITATION}{title}]", f"{CITATION}{path}]")
     bare, _, fragment = name.partition("#")
     return bool(fragment) and ("://" in bare or _SUFFIX.search(bare) is not None)
+
+
+def without_seconds(address: str) -> str:
+    """Return the address without the second it opens at; itself if it is broken or too long."""
+    if len(address) > _MAX_ADDRESS:
+        return address
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return address
+    query = [(name, value) for name, value in parse_qsl(url.query) if name not in _SECONDS]
+    return url._replace(query=urlencode(query), fragment="").geturl()
 
 
 def read_clock(clock: Iterable[int]) -> int:

@@ -118,6 +118,7 @@ class Indexer:
                 name: {"call": ours, "dataset": theirs}
                 for name, (ours, theirs) in made.differences.items()
             },
+            recut_documents=made.count_recut()[0] if made.differences else 0,
             notes=preview.notes + made.notes(),
         )
 

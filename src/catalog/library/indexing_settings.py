@@ -27,6 +27,8 @@ from catalog.store.dataset_settings import (
     count_pipelines,
     read_dataset_settings,
 )
+from catalog.store.document_names import DocumentNames
+from catalog.store.manifest import known_documents
 
 if TYPE_CHECKING:
     from llama_index.core.ingestion import IngestionPipeline
@@ -93,9 +95,16 @@ class IndexingSettings:
 
     def count_recut(self) -> tuple[int, int]:
         """Count the documents that the call's settings would cut anew, and all documents."""
+        wanted = self._fingerprint(self._wanted)
         with self._library.database.read() as connection:
-            counts = count_pipelines(connection, self._dataset)
-        return counts.total() - counts[self._fingerprint(self._wanted)], counts.total()
+            known = known_documents(connection, self._dataset)
+            names = DocumentNames(connection, self._dataset)
+            others = [path for path, made in known.items() if made["pipeline"] != wanted]
+            recut, total = (
+                names.count([f"{self._dataset}:{path}" for path in paths])
+                for paths in (others, known)
+            )
+        return recut, total
 
     def notes(self) -> tuple[str, ...]:
         """Say what the call's settings would do, or what they replaced, if they are others."""
@@ -112,7 +121,7 @@ class IndexingSettings:
         )
         return (
             f"the dataset stays as it was made, with {made}; these settings would cut {recut} of "
-            f"{total} texts anew ({listed}): --apply-settings does that",
+            f"{total} documents anew ({listed}): --apply-settings does that",
         )
 
     def _recover(self) -> DatasetSettings:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import unquote
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
-from catalog.library.cited_places import read_cited_place
+from catalog.library.cited_places import read_cited_place, without_seconds
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
     DocumentNames,
@@ -38,7 +38,6 @@ _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
 _TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
 _MAX_PLACE = 2000  # characters of the place in a citation
-_SECONDS = ("t", "start")  # parameters of an address that say when to begin
 
 
 class Names:
@@ -63,7 +62,7 @@ class Names:
 
     @cached_property
     def _by_address(self) -> Mapping[str, list[str]]:
-        return _by_key(list_addresses(self._connection, self.dataset), _without_seconds)
+        return _by_key(list_addresses(self._connection, self.dataset), without_seconds)
 
     def resolve(self, name: str) -> list[str]:
         """Return the paths of the documents that the name, no glob, is that of; maybe none.
@@ -127,7 +126,7 @@ class Names:
         yield [member.path for member in self.documents.named(name)]
         yield self._records_named(name) or self.records(name.__eq__)
         if "://" in name:
-            yield self.documents.whole(self._by_address.get(_without_seconds(name), ()))
+            yield self.documents.whole(self._by_address.get(without_seconds(name), ()))
         citation = _CITATION.fullmatch(name)
         title = _one_line(citation[1] if citation else name)
         yield self.documents.whole(self._by_title.get(title, ()))
@@ -225,13 +224,3 @@ def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapp
 def _one_line(title: str) -> str:
     """Return the title as a citation has it."""
     return " ".join(title.replace("[", "(").replace("]", ")").split())
-
-
-def _without_seconds(address: str) -> str:
-    """Return the address without the second it opens at; itself if it is broken."""
-    try:
-        url = urlsplit(address)
-    except ValueError:
-        return address
-    query = [(name, value) for name, value in parse_qsl(url.query) if name not in _SECONDS]
-    return url._replace(query=urlencode(query), fragment="").geturl()

@@ -172,10 +172,11 @@ class DocumentNames:
         members = [Member(*row) for row in rows]
         yield from members
         known = {member.id for member in members}
+        originals = {member.key for member in members if member.key == member.original}
         own = _select(documents.c.path, documents.c.path).where(
             self._allowed,
             documents.c.file == documents.c.path,  # the path of a record is its own word
-            among(documents.c.path, {member.key for member in members}),
+            among(documents.c.path, originals),  # a recording's key is no file's path
         )
         yield from (Member(*row) for row in self._connection.execute(own) if row[0] not in known)
 
@@ -202,11 +203,15 @@ def count_whole(
 
 
 def document_key(chunk: Chunk) -> str:
-    """Return the identity of a passage's document, the same for all files that are one."""
-    key = chunk.metadata.get("media")
-    if isinstance(key, str) and (chunk.file_type in _RECORDINGS or "media_file" in chunk.metadata):
-        return f"{chunk.dataset}:{key}"
-    return chunk.source_doc_id
+    """Return the identity of a passage's document, the same for all files that are one.
+
+    That of a recording is no path, and no record has that of a file, whatever its id is.
+    """
+    key, original = chunk.metadata.get("media"), original_of(chunk)
+    if isinstance(key, str) and (chunk.file_type in _RECORDINGS or original is not None):
+        return f"{chunk.dataset}:{key}" + ("" if key == original else "\0")
+    is_record = chunk.file not in ("", chunk.path)
+    return f"{chunk.source_doc_id}\0{chunk.file}" if is_record else chunk.source_doc_id
 
 
 def list_titles(connection: Connection, dataset: str) -> list[tuple[str, str]]:

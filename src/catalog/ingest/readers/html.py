@@ -56,7 +56,7 @@ class HtmlReader(WholeFileReader):
         Raises ``ReadError`` when there is no visible text at all.
         """
         page = extract(text, keep_navigation=False, unit="line")
-        if not page.text:
+        if not page.text and page.has_navigation:
             page = extract(text, keep_navigation=True, unit="line")
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
@@ -86,6 +86,7 @@ class HtmlPage:
     """The visible text of a page and what its head says of it; ``meta`` has lower-case names.
 
     ``places`` has the paragraphs of the text, from 1, or the lines of the source.
+    ``has_navigation`` says that navigation was left out.
     """
 
     text: str
@@ -95,6 +96,7 @@ class HtmlPage:
     meta: Mapping[str, str]
     canonical: str | None
     places: Places
+    has_navigation: bool
 
 
 class _Extractor:
@@ -122,12 +124,18 @@ class _Extractor:
         self._atomic: list[tuple[int, int]] = []
         self._meta: dict[str, str] = {}
         self._canonical: str | None = None
+        self._has_navigation = False
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._flush()
         self._is_raw = tag in RAW_TEXT
-        kind = "nav" if attributes.get("role") == "navigation" else tag
-        if self._skipped or kind in self._dropped or _is_hidden(attributes):
+        is_hidden = False
+        kind = tag
+        if attributes:  # most elements have none, and asking an empty one takes long
+            kind = "nav" if attributes.get("role") == "navigation" else tag
+            is_hidden = _is_hidden(attributes)
+        if self._skipped or is_hidden or kind in self._dropped:
+            self._has_navigation |= kind in _NAVIGATION
             self._skipped += 1
             return
         self._layout(tag)
@@ -165,10 +173,10 @@ class _Extractor:
             self._data.append(data)
 
     def _flush(self) -> None:
+        if not self._data:
+            return
         data = "".join(self._data)
         self._data.clear()
-        if not data:
-            return
         if self._skipped or self._is_title:
             self._find_lines(data.split())
         if self._skipped:
@@ -190,6 +198,7 @@ class _Extractor:
             meta=self._meta,
             canonical=self._canonical,
             places=self._places.places(),
+            has_navigation=self._has_navigation,
         )
 
     def _layout(self, tag: str) -> None:

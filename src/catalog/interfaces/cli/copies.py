@@ -45,13 +45,13 @@ def restore(
     preset: PresetOption = None,
 ) -> None:
     """Put a copy back in the store's place; the replaced store is kept beside it."""
-    from catalog.core.private_files import make_folder
+    from catalog.core.private_files import new_folder
     from catalog.store.backup import restore as put_back
     from catalog.store.database import find_store
 
     settings = settings_for(context, home, preset).settings
-    make_folder(settings.home)
-    kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
+    with new_folder(settings.home):
+        kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
     if json:
         print_json({"restored": str(file), "kept": None if kept is None else str(kept)})
         return

@@ -237,7 +237,8 @@ def _print_report(report: SyncReport, *, json: bool) -> None:
         print_json(_as_dict(report))
         return
     texts = report.added + report.updated + report.unchanged + report.kept
-    of_texts = f" ({texts} texts)" if texts > report.documents else ""  # several may be one
+    of_texts = f" ({texts} texts; those of one recording are one document)"
+    of_texts = of_texts if texts > report.documents else ""
     say(
         f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}, "
         f"{report.chunks} chunk{'s' * (report.chunks != 1)}; "
@@ -265,7 +266,7 @@ def _print_preview(preview: SyncPreview, *, json: bool) -> None:
         "kept": [f"{file.path}: {file.reason}" for file in preview.kept],
     }
     for outcome in ("indexed", "not indexed"):
-        told = [file for file in preview.refused if file.outcome == outcome]
+        told = [file for file in preview.remarks if file.outcome == outcome]
         parts[f"{outcome}:"] = [f"{file.path}: {file.reason}" for file in told]
     for name, files in parts.items():
         say(*(f"{name:13}{file}" for file in files[:SHOWN_FAILURES]))
