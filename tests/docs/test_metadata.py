@@ -8,6 +8,7 @@ import pytest
 from catalog.core.written_dates import read_written_date
 from catalog.library.browse import DocumentCatalog
 from catalog.library.indexing import Indexer
+from catalog.library.references import find_document
 from fakes import open_library
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
@@ -61,3 +62,17 @@ def test_the_forms_of_dates_that_the_page_names_are_read_and_the_one_it_excludes
     assert len(forms) >= 9
     assert [form for form in forms if read_written_date(form) is None] == []
     assert read_written_date(re.findall(r"`([^`]+)`", excluded)[0]) is None
+
+
+def test_front_matter_of_a_plain_text_is_text(tmp_path):
+    assert "as in a `.txt`,\nfront matter is text like the rest" in METADATA
+    folder, text = tmp_path / "folder", "---\nconfidentiality: secret\ntags: [rent]\n---\nMay.\n"
+    folder.mkdir()
+    for name in ("a.txt", "b.md"):
+        (folder / name).write_text(text)
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(folder, "notes").failed == ()
+        for asked in ("confidentiality=secret", "tags=rent"):
+            (entry,) = DocumentCatalog(library).query(filters=[asked]).entries
+            assert entry.path == "b.md"
+        assert find_document(library.database, "a.txt").text == text

@@ -158,9 +158,15 @@ class GetParams:
 
 @dataclass(frozen=True)
 class MultiGetParams:
-    """Several documents, of 10 MB of text together at most."""
+    """Several documents, or parts of them, of 10 MB of text together at most."""
 
-    patterns: Annotated[list[str], Param("Paths, globs or #docids.", max_items=MAX_DOCUMENTS)]
+    patterns: Annotated[
+        list[str],
+        Param(
+            "Paths, globs or #docids; of a citation, link or reference with a place that part.",
+            max_items=MAX_DOCUMENTS,
+        ),
+    ]
     _: KW_ONLY
     dataset: Dataset = None
     limit: Annotated[int, Param("How many documents at most.", least=1, most=MAX_DOCUMENTS)] = (

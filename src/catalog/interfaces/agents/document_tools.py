@@ -252,14 +252,15 @@ GET = AgentTool(
 MULTI_GET = AgentTool(
     "multi_get",
     "Read several documents",
-    "Read several documents at once, by a glob or a list of paths and #docids. Those that do "
-    "not fit are named, not given.",
+    "Read several documents at once, by a glob or a list of paths and #docids, or the passages "
+    "that references and citations name. Those that do not fit are named, not given.",
     arguments_of(
         MultiGetParams,
         last=("dataset",),
         patterns=Argument(
             name="pattern",
-            help='A glob ("guides/**/*.md"), or paths and #docids: a list or with commas.',
+            help='A glob ("guides/**/*.md"), or paths and #docids: a list or with commas. Of a '
+            "reference, citation or link with a place that part is given.",
         ),
         limit=Argument(bounds=(1, 100)),
         max_bytes=Argument(
