@@ -30,13 +30,13 @@ def parsed(path, text="A walrus."):
     return ParsedDocument(path=path, text=text, title=path, file_type="md", source_type="file")
 
 
-def stored(*entries, documents=(), incomplete=None):
+def stored(*entries, documents=()):
     """``documents`` are pairs of a parsed document and the file it is of."""
     known = {
         document.path: {"content_hash": content_hash(document), "pipeline": "cut-1", "file": file}
         for document, file in documents
     }
-    return StoredFiles("notes", {entry.file: entry for entry in entries}, known, incomplete or {})
+    return StoredFiles("notes", {entry.file: entry for entry in entries}, known)
 
 
 def compare(before, *files, skipped=(), reread=False, pipeline="cut-1", limits=LIMITS):
@@ -112,13 +112,6 @@ def test_a_document_is_published_if_it_is_new_or_another_or_to_be_done_anew():
     assert not compare(before, file, pipeline="cut-2").change_of(document, file).is_new
 
 
-def test_only_a_document_that_is_the_same_is_done_again_for_its_lacking_chunks():
-    file, document = listed("a.md"), parsed("a.md")
-    before = stored(documents=[(document, "a.md")], incomplete={"a.md": {"chunk-1"}})
-    assert compare(before, file).change_of(document, file).lacking == {"chunk-1"}
-    assert compare(before, file).change_of(parsed("a.md", "An otter."), file).lacking == set()
-
-
 def test_of_the_listed_files_with_a_path_the_first_has_it():
     one, two, three = listed("one.jsonl"), listed("two.jsonl"), listed("zoo.jsonl")
     before = stored(documents=[(parsed("7"), "two.jsonl")])
@@ -141,13 +134,6 @@ def test_a_path_is_free_when_its_file_gives_it_up_or_is_gone():
     assert owners.without_owner(["7", "9", "8"]) == ["8", "9"]
     owners.release("one.jsonl", ["7"])
     assert owners.claim("7", "two.jsonl") == "two.jsonl"
-
-
-def test_a_file_with_a_chunk_that_lacks_its_vector_is_read_again():
-    file = listed("a.md")
-    documents = [(parsed("a.md"), "a.md")]
-    before = stored(entry(file), documents=documents, incomplete={"a.md": {"chunk-1"}})
-    assert not compare(before, file).is_unchanged(file)
 
 
 def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():

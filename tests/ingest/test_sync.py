@@ -137,22 +137,22 @@ def generation(library):
         return connection.exec_driver_sql("SELECT generation FROM datasets").scalar()
 
 
-def test_the_old_text_answers_when_the_embedder_fails_during_an_update(tmp_path, notes):
+def test_the_new_text_answers_by_words_alone_while_the_embedder_is_down(tmp_path, notes):
     encoder = WordEncoder()
     with open_library(tmp_path / "home", encoder) as library:
         Indexer(library).build(notes, "notes")
         (notes / "bread.txt").write_text("Boil rice in water.\n")
         encoder.down = True
         report = Indexer(library).update("notes")
-        assert report.unfinished == 1
-        assert report.failed[0].path == "bread.txt"
-        assert paths(library, "flour yeast", mode="lexical") == ["bread.txt"]
-        assert paths(library, "rice", mode="lexical") == []
-
+        assert (report.updated, report.embedded, report.incomplete) == (1, 0, 1)
+        assert "1 passages are found by their words only" in report.notes[0]
         encoder.down = False
-        Indexer(library).update("notes")
-        assert paths(library, "flour yeast", mode="lexical") == []
         assert paths(library, "rice", mode="lexical") == ["bread.txt"]
+        assert paths(library, "flour yeast", mode="lexical") == []
+        assert "bread.txt" not in paths(library, "flour yeast", mode="vector")
+        report = Indexer(library).update("notes")
+        assert (report.updated, report.embedded, report.incomplete) == (0, 1, 0)
+        assert paths(library, "boil rice", mode="vector")[0] == "bread.txt"
 
 
 def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
@@ -431,10 +431,10 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
     encoder = WordEncoder()
     encoder.down = True
     with open_library(tmp_path / "home", encoder, ingest={"group_chars": 1}) as library:
-        assert Indexer(library).build(tmp_path / "notes", "notes").unfinished == 1
+        assert Indexer(library).build(tmp_path / "notes", "notes").incomplete == 1
         encoder.down = False
-        assert Indexer(library).update("notes").added == 1
-        assert Indexer(library).update("notes").added == 0
+        assert Indexer(library).update("notes").embedded == 1
+        assert Indexer(library).update("notes").embedded == 0
 
 
 @pytest.mark.parametrize(
@@ -484,10 +484,10 @@ def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
 
 def test_a_file_that_an_interrupted_run_published_is_forgotten_when_it_goes(tmp_path):
     class Impatient:
-        def start(self, total):
+        def start(self, total, doing=""):
             pass
 
-        def advance(self, amount, label):
+        def advance(self, amount, label, counts=""):
             if label == "c.md":
                 raise KeyboardInterrupt
 

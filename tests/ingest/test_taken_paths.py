@@ -153,5 +153,5 @@ def test_a_vector_that_is_missing_is_made_at_the_next_update(tmp_path, folder):
         with library.database.write() as connection:
             connection.execute(embeddings.delete())
         report = Indexer(library).update("notes")
-        assert (report.updated, report.incomplete) == (1, 0)
+        assert (report.updated, report.embedded, report.incomplete) == (0, 1, 0)
         assert Indexer(library).update("notes").unchanged == 1

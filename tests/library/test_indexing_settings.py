@@ -123,10 +123,10 @@ def test_a_run_that_applies_settings_and_ends_midway_is_continued_by_any_update(
     encoder = WordEncoder()
     encoder.down = True
     second = opened(encoder=encoder, chunk_size=60)
-    assert Indexer(second).update("docs", apply_settings=True).unfinished == 3
+    assert Indexer(second).update("docs", apply_settings=True).incomplete == 3
     report = Indexer(first).update("docs")
-    assert report.updated == 3
-    assert "0 of 3 documents" not in report.notes[0]
+    assert (report.updated, report.incomplete) == (0, 0)
+    assert report.embedded > 0
     whole = opened("other", chunk_size=60)
     Indexer(whole).build(folder, "docs")
     assert cut(first) == cut(whole)

@@ -127,6 +127,7 @@ def build(folder: Path, home: Path, where: str, count: int, moment: str) -> None
         kill_on_call(where, count, after=moment == "after")
     try:
         with open_library(home, WordEncoder(), ingest={"group_chars": 400}) as library:
+            library.model.embed_batch_size = 4
             report = Indexer(library).build(folder, "notes", reread=moment == "anew")
         code = 3 if report.unfinished or report.notes else 0
     except CatalogError:

@@ -44,14 +44,13 @@ BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all a
 class StoredFiles:
     """What the store held of a dataset when the run began.
 
-    ``entries`` by file; by path ``documents``, as :func:`manifest.known_documents` has them, and
-    ``incomplete``, the ids of chunks that lack a vector. ``root`` is the folder of that run.
+    ``entries`` by file; ``documents`` by path, as :func:`manifest.known_documents` has them.
+    ``root`` is the folder of that run.
     """
 
     dataset: str
     entries: Mapping[str, ManifestEntry]
     documents: Mapping[str, Mapping[str, str]]
-    incomplete: Mapping[str, AbstractSet[str]]
     root: str = ""
 
     @classmethod
@@ -62,7 +61,6 @@ class StoredFiles:
                 dataset,
                 manifest.entries(connection, dataset),
                 manifest.known_documents(connection, dataset),
-                manifest.incomplete_documents(connection, dataset),
                 find_root(connection, dataset),
             )
 
@@ -80,15 +78,10 @@ class StoredFiles:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A document to publish.
-
-    ``lacking`` are the ids of the chunks for whose vectors alone it is done again; empty if it
-    is new or changed.
-    """
+    """A document to publish."""
 
     source: Source
     is_new: bool
-    lacking: AbstractSet[str] = frozenset()
 
 
 class FolderChanges:
@@ -112,6 +105,7 @@ class FolderChanges:
     ) -> None:
         self._stored, self._reread = stored, reread
         self._pipeline, self._limits = pipeline, limits
+        self.skipped = listing.skipped
         top = listing.top
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
@@ -188,8 +182,6 @@ class FolderChanges:
             return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
         if entry.seen_at - file.mtime_ns / 1e9 <= RACY_SECONDS:
             return "it may have changed since it was read"
-        if not self._stored.incomplete.keys().isdisjoint(self._stored.paths_of(file.path)):
-            return "some of its text is not embedded yet"
         if file.path in self.owners.deprived:
             return "another file took a path from it"
         return None
@@ -222,8 +214,6 @@ class FolderChanges:
             and document["content_hash"] == source.content_hash
             and document["pipeline"] == source.fingerprint(self._pipeline)
         )
-        if is_same and parsed.path in self._stored.incomplete:
-            return Change(source, is_new=False, lacking=self._stored.incomplete[parsed.path])
         return None if is_same and not self._reread else Change(source, is_new=False)
 
 

@@ -23,7 +23,7 @@ from llama_index.core.schema import (
 from pydantic import Field, InstanceOf
 
 from catalog.core import ids
-from catalog.core.documents import ChunkSpan, ParsedDocument
+from catalog.core.documents import Chunk, ChunkSpan, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.description import TOLD_BY_CONTENT, drop_claims
 from catalog.ingest.readers.base import choose_title, file_type
@@ -123,6 +123,23 @@ class ChunkNode(TextNode):
             source=source,
             span=span,
         )
+
+    @classmethod
+    def of_stored(cls, chunk: Chunk) -> ChunkNode:
+        """Make the node of a stored chunk: the text to embed is made of it as it was at first."""
+        parsed = ParsedDocument(chunk.path, chunk.text, chunk.title, chunk.file_type)
+        span = ChunkSpan(
+            0,
+            len(chunk.text),
+            heading_path=chunk.heading_path,
+            modality=chunk.modality,
+            locator=chunk.locator,
+            cues=chunk.cues,
+            sections=chunk.sections,
+        )
+        node = cls.of(Source(chunk.dataset, chunk.file, parsed), span)
+        node.id_ = chunk.chunk_id
+        return node
 
 
 class PrefixedNode(TextNode):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,13 @@ from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.schema import BaseNode, TransformComponent
 from pydantic import PrivateAttr
 
+from catalog.core.documents import Chunk
 from catalog.core.errors import InputError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings import RAGv2Settings
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.nodes import Source, SourceDocument
+from catalog.ingest.nodes import ChunkNode, Source, SourceDocument
 from catalog.ingest.transforms import (
     CachedEmbedding,
     ChunkPersistenceTransform,
@@ -61,14 +62,18 @@ class PipelineSteps:
         """Return the chunks of a document; none if it holds no text."""
         return list(run_transformations([SourceDocument.of(source)], self.before))
 
-    def embed(self, nodes: Sequence[BaseNode]) -> None:
-        """Give the chunks their vectors; raise ``EmbeddingError`` when the model is down."""
-        if nodes:
-            self.embedding(nodes)
-
     def publish(self, nodes: Sequence[BaseNode]) -> None:
-        """Store the chunks, with their documents."""
+        """Store the chunks, with their documents; those of texts not known yet wait for vectors."""
+        self.embedding.assign_keys(nodes)
         run_transformations(nodes, self.after)
+
+    def texts_to_embed(self, chunks: Iterable[Chunk]) -> dict[str, str]:
+        """Return the texts of stored chunks as the model shall see them, by key."""
+        nodes: Sequence[BaseNode] = [ChunkNode.of_stored(chunk) for chunk in chunks]
+        for step in self.before:
+            if not isinstance(step, ChunkSplitter):
+                nodes = step(nodes)
+        return self.embedding.assign_keys(nodes)
 
     def notes(self) -> tuple[str, ...]:
         """Say of how many documents the sizes were not counted in the model's tokens."""

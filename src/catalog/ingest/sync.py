@@ -1,12 +1,12 @@
-"""Bringing a dataset in line with its folder, one document at a time.
+"""Bringing the texts of a dataset in line with its folder, one document at a time.
 
     list files ─> brake on mass deletion ─> per file: changed? ─> read ─> per document: changed?
-        ─> cut ─> embed what the cache lacks (a few documents together)
-        ─> publish: one transaction a document ─> note the file in the manifest
-    ─> remove what vanished ─> refresh the derived indexes
+        ─> cut ─> publish: one transaction a document ─> note the file in the manifest
+    ─> remove what vanished
 
+No model is asked: what is new is found by its words, and :mod:`catalog.ingest.meaning` embeds it.
 The old revision answers until the new one commits. Killed anywhere, the next run ends in the
-same state: whatever was published is recognised by its hash, whatever was embedded by its key.
+same state: whatever was published is recognised by its hash.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode
 
-from catalog.core.errors import EmbeddingError, InputError
+from catalog.core.errors import InputError
 from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles
 from catalog.ingest.discovery import SourceFile, discover
 from catalog.ingest.file_outcome import DEFECTS, FileOutcome
 from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.readers import ReadLimits
-from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
+from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.checksums import has_unsealed, seal_dataset
 from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
@@ -36,6 +36,7 @@ from catalog.store.recordings import read_originals
 from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
+_FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -98,15 +99,19 @@ def sync(
             seal_dataset(connection, dataset)
     run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
-    progress.start(sum(file.size for file in listing.files))
-    for file in changes.in_order(listing.files):
-        is_left = run.leave_to_conversions(file)
+    files, pace = changes.in_order(listing.files), Pace(0)
+    work = {file.path: file.size + _FILE_COST for file in files if not changes.is_unchanged(file)}
+    progress.start(sum(work.values()), "reading")
+    for number, file in enumerate(files, start=1):
+        is_left, before = run.leave_to_conversions(file), run.passages
         if changes.is_unchanged(file) and not is_left:
             run.keep(file)
         elif not is_left:
             progress.advance(0, file.path)
             run.read(file, listing.top, limits)
-        progress.advance(file.size, file.path)
+        pace.advance(run.passages - before)
+        counts = f"{number:,} of {len(files):,} files, {run.passages:,} passages{pace.rate_text()}"
+        progress.advance(work.get(file.path, 0), file.path, counts)
     run.publish_group()
     run.remove_vanished()
     run.excuse_originals()
@@ -116,7 +121,7 @@ def sync(
 class SyncRun:
     """One run over a dataset, which publishes changed documents in groups.
 
-    A group is published when its texts have ``group_chars`` characters. A file is noted in the
+    A group is published once its texts have ``group_chars`` characters. A file is noted in the
     manifest as begun before a document of it is published, and as read, with how that went,
     after all of them are: a run that ends in between leaves nothing the next one does not find.
     What fails is noted on the file it came from, and the rest of the group goes on.
@@ -142,6 +147,7 @@ class SyncRun:
         self._files_deprived: set[str] = set()
         self._remounted: list[ManifestEntry] = []
         self.failed: list[Failure] = []
+        self.passages = 0  # published in this run
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
         self._kept: dict[str, int] = {}  # documents by file that could not be read
 
@@ -203,19 +209,13 @@ class SyncRun:
     def publish_group(self) -> None:
         """Publish what is collected, and note the files that are wholly published."""
         group, self._group, self._collected_chars = self._group, [], 0
-        cut = [(change, file, self._cut(change, file)) for change, file in group]
-        documents = [(change, file, nodes) for change, file, nodes in cut if nodes is not None]
-        model_error = self._embed([node for _, _, nodes in documents for node in nodes])
-        self._note_begun(file.file for _, file, _ in documents)
-        for change, file, nodes in documents:
-            path = change.source.parsed.path
-            if model_error is not None:
-                file.fail(path, model_error, retry=True)
-                self._unfinished += 1
-            elif not nodes:
-                file.fail(path, "it holds no text to search")
-            else:
-                self._publish(change, file, nodes)
+        self._note_begun(file.file for _, file in group)
+        for change, file in group:
+            nodes = self._cut(change, file)
+            if nodes:
+                self._publish(change, nodes)
+            elif nodes is not None:
+                file.fail(change.source.parsed.path, "it holds no text to search")
         self._note_read()
 
     def remove_vanished(self) -> None:
@@ -238,20 +238,23 @@ class SyncRun:
         """Return what the run did, and what the dataset holds now."""
         with self._database.read() as connection:
             totals = count_totals(connection, self._dataset)
-            incomplete = manifest.incomplete_documents(connection, self._dataset)
-        embedded = self._steps.embedding.computed
+            files = manifest.count_files(connection, self._dataset)
+            noted = manifest.entries(connection, self._dataset)
+        skipped = {file.path for file in self._changes.skipped} - set(noted)
         return SyncReport(
             documents=totals.documents,
             chunks=totals.chunks,
-            embedded=embedded,
-            reused=max(0, totals.vectors - embedded),
+            embedded=0,
+            reused=totals.vectors,
             failed=tuple(self.failed),
             seconds=seconds,
+            words_seconds=seconds,
+            files=files.listed + len(skipped),
+            left_out=files.listed - files.indexed + len(skipped),
             added=self._added,
             updated=self._updated,
             unchanged=self._unchanged,
             removed=self._removed,
-            incomplete=len(incomplete),
             unfinished=self._unfinished,
             kept=self._changes.kept + sum(self._kept.values()),
             notes=self._changes.notes() + self._notes() + self._steps.notes(),
@@ -274,23 +277,9 @@ class SyncRun:
             file.fail(change.source.parsed.path, reason, retry=True)
             return None
 
-    def _embed(self, nodes: list[BaseNode]) -> str | None:
-        """Give the nodes their vectors; return why the model gave none, ``None`` if it did."""
-        try:
-            self._steps.embed(nodes)
-        except EmbeddingError as error:
-            return str(error)
-        return None
-
-    def _publish(self, change: Change, file: FileOutcome, nodes: list[BaseNode]) -> None:
-        reasons = self._steps.embedding.failures
-        failed = [node.node_id for node in nodes if node.node_id in reasons]
-        if failed:
-            reason = f"{len(failed)} of {len(nodes)} chunks not embedded: {reasons[failed[0]]}"
-            file.fail(change.source.parsed.path, reason, retry=True)
-        if change.lacking and set(failed) == change.lacking:
-            return  # what is published is already all there is
+    def _publish(self, change: Change, nodes: list[BaseNode]) -> None:
         self._steps.publish(nodes)
+        self.passages += len(nodes)
         if change.is_new:
             self._added += 1
         else:

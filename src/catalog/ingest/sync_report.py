@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,9 +34,10 @@ class SyncReport:
     ``documents`` and ``chunks`` are what the dataset holds now; ``embedded`` counts the texts
     the model was asked for in this run and ``reused`` those whose vectors were there already.
     ``added`` and the like count texts, of which several may be one document: see docs/time.md.
-    ``incomplete`` counts documents of which some text could not be embedded, ``unfinished``
-    documents that were not published because the model was down, or because their file is cut
-    short; the next run retries both.
+    ``incomplete`` counts documents of which some text is not embedded, since the model failed or
+    was down, ``unfinished`` files that are cut short; the next run retries both.
+    ``files`` are those listed, ``left_out`` the ones of them of which nothing is found.
+    All was found by its words after ``words_seconds``, the whole run took ``seconds``.
     ``kept`` counts documents that may have changed or be gone: they come from a file that could
     not be read, or lie below a place that could not be looked at.
     """
@@ -52,26 +55,71 @@ class SyncReport:
     incomplete: int = 0
     unfinished: int = 0
     kept: int = 0
+    files: int = 0
+    left_out: int = 0
+    words_seconds: float = 0.0
     notes: tuple[str, ...] = ()
 
 
 class Progress(Protocol):
-    """Shows how far a run is, in a unit of its own: bytes of listed files, queries searched."""
+    """Shows how far a run is, in a unit of its own: bytes to read, tokens to embed, queries."""
 
-    def start(self, total: int) -> None:
-        """Announce how much the run, or its next part, will cover."""
+    def start(self, total: float, doing: str = "") -> None:
+        """Announce how much the run, or its next part, will cover, and what it is ``doing``."""
         ...
 
-    def advance(self, amount: int, label: str) -> None:
-        """Add what is done; ``label`` names the file or the part."""
+    def advance(self, amount: float, label: str, counts: str = "") -> None:
+        """Add what is done; ``label`` names the file or part, ``counts`` say how many."""
         ...
 
 
 class Silent:
     """A progress that shows nothing."""
 
-    def start(self, total: int) -> None:
+    def start(self, total: float, doing: str = "") -> None:
         """Do nothing."""
 
-    def advance(self, amount: int, label: str) -> None:
+    def advance(self, amount: float, label: str, counts: str = "") -> None:
         """Do nothing."""
+
+
+_HALF_LIFE = 30.0  # seconds after which a measurement counts half
+
+
+class Pace:
+    """Measures how fast a work of ``total`` goes, the last half minute above all.
+
+    The first piece is not measured: it loads what the others find loaded.
+    """
+
+    def __init__(self, total: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._left, self._clock = total, clock
+        self._last: float | None = None
+        self._work = self._seconds = 0.0
+
+    def advance(self, amount: float) -> None:
+        """Add what was done since the last call."""
+        if amount <= 0:
+            return
+        now, last = self._clock(), self._last
+        self._left, self._last = self._left - amount, now
+        if last is not None:
+            fading = 0.5 ** ((now - last) / _HALF_LIFE)
+            self._work = self._work * fading + amount
+            self._seconds = self._seconds * fading + now - last
+
+    @property
+    def per_second(self) -> float | None:
+        """How much is done in a second; ``None`` before that can be told."""
+        return self._work / self._seconds if self._seconds > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest will take at this pace; ``None`` before that can be told."""
+        rate = self.per_second
+        return max(0.0, self._left) / rate if rate else None
+
+    def rate_text(self) -> str:
+        """Return ``, 31 a second``; nothing before that can be told."""
+        rate = self.per_second
+        return "" if rate is None else f", {rate:.{0 if rate >= 10 else 1}f} a second"

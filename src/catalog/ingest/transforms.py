@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -200,14 +200,7 @@ class CachedEmbedding(TransformComponent):
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""
         chunks = [node for node in nodes if isinstance(node, ChunkNode)]
-        for chunk in chunks:
-            chunk.embed_keys = tuple(self._key(window) for window in chunk.windows)
-            chunk.embedded_by = self._model.encoder.fingerprint
-        texts = {
-            key: window
-            for chunk in chunks
-            for key, window in zip(chunk.embed_keys, chunk.windows, strict=True)
-        }
+        texts = self.assign_keys(chunks)
         with self._database.read() as connection:
             vectors = embedding_cache.load(connection, texts)
         reasons = self._embed_missing(texts, vectors)
@@ -219,6 +212,29 @@ class CachedEmbedding(TransformComponent):
             if chunk.embed_keys and chunk.embed_keys[0] in vectors:
                 chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
         return list(nodes)
+
+    def assign_keys(self, nodes: Iterable[BaseNode]) -> dict[str, str]:
+        """Set ``embed_keys`` of each chunk, asking nothing; return the texts to embed by key."""
+        texts: dict[str, str] = {}
+        for chunk in nodes:
+            if isinstance(chunk, ChunkNode):
+                chunk.embed_keys = tuple(self._key(window) for window in chunk.windows)
+                chunk.embedded_by = self._model.encoder.fingerprint
+                texts |= zip(chunk.embed_keys, chunk.windows, strict=True)
+        return texts
+
+    def embed_in_turn(self, texts: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+        """Embed texts by key, a batch of the model's a transaction: texts of about one length.
+
+        The batch with the first text of those that are left comes next. Yield of each batch its keys, and why there is no vector for some of them. Raises
+        ``EmbeddingError`` when the model is down.
+        """
+        size = self._model.embed_batch_size
+        by_length = sorted(texts, key=lambda key: len(texts[key]))
+        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
+        place = {key: number for number, key in enumerate(texts)}
+        for batch in sorted(batches, key=lambda batch: min(place[key] for key in batch)):
+            yield batch, self._embed_missing({key: texts[key] for key in batch}, {})
 
     def _key(self, window: str) -> str:
         return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)

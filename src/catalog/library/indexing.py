@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
+from catalog.ingest.meaning import embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import check_dataset_name, sync
 from catalog.ingest.sync_report import Progress, SyncReport
@@ -17,6 +21,8 @@ from catalog.library.library import Library
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import adopt_model, read_stored_model, require_model
 from catalog.store.locks import hold_lock
+from catalog.store.statistics import count_vectors
+from catalog.store.waiting import count_waiting
 
 
 class Indexer:
@@ -49,12 +55,14 @@ class Indexer:
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         require_model(library.database, library.wanted_model)
         with self._lock(dataset):
+            started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
+            pipeline = made.build()
             report = sync(
                 library.database,
                 root,
                 dataset,
-                made.build(),
+                pipeline,
                 settings=ingest,
                 made_with=made.settings,
                 include=include,
@@ -63,8 +71,24 @@ class Indexer:
                 reread=reread,
                 progress=progress,
             )
-        notes = (*report.notes, *made.notes(), *self._refresh(dataset, anew=reread))
-        return replace(report, notes=notes)
+            notes = (*report.notes, *made.notes(), *self._refresh_words(dataset))
+            report = replace(report, words_seconds=time.monotonic() - clock)
+            meaning = embed_waiting(
+                library.database, dataset, pipeline, since=started, progress=progress
+            )
+        notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
+        with library.database.read() as connection:
+            incomplete, _ = count_waiting(connection, dataset)
+            vectors = count_vectors(connection, dataset)
+        return replace(
+            report,
+            embedded=meaning.embedded,
+            reused=max(0, vectors - meaning.embedded),
+            failed=report.failed + meaning.failed,
+            incomplete=incomplete,
+            seconds=time.monotonic() - clock,
+            notes=notes,
+        )
 
     def update(
         self,
@@ -119,7 +143,7 @@ class Indexer:
                 for name, (ours, theirs) in made.differences.items()
             },
             recut_documents=made.count_recut()[0] if made.differences else 0,
-            notes=preview.notes + made.notes(),
+            notes=preview.notes + made.notes() + self._waiting_notes(dataset),
         )
 
     def rebuild(
@@ -176,23 +200,27 @@ class Indexer:
             )
         return stored
 
-    def _refresh(self, dataset: str, *, anew: bool) -> tuple[str, ...]:
-        """Bring the derived indexes up to date, that of vectors ``anew`` if so told.
+    def _waiting_notes(self, dataset: str) -> tuple[str, ...]:
+        with self._library.database.read() as connection:
+            documents, passages = count_waiting(connection, dataset)
+        if not passages:
+            return ()
+        return (f"{passages} passages of {documents} documents wait to be embedded, and would be",)
 
-        What cannot be done now is done at a search.
-        """
-        notes = []
+    def _refresh_words(self, dataset: str) -> Iterator[str]:
+        """Bring keyword index and cards up to date; yield what is to be done at a search."""
+        lexical = self._library.indexes.lexical(dataset)
+        yield from _refresh("lexical index", lexical.refresh)
+        yield from _refresh("catalog", partial(make_cards, self._library.database, dataset))
+
+    def _refresh_vectors(self, dataset: str, *, anew: bool) -> Iterator[str]:
+        """Bring the vector index up to date, ``anew`` if so told; yield as with words."""
         vector = self._library.indexes.vector(dataset)
-        for name, refresh in (
-            ("vector", vector.rebuild if anew else vector.refresh),
-            ("lexical", self._library.indexes.lexical(dataset).refresh),
-        ):
-            try:
-                refresh()
-            except CatalogError as error:
-                notes.append(f"the {name} index is brought up to date later: {error}")
-        try:
-            make_cards(self._library.database, dataset)
-        except CatalogError as error:
-            notes.append(f"the catalog is brought up to date later: {error}")
-        return tuple(notes)
+        yield from _refresh("vector index", vector.rebuild if anew else vector.refresh)
+
+
+def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
+    try:
+        refresh()
+    except CatalogError as error:
+        yield f"the {name} is brought up to date later: {error}"

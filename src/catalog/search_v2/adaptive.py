@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from catalog.search_v2.fusion import FusedHit, RankedList, fuse
@@ -92,7 +93,12 @@ class Scale:
         return max(0.0, (score - self.mean) / self.deviation - self.floor)
 
 
-def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[FusedHit]:
+def adaptive(
+    lists: Sequence[RankedList],
+    balance: Balance = FITTED,
+    *,
+    unembedded: AbstractSet[str] = frozenset(),
+) -> list[FusedHit]:
     """Fuse the lists, each weighted by its own and its leg's share; ties as in ``rrf``.
 
     The balance is struck over the original query's two lists. A leg that is alone has all of it.
@@ -104,7 +110,7 @@ def adaptive(lists: Sequence[RankedList], balance: Balance = FITTED) -> list[Fus
     def contribution(source: RankedList, _rank: int, score: float) -> float:
         return source.weight * scales[id(source)].part(score)
 
-    return fuse(weighted, contribution)
+    return fuse(weighted, contribution, unembedded=unembedded)
 
 
 def confidence(lexical: RankedList, vector: RankedList) -> Confidence:

@@ -8,12 +8,15 @@ Weighted reciprocal rank fusion (Cormack, Clarke, Büttcher 2009, with weights):
 Relative score fusion: each list's scores are mapped to [0, 1] by its own minimum and maximum
 and summed with the weights; a passage a list lacks gets nothing from it.
 
-The third way, ``adaptive``, has its own module.
+The third way, ``adaptive``, has its own module. In all three, what the lexical lists give to a
+passage that is ``unembedded`` yet counts for both legs, as if the vector lists ranked it alike:
+times the weights of all lists over those of the lexical ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,6 +76,7 @@ def rrf(
     k: int = 60,
     bonus_first: float = 0.05,
     bonus_second: float = 0.02,
+    unembedded: AbstractSet[str] = frozenset(),
 ) -> list[FusedHit]:
     """Fuse by weighted reciprocal ranks with the top-rank bonus; best first.
 
@@ -87,10 +91,12 @@ def rrf(
         best = min(original, default=4)
         return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
 
-    return fuse(lists, contribution, bonus)
+    return fuse(lists, contribution, bonus, unembedded)
 
 
-def relative_score(lists: Sequence[RankedList]) -> list[FusedHit]:
+def relative_score(
+    lists: Sequence[RankedList], *, unembedded: AbstractSet[str] = frozenset()
+) -> list[FusedHit]:
     """Fuse by the weighted sum of min-max normalised scores; best first, ties as in :func:`rrf`.
 
     A list whose scores are all equal gives each of its passages its whole weight.
@@ -103,7 +109,7 @@ def relative_score(lists: Sequence[RankedList]) -> list[FusedHit]:
         low, high = bounds[id(source)]
         return source.weight * ((score - low) / (high - low) if high > low else 1.0)
 
-    return fuse(lists, contribution)
+    return fuse(lists, contribution, unembedded=unembedded)
 
 
 def single(ranked: RankedList) -> list[FusedHit]:
@@ -115,12 +121,17 @@ def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
     bonus: Callable[[Sequence[ListContribution]], float] = lambda _parts: 0.0,
+    unembedded: AbstractSet[str] = frozenset(),
 ) -> list[FusedHit]:
     """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
     by_chunk: dict[str, list[ListContribution]] = {}
+    both_legs = _weight_for_both(lists)
     for source in lists:
         for rank, (chunk_id, score) in enumerate(source.hits, start=1):
-            part = ListContribution(source, rank, score, contribution(source, rank, score))
+            given = contribution(source, rank, score)
+            if chunk_id in unembedded:
+                given *= both_legs
+            part = ListContribution(source, rank, score, given)
             by_chunk.setdefault(chunk_id, []).append(part)
     fused = [
         FusedHit(
@@ -132,3 +143,9 @@ def fuse(
         for chunk_id, parts in by_chunk.items()
     ]
     return sorted(fused, key=lambda hit: (-hit.score, hit.best_rank, hit.chunk_id))
+
+
+def _weight_for_both(lists: Sequence[RankedList]) -> float:
+    """Return how many times more the lexical lists count where they speak for both legs."""
+    lexical = sum(ranked.weight for ranked in lists if ranked.leg == "lexical")
+    return sum(ranked.weight for ranked in lists) / lexical if lexical > 0 else 1.0

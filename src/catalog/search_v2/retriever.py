@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from llama_index.core import Settings as LlamaSettings
@@ -26,6 +27,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import load_chunks, read_chunk_ids
 from catalog.store.filter_sql import DatasetNames
+from catalog.store.waiting import find_unembedded
 
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
@@ -158,7 +160,11 @@ class HybridRetrieverV2(FusionRetriever):
             if len(runs) == 1:
                 fused = single(lists[0]) if lists else []
             else:
-                fused = fuse_lists(lists, self._parts.rag)
+                of_vectors = {
+                    hit.seq for run in answered if run.leg == "vector" for hit in run.hits
+                }
+                waiting = find_unembedded(connection, self._dataset, ids.keys() - of_vectors)
+                fused = fuse_lists(lists, self._parts.rag, {ids[seq] for seq in waiting})
             best = fused[: self.similarity_top_k]
             seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
             best_seqs = [seq_of[hit.chunk_id] for hit in best]
@@ -217,13 +223,16 @@ class HybridRetrieverV2(FusionRetriever):
         self.stages.ran("expanded legs", slowest, f"{', '.join(counts)}: {hits} hits")
 
 
-def fuse_lists(lists: Sequence[RankedList], rag: RAGv2Settings) -> list[FusedHit]:
+def fuse_lists(
+    lists: Sequence[RankedList], rag: RAGv2Settings, unembedded: AbstractSet[str] = frozenset()
+) -> list[FusedHit]:
     """Return the lists as one, fused as the settings say."""
     if rag.fusion_mode == "adaptive":
-        return adaptive(lists)
+        return adaptive(lists, unembedded=unembedded)
     if rag.fusion_mode == "relative_score":
-        return relative_score(lists)
-    return rrf(lists, k=rag.rrf_k, bonus_first=rag.bonus_first, bonus_second=rag.bonus_second)
+        return relative_score(lists, unembedded=unembedded)
+    bonuses = {"bonus_first": rag.bonus_first, "bonus_second": rag.bonus_second}
+    return rrf(lists, k=rag.rrf_k, **bonuses, unembedded=unembedded)
 
 
 def _run_in_turn(legs: Sequence[LegRetriever], query: QueryBundle) -> list[LegRun]:

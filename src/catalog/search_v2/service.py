@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.shape import to_result
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import allowed_paths
+from catalog.store.waiting import embedded_share
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +107,10 @@ class SearchServiceV2:
             confidence=confidence,
             low_confidence=low,
             comparison=comparison,
-            notes=() if results else tuple(self._explain_nothing(params, request, stages)),
+            notes=(
+                *self._tell_waiting(request),
+                *(() if results else self._explain_nothing(params, request, stages)),
+            ),
         )
 
     def nodes(
@@ -164,6 +169,15 @@ class SearchServiceV2:
             )
             for rank, passage in enumerate(passages, start=1)
         ]
+
+    def _tell_waiting(self, request: SearchRequest) -> Iterator[str]:
+        """Say how much of the dataset can be found by meaning, if it is not all."""
+        if request.mode == "lexical":
+            return
+        with self.library.database.read() as connection:
+            share = embedded_share(connection, request.restriction.dataset)
+        if share is not None:
+            yield f"by meaning: {math.floor(100 * share)} % of the passages so far; all by words"
 
     def _explain_nothing(
         self, params: SearchParams, request: SearchRequest, stages: StageLog

@@ -19,8 +19,9 @@ from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
 from catalog.store.checksums import is_whole_vector, seal_rows, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
+from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, datasets, documents, embeddings, outbox
+from catalog.store.schema import chunk_windows, chunks, datasets, documents, embeddings, outbox
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +61,10 @@ def save(
     side: Side,
     now: float,
 ) -> None:
-    """Keep vectors; a key that is there already stays as it is, unless its vector is damaged."""
+    """Keep vectors; a key that is there already stays as it is, unless its vector is damaged.
+
+    Stored chunks that waited for one are found by it from this transaction on.
+    """
     new = find_missing(connection, vectors) if vectors else set()
     if new:
         connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
@@ -79,6 +83,26 @@ def save(
     ]
     if rows:
         connection.execute(insert(embeddings), rows)
+        if side == "document":
+            _announce(connection, new, now)
+
+
+def _announce(connection: Connection, keys: Iterable[str], now: float) -> None:
+    """Have the index of every dataset take up the stored chunks that waited for these vectors."""
+    waiting = select(chunk_windows.c.seq).where(among(chunk_windows.c.embed_key, keys))
+    of_each = (chunks.c.dataset, chunks.c.seq, chunks.c.chunk_id)
+    query = (
+        select(*of_each, func.count().label("windows"))
+        .join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+        .where(chunks.c.seq.in_(waiting))
+        .group_by(*of_each)
+        .order_by(chunks.c.seq)
+    )
+    rows = [dict(row._mapping) | {"action": "upsert"} for row in connection.execute(query)]
+    if rows:
+        connection.execute(insert(outbox), rows)
+    for dataset in sorted({row["dataset"] for row in rows}):
+        change_stamp(connection, dataset, now)
 
 
 def count_hit(connection: Connection, key: str) -> None:

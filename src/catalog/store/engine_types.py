@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import Connection, and_, func, select, true
+from sqlalchemy import Connection, and_, func, select, true, update
 
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.scope import ALL, Scope
+from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
 from catalog.store.fts_match import phrase_clause
 from catalog.store.schema import chunks, datasets, documents
@@ -141,3 +143,14 @@ def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | 
     """Return the present state of the dataset, or of each of them."""
     names = (dataset,) if isinstance(dataset, str) else dataset
     return tuple(read_stamp(connection, name) for name in names)
+
+
+def change_stamp(connection: Connection, dataset: str, now: float) -> None:
+    """Give the dataset another state: what searches see of it changes in this transaction."""
+    changed = {
+        "generation": datasets.c.generation + 1,
+        "updated_at": now,
+        "state": secrets.token_hex(8),
+    }
+    connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
+    seal_rows(connection, datasets, datasets.c.name == dataset)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, func, insert, select, true
 from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
 from catalog.store.recordings import read_originals
-from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest
+from catalog.store.schema import chunks, documents, manifest
 
 State = Literal["done", "kept", "partial", "failed"]
 """``kept``: the file cannot be read as it is, and its documents are of an earlier content."""
@@ -109,23 +109,6 @@ def paths_of_records(
     records = query.where(of_file & (documents.c.path != file), is_there)
     rows = connection.execute(records.group_by(documents.c.path).order_by("line"))
     return [(row.path, row.line) for row in rows]
-
-
-def incomplete_documents(connection: Connection, dataset: str) -> dict[str, set[str]]:
-    """Return the chunk ids of chunks with a window that has no vector yet, by path."""
-    query = (
-        select(documents.c.path, chunks.c.chunk_id)
-        .distinct()
-        .select_from(chunk_windows)
-        .join(chunks, chunks.c.seq == chunk_windows.c.seq)
-        .join(documents, documents.c.id == chunks.c.document_id)
-        .outerjoin(embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key)
-        .where(chunks.c.dataset == dataset, embeddings.c.embed_key.is_(None))
-    )
-    incomplete: dict[str, set[str]] = {}
-    for path, chunk_id in connection.execute(query):
-        incomplete.setdefault(path, set()).add(chunk_id)
-    return incomplete
 
 
 @dataclass(frozen=True, slots=True)

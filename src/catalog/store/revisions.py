@@ -7,7 +7,6 @@ until then. What the vector index must do follows in the outbox, in the same tra
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import CARDS_FTS
 from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal, seal_rows
+from catalog.store.engine_types import change_stamp
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.schema import (
@@ -34,6 +34,7 @@ from catalog.store.schema import (
     revisions,
 )
 from catalog.store.statistics import rebuild_full_text
+from catalog.store.waiting import note_waiting
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
@@ -53,7 +54,7 @@ class NewRevision:
     """One content of one document, cut and embedded, ready to be published.
 
     ``vectors`` are those of its windows by cache key, as the model with the fingerprint
-    ``embedded_by`` gave them; without them the windows have those the store happens to keep.
+    ``embedded_by`` gave them; the other windows have those the store keeps, or wait for theirs.
     """
 
     dataset: str
@@ -110,13 +111,13 @@ def set_source(
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
     """Replace whatever revision the document has by this one.
 
-    Its vectors are stored with it: another run may have purged them since they were embedded.
+    Its vectors are stored with it, if it has any: another run may have purged them since they were
+    embedded. What has none yet is found by its words.
     """
     remove_documents(connection, revision.dataset, [revision.document.path], now)
     fields = _fields(revision)
     document_id = _insert_document(connection, revision, fields, now)
     _insert_all(connection, document_fields, [row | {"document_id": document_id} for row in fields])
-    _insert_chunks(connection, document_id, revision)
     embedding_cache.save(
         connection,
         revision.vectors,
@@ -124,8 +125,10 @@ def publish(connection: Connection, revision: NewRevision, now: float) -> None:
         side="document",
         now=now,
     )
+    _insert_chunks(connection, document_id, revision)
+    note_waiting(connection, revision.dataset, document_id)
     seal(connection, document_id)
-    _touch(connection, revision.dataset, now)
+    change_stamp(connection, revision.dataset, now)
 
 
 def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
@@ -135,7 +138,7 @@ def remove_documents(connection: Connection, dataset: str, paths: Sequence[str],
     if document_ids:
         _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
-        _touch(connection, dataset, now)
+        change_stamp(connection, dataset, now)
     return len(document_ids)
 
 
@@ -154,7 +157,7 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     if document_ids:
         _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
-        _touch(connection, dataset, now)
+        change_stamp(connection, dataset, now)
     keys = list(find_damaged_vectors(connection))
     connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
     return len(document_ids)
@@ -304,16 +307,6 @@ def _last_seq() -> Any:
     """Select the highest row number ever given: SQLite remembers it after the rows are gone."""
     sequence = table("sqlite_sequence", column("name"), column("seq"))
     return select(sequence.c.seq).where(sequence.c.name == "chunks")
-
-
-def _touch(connection: Connection, dataset: str, now: float) -> None:
-    changed = {
-        "generation": datasets.c.generation + 1,
-        "updated_at": now,
-        "state": secrets.token_hex(8),
-    }
-    connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
-    seal_rows(connection, datasets, datasets.c.name == dataset)
 
 
 def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:

@@ -236,22 +236,31 @@ def _print_report(report: SyncReport, *, json: bool) -> None:
     if json:
         print_json(_as_dict(report))
         return
-    texts = report.added + report.updated + report.unchanged + report.kept
-    of_texts = f" ({texts} texts; those of one recording are one document)"
-    of_texts = of_texts if texts > report.documents else ""
-    say(
-        f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}, "
-        f"{report.chunks} chunk{'s' * (report.chunks != 1)}; "
-        f"{report.added} added, {report.updated} updated, {report.removed} removed, "
-        f"{report.unchanged} unchanged; "
-        f"{report.embedded} embedded, {report.reused} reused; {report.seconds:.1f} s"
-    )
-    for note in report.notes:
-        say(f"note: {note}")
     for failure in report.failed[:SHOWN_FAILURES]:
         complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
     if len(report.failed) > SHOWN_FAILURES:
         complain(f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)")
+    for note in report.notes:
+        say(f"note: {note}")
+    say(_summary(report))
+
+
+def _summary(report: SyncReport) -> str:
+    """Return the whole outcome as one line: the last that a run prints."""
+    texts = report.added + report.updated + report.unchanged + report.kept
+    of_texts = f" ({texts} texts; those of one recording are one document)"
+    of_texts = of_texts if texts > report.documents else ""
+    left_out = f", {report.left_out} left out" if report.left_out else ""
+    waiting = f", {report.incomplete} not wholly embedded" if report.incomplete else ""
+    return (
+        f"{report.files} file{'s' * (report.files != 1)}{left_out}: "
+        f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
+        f"{report.chunks} chunk{'s' * (report.chunks != 1)}; "
+        f"{report.added} added, {report.updated} updated, {report.removed} removed, "
+        f"{report.unchanged} unchanged; "
+        f"{report.embedded} embedded, {report.reused} reused; "
+        f"{report.seconds:.1f} s, found by words after {report.words_seconds:.1f} s"
+    )
 
 
 def _print_preview(preview: SyncPreview, *, json: bool) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from catalog.core.errors import CatalogError
 from catalog.core.os_errors import describe_os_error, remedy
+from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
 
 if TYPE_CHECKING:
@@ -113,6 +114,14 @@ def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
         raise CatalogError(message) from error
 
 
+def time_left(seconds: float) -> str:
+    """Return ``40 s left``, ``12 min left`` or ``2 h 5 min left``."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s left"
+    minutes = round(seconds / 60)
+    return f"{minutes} min left" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min left"
+
+
 RESUMABLE = "what was stored is kept: run the same command to continue"
 
 
@@ -122,45 +131,53 @@ class TerminalProgress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._total = self._done = 0
+        self._doing = self._counts = ""
+        self._total = self._done = 0.0
+        self._pace = Pace(0)
         self._printed = time.monotonic()
 
-    def start(self, total: int) -> None:
+    def start(self, total: float, doing: str = "") -> None:
         """Begin the run, or its next part, which will cover this much."""
         self._close_bar()
-        self._total, self._done = total, 0
+        self._total, self._done, self._pace = total, 0, Pace(total)
+        self._doing, self._counts = doing, ""
         if sys.stderr.isatty():
             self._open_bar(total)
 
-    def advance(self, amount: int, label: str) -> None:
-        """Add to what is done."""
+    def advance(self, amount: float, label: str, counts: str = "") -> None:
+        """Add to what is done; a line is written now and then where there is no terminal."""
         self._done += amount
+        self._counts = counts or self._counts
+        self._pace.advance(amount)
         if self._bar is not None:
-            self._bar.update(self._task, advance=amount, description=safe(label)[-40:])
+            self._bar.update(
+                self._task, advance=amount, state=self._state(), label=safe(label)[-40:]
+            )
         elif time.monotonic() - self._printed > _LINE_EVERY_SECONDS:
             self._printed = time.monotonic()
-            share = self._done / max(1, self._total)
-            note(f"{share:4.0%}  {safe(label)}\n")
+            share = f"{self._done / max(1, self._total):4.0%}"
+            parts = (self._doing, share, self._state(), safe(label))
+            note(f"{'  '.join(filter(None, parts))}\n")
 
-    def _open_bar(self, total: int) -> None:
+    def _state(self) -> str:
+        """Return how many are done, how fast, and how long the rest will take."""
+        left = self._pace.seconds_left
+        return ", ".join(filter(None, (self._counts, "" if left is None else time_left(left))))
+
+    def _open_bar(self, total: float) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TaskProgressColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+            TextColumn("{task.fields[label]}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("reading", total=max(1, total))
+        self._task = self._bar.add_task(self._doing, total=max(1, total), state="", label="")
         self._bar.start()
 
     def __enter__(self) -> TerminalProgress:

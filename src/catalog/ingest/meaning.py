@@ -1,0 +1,142 @@
+"""Embedding the passages that are stored and wait for their vectors: the second pass of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import EmbeddingError
+from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest.sync_report import Failure, Pace, Progress, Silent
+from catalog.store.chunks import load_chunks
+from catalog.store.waiting import WaitingChunk, list_waiting, settle_waiting
+
+if TYPE_CHECKING:
+    from llama_index.core.ingestion import IngestionPipeline
+
+    from catalog.core.documents import Chunk
+    from catalog.core.errors import DamagedDocumentError
+    from catalog.store import Database
+
+_TOGETHER = 128  # windows made ready at once, from which batches of like length are taken
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingReport:
+    """How many texts the model embedded, the documents it failed on, and what else to say."""
+
+    embedded: int = 0
+    failed: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def embed_waiting(
+    database: Database,
+    dataset: str,
+    pipeline: IngestionPipeline,
+    *,
+    since: float = 0.0,
+    progress: Progress | None = None,
+) -> EmbeddingReport:
+    """Embed what waits, each batch of the model a transaction; searches find it from then on.
+
+    Documents indexed ``since`` then (seconds from 1970) come first, the newest first. The caller
+    holds the dataset's lock. What the model fails on, or cannot do while it is down, is named in
+    the report and tried again by the next run.
+    """
+    with database.read() as connection:
+        waiting = list_waiting(connection, dataset, since)
+    run = _EmbeddingRun(database, dataset, PipelineSteps.of(pipeline), progress or Silent())
+    try:
+        run.embed(waiting)
+    finally:
+        with database.write() as connection:
+            settle_waiting(connection, dataset)
+    return run.report()
+
+
+class _EmbeddingRun:
+    """One pass over what waits, which keeps book of how it went."""
+
+    def __init__(
+        self, database: Database, dataset: str, steps: PipelineSteps, progress: Progress
+    ) -> None:
+        self._database, self._dataset = database, dataset
+        self._steps, self._progress = steps, progress
+        self._reasons: dict[str, str] = {}  # by path, of the first passage that failed
+        self._failed: Counter[str] = Counter()
+        self._unlike = 0
+        self._embedded = self._done = 0
+        self._down = ""
+
+    def embed(self, waiting: Sequence[WaitingChunk]) -> None:
+        """Embed what waits, until all is done or the model is down."""
+        if not waiting:
+            return
+        pace = Pace(len(waiting))
+        self._progress.start(sum(chunk.tokens for chunk in waiting), "embedding")
+        try:
+            for group in _groups(waiting):
+                self._embed_group(group, len(waiting), pace)
+        except EmbeddingError as error:
+            left = len(waiting) - self._done
+            self._down = (
+                f"{error}; {left} passages are found by their words only, until the next run"
+            )
+
+    def report(self) -> EmbeddingReport:
+        """Return how it went."""
+        failed = tuple(
+            Failure(path, f"{count} passage{'s' * (count > 1)} not embedded: {self._reasons[path]}")
+            for path, count in self._failed.items()
+        )
+        notes = [self._down] if self._down else []
+        if self._unlike:
+            notes.append(
+                f"{self._unlike} passages are not stored as these settings would make them, and "
+                "are not embedded: run 'catalog index update --reread'"
+            )
+        return EmbeddingReport(self._embedded, failed, tuple(notes))
+
+    def _embed_group(self, group: Sequence[WaitingChunk], total: int, pace: Pace) -> None:
+        damaged: list[DamagedDocumentError] = []
+        with self._database.read() as connection:
+            seqs = [chunk.seq for chunk in group]
+            stored = load_chunks(connection, self._dataset, seqs, damaged=damaged)
+        texts = self._steps.texts_to_embed(stored.values())
+        owners = {key: chunk for chunk in group if chunk.seq in stored for key in chunk.keys}
+        wanted = {key: texts[key] for key in owners if key in texts}
+        self._unlike += len({chunk.seq for key, chunk in owners.items() if key not in texts})
+        left = Counter(chunk.seq for chunk in owners.values())
+        for keys, reasons in self._steps.embedding.embed_in_turn(wanted):
+            self._embedded += len(keys) - len(reasons)
+            self._note_failures({owners[key].seq: why for key, why in reasons.items()}, stored)
+            left.subtract(owners[key].seq for key in keys)
+            whole = len({owners[key].seq for key in keys if left[owners[key].seq] == 0})
+            self._done += whole
+            pace.advance(whole)
+            work = sum(owners[key].tokens / len(owners[key].keys) for key in keys)
+            path = stored[owners[keys[0]].seq].path
+            counts = f"{self._done:,} of {total:,} passages{pace.rate_text()}"
+            self._progress.advance(work, path, counts)
+
+    def _note_failures(self, reasons: dict[int, str], stored: dict[int, Chunk]) -> None:
+        for seq, reason in reasons.items():
+            self._failed[stored[seq].path] += 1
+            self._reasons.setdefault(stored[seq].path, reason)
+
+
+def _groups(waiting: Sequence[WaitingChunk]) -> Iterator[list[WaitingChunk]]:
+    """Yield chunks of some :data:`_TOGETHER` windows at a time."""
+    group: list[WaitingChunk] = []
+    windows = 0
+    for chunk in waiting:
+        group.append(chunk)
+        windows += len(chunk.keys)
+        if windows >= _TOGETHER:
+            yield group
+            group, windows = [], 0
+    if group:
+        yield group

@@ -1,0 +1,135 @@
+"""Passages that are stored and have no vector yet: found by their words until they get it.
+
+``meta`` notes the datasets that may hold such, so that a search of any other counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, delete, distinct, func, select
+
+from catalog.store.database import read_meta, set_meta
+from catalog.store.filter_sql import DatasetNames, among, of_datasets
+from catalog.store.schema import (
+    chunk_windows,
+    chunks,
+    documents,
+    embedded_windows,
+    embeddings,
+    meta,
+)
+
+_NOTE = "waiting:"  # with a dataset's name: the key of its note
+_LEAD = 16  # tokens before a window that say where it stands, about
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingChunk:
+    """A stored chunk, the keys of those of its windows to embed, and their size in tokens."""
+
+    seq: int
+    keys: tuple[str, ...]
+    tokens: int
+
+
+def note_waiting(connection: Connection, dataset: str, document_id: int) -> None:
+    """Note that passages of the dataset wait for vectors, if some of the document do."""
+    if read_meta(connection, _key(dataset)) is None and _is_any(
+        connection, chunks.c.document_id == document_id
+    ):
+        set_meta(connection, _key(dataset), "yes")
+
+
+def settle_waiting(connection: Connection, dataset: str) -> bool:
+    """Note whether passages of the dataset wait for vectors, and return it."""
+    is_waiting = _is_any(connection, chunks.c.dataset == dataset)
+    if is_waiting:
+        set_meta(connection, _key(dataset), "yes")
+    else:
+        connection.execute(delete(meta).where(meta.c.key == _key(dataset)))
+    return is_waiting
+
+
+def list_waiting(connection: Connection, dataset: str, since: float) -> list[WaitingChunk]:
+    """Return the chunks that wait: those of documents indexed ``since`` first, the newest first.
+
+    ``since`` is in seconds from 1970. A text that several chunks wait for is one's only.
+    """
+    size = func.coalesce(chunks.c.tokens, func.length(chunks.c.text) / 4)
+    query = (
+        _waiting(select(chunks.c.seq, chunk_windows.c.embed_key, size, chunks.c.cues.is_not(None)))
+        .join(documents, documents.c.id == chunks.c.document_id)
+        .where(chunks.c.dataset == dataset)
+        .order_by(
+            documents.c.indexed_at < since,
+            documents.c.dated.desc().nulls_last(),
+            documents.c.id,
+            chunks.c.position,
+            chunk_windows.c.window,
+        )
+    )
+    seen: set[str] = set()
+    waiting = []
+    for seq, rows in groupby(connection.execute(query), key=lambda row: int(row[0])):
+        windows = [row for row in rows if row[1] not in seen]
+        seen.update(row[1] for row in windows)
+        if windows:
+            # Speech is embedded as a whole and in parts, any other text once.
+            tokens = windows[0][2] * (2 if windows[0][3] and len(windows) > 1 else 1)
+            keys = tuple(row[1] for row in windows)
+            waiting.append(WaitingChunk(seq, keys, int(tokens) + _LEAD * len(keys)))
+    return waiting
+
+
+def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
+    """Count the documents, and the passages, that wait for a vector."""
+    columns = select(func.count(distinct(chunks.c.document_id)), func.count(distinct(chunks.c.seq)))
+    row = connection.execute(_waiting(columns).where(chunks.c.dataset == dataset)).one()
+    return int(row[0]), int(row[1])
+
+
+def embedded_share(connection: Connection, names: DatasetNames) -> float | None:
+    """Return the share of the datasets' passages that have a vector, 0 to 1; ``None`` for all."""
+    if not _is_noted(connection, names):
+        return None
+    of_them = of_datasets(chunks.c.dataset, names)
+    total = connection.scalar(select(func.count()).select_from(chunks).where(of_them)) or 0
+    with_vector = select(func.count(distinct(chunks.c.seq))).select_from(embedded_windows)
+    done = connection.scalar(with_vector.where(of_them)) or 0
+    return done / total if done < total else None
+
+
+def find_unembedded(
+    connection: Connection, names: DatasetNames, seqs: Iterable[int]
+) -> frozenset[int]:
+    """Return those of the datasets' chunks that have no vector at all."""
+    if not _is_noted(connection, names):
+        return frozenset()
+    wanted = set(seqs)
+    query = select(chunks.c.seq).select_from(embedded_windows).where(among(chunks.c.seq, wanted))
+    return frozenset(wanted.difference(connection.scalars(query)))
+
+
+def _is_noted(connection: Connection, names: DatasetNames) -> bool:
+    keys = map(_key, (names,) if isinstance(names, str) else names)
+    return connection.scalar(select(meta.c.key).where(among(meta.c.key, keys)).limit(1)) is not None
+
+
+def _waiting(query: Select[Any]) -> Select[Any]:
+    """Confine a query of chunks and their windows to windows without a vector."""
+    windows = chunks.join(chunk_windows).outerjoin(
+        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
+    )
+    return query.select_from(windows).where(embeddings.c.embed_key.is_(None))
+
+
+def _is_any(connection: Connection, is_of: ColumnElement[bool]) -> bool:
+    return connection.scalar(_waiting(select(chunks.c.seq)).where(is_of).limit(1)) is not None
+
+
+def _key(dataset: str) -> str:
+    return f"{_NOTE}{dataset}"
