@@ -169,7 +169,10 @@ def test_doctor_and_a_dry_run_say_what_waits(tmp_path, folder):
         assert preview.changed == ()
         assert preview.notes == ("8 passages of 8 documents wait to be embedded, and would be",)
         (check,) = [check for check in diagnose(library) if not check.ok]
-        assert (check.name, check.fix) == ("notes: embedded", "catalog index update --dataset notes")
+        assert (check.name, check.fix) == (
+            "notes: embedded",
+            "catalog index update --dataset notes",
+        )
 
 
 VTT = "WEBVTT\n\n" + "".join(

@@ -252,7 +252,7 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
     done = subprocess.run(build, env=environment, capture_output=True, check=True)
     report = json.loads(done.stdout)
     assert report["documents"] == 33
-    assert report["reused"] > 0
+    assert report["unchanged"] > 0
 
 
 def wait_for_documents(home: Path, process: subprocess.Popen, at_least: int) -> None:
@@ -389,7 +389,7 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     (folder / "empty.md").write_text("")
     _, out, err = catalog("index", "build", folder, "-d", "told")
     told = "log.jsonl: as text, not as records"
-    assert out.startswith("1 document, 1 chunk; ")
+    assert out.startswith("2 files, 1 left out: 1 document, 1 chunk; ")
     assert "catalog: not indexed: empty.md: empty\n" in err
     assert f"catalog: indexed: {told}" in err
     os.utime(folder / "empty.md", (1, 1))

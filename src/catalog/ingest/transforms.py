@@ -226,8 +226,9 @@ class CachedEmbedding(TransformComponent):
     def embed_in_turn(self, texts: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
         """Embed texts by key, a batch of the model's a transaction: texts of about one length.
 
-        The batch with the first text of those that are left comes next. Yield of each batch its keys, and why there is no vector for some of them. Raises
-        ``EmbeddingError`` when the model is down.
+        The batch with the first text of those that are left comes next. Yield of each batch its
+        keys, and why there is no vector for some of them. Raises ``EmbeddingError`` when the model
+        is down.
         """
         size = self._model.embed_batch_size
         by_length = sorted(texts, key=lambda key: len(texts[key]))
