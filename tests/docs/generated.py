@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from catalog.core.param_fields import argument_names
 from catalog.core.settings import (
     RAGv2Settings,
     Settings,
@@ -16,7 +17,7 @@ from catalog.core.settings import (
     flatten,
     needs_rebuild,
 )
-from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
 from catalog.interfaces.cli.commands import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -87,17 +88,24 @@ def tools_page() -> str:
     parts = [
         "# Tools of agents\n",
         "What each tool of [agents](agents.md) takes. A whole number beyond its bounds becomes the "
-        "nearest one, and a note\nsays so. An empty value counts as not given.\n",
+        "nearest one, and a note\nsays so. An empty value counts as not given. A list may be "
+        "given as one text, with commas if it names several.\n\nOther usual names of an "
+        "argument, in the last column, are taken, and a note says which it was; so is `topK` for "
+        "`top_k`.\nThe same names are taken over HTTP. Any other is refused, with the nearest "
+        "name there is.\n",
     ]
     for tool in AGENT_TOOLS.values():
-        parts.append(f"## {tool.name}\n\n{tool.description.strip()}\n")
+        unlisted = "" if tool.name in LISTED_TOOLS else " Not listed; answers when called by name."
+        parts.append(f"## {tool.name}\n\n{tool.description.strip()}{unlisted}\n")
+        aliases = argument_names(tool.arguments)
         rows = [
             f"| `{name}` | {'required' if field.is_required() else _default(field.default)} "
-            f"| {_clamped(tool.arguments.CLAMPED.get(name))} | {field.description} |"
+            f"| {_clamped(tool.arguments.CLAMPED.get(name))} | {field.description} "
+            f"| {', '.join(f'`{alias}`' for alias in aliases[name])} |"
             for name, field in tool.arguments.model_fields.items()
         ]
         if rows:
-            head = "| argument | default | bounds | what it does |\n|---|---|---|---|"
+            head = "| argument | default | bounds | what it does | also |\n|---|---|---|---|---|"
             parts.append("\n".join([head, *rows]) + "\n")
     return "\n".join(parts)
 

@@ -28,7 +28,7 @@ def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
     out = capsys.readouterr().out
     assert "keys.md" in out
     assert "ok note: top_k 500 is out of range: 50 was taken" in out
-    assert "['search_chunks', 'query_catalog']" in out
+    assert "['search_chunks', 'query_catalog', 'get', 'multi_get']" in out
 
 
 def test_the_form_it_shows_is_the_one_that_tools_give():

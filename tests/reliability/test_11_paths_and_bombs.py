@@ -76,7 +76,7 @@ def test_a_name_is_looked_up_among_documents_and_never_opened(engine, name):
         with pytest.raises(InputError) as raised:
             engine.ask(verb, arguments)
         assert SECRET not in str(raised.value)
-    for tool, argument in (("get", "reference"), ("multi_get", "pattern")):
+    for tool, argument in (("get", "reference"), ("multi_get", "patterns")):
         answer = AGENT_TOOLS[tool].call(engine, {argument: name})
         assert answer.is_error
         assert SECRET not in answer.text

@@ -32,7 +32,7 @@ def engine(tmp_path_factory):
     [
         ("get", {"reference": f"kettle {ORDER}"}),
         ("get", {"reference": "kettle.md"}),
-        ("multi_get", {"pattern": "kettle"}),
+        ("multi_get", {"patterns": "kettle"}),
         ("search", {"query": "kettle", "docs": ["kettle"]}),
         ("search", {"query": "kettle", "filters": ["nowhere=1"]}),
         ("search", {"query": "kettle"}),

@@ -9,6 +9,7 @@ from inspect import Parameter, signature
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Concatenate,
     ParamSpec,
@@ -20,6 +21,7 @@ from typing import (
     get_type_hints,
 )
 
+from catalog.core.argument_names import Names, describe_unknown, rename_arguments
 from catalog.core.errors import InputError
 from catalog.core.params import Param, Params
 from catalog.core.text import all_storable
@@ -110,20 +112,24 @@ def build_model(
     parameters: Iterable[ParamField],
     *,
     about: str | None = None,
-    aliases: Mapping[str, str] | None = None,
 ) -> type[ModelT]:
     """Build the pydantic model of parameters: their types, defaults, help and bounds.
 
-    ``aliases`` are the names that arguments have, where those are others, by parameter.
+    An argument may have any of its parameter's aliases for a name.
     """
-    from pydantic import Field, create_model
+    from pydantic import Field, create_model, model_validator
+
+    parameters = tuple(parameters)
+    names = {field.name: field.param.aliases for field in parameters}
+
+    def take_aliases(values: Any) -> Any:
+        return rename_arguments(values, names)[0] if isinstance(values, Mapping) else values
 
     definitions: Any = {
         field.name: (
-            field.type,
+            Annotated[field.type, field.param],
             Field(
                 ... if field.is_required else [] if field.default == () else field.default,
-                alias=(aliases or {}).get(field.name),
                 description=field.param.help,
                 ge=field.param.least,
                 le=field.param.most,
@@ -133,7 +139,20 @@ def build_model(
         )
         for field in parameters
     }
-    return create_model(name, __base__=base, __doc__=about, **definitions)
+    validators: Any = {"take_aliases": model_validator(mode="before")(take_aliases)}
+    return create_model(
+        name, __base__=base, __doc__=about, __validators__=validators, **definitions
+    )
+
+
+def argument_names(model: type[BaseModel]) -> Names:
+    """Return the aliases of each argument that a model takes, by the argument's name."""
+    return {
+        name: tuple(
+            alias for note in info.metadata if isinstance(note, Param) for alias in note.aliases
+        )
+        for name, info in model.model_fields.items()
+    }
 
 
 def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:
@@ -238,8 +257,7 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"]) or "arguments"
         if problem["type"] == "extra_forbidden":
-            known = ", ".join(model.model_fields) or "none"
-            messages.append(f"there is no argument {_shorten(name)}; arguments: {known}")
+            messages.append(describe_unknown(name, argument_names(model)))
         elif problem["type"] == "missing":
             messages.append(f"the argument {name} is missing")
         else:

@@ -17,12 +17,16 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 DEFAULT_LIMIT, MAX_DOCUMENTS = 20, 1000  # documents in one result
 MAX_OFFSET = 10_000_000
 MAX_TEXT_BYTES = 10_000_000
+_QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")
+_COUNT_ALIASES = ("k", "n", "count", "num_results", "n_results", "max_results", "results")
+_PATH_ALIASES = ("path", "paths", "file", "files", "file_path")
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
     """Describe a parameter.
 
+    ``aliases`` are other names that people and models give it, taken where arguments are JSON.
     ``least`` and ``most`` bound a whole number, ``max_items`` a list; ``flags`` are its options on
     the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take, if
     it differs, and ``json_help`` is said where arguments are JSON. A ``python_only`` parameter is
@@ -37,6 +41,7 @@ class Param:
     json: Any = None
     json_help: str = ""
     python_only: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 DatasetChoice = str | list[str] | None
@@ -47,16 +52,30 @@ Dataset = Annotated[
     Param(
         "Only these datasets; all if left out.",
         flags=("--dataset", "-d"),
+        aliases=("datasets", "dataset_name", "dataset_id", "collection", "namespace"),
     ),
 ]
 FileType = Annotated[
     str | None,
     Param(
-        "Only documents of this type: pdf, markdown, word, video, audio, …", flags=("--type", "-t")
+        "Only documents of this type: pdf, markdown, word, video, audio, …",
+        flags=("--type", "--file-type", "-t"),
+        aliases=("file_type_filter", "type", "doc_type", "document_type", "extension", "format"),
     ),
 ]
 Name = Annotated[
-    str | None, Param("Only documents whose path, title or recording holds this text.")
+    str | None,
+    Param(
+        "Only documents whose path, title or recording holds this text.",
+        aliases=(
+            "doc_name_filter",
+            "name_filter",
+            "doc_name",
+            "document_name",
+            "filename",
+            "title",
+        ),
+    ),
 ]
 Conditions = Annotated[
     object,
@@ -65,17 +84,23 @@ Conditions = Annotated[
         flags=("--filter",),
         json=list[str] | dict[str, Any] | None,
         json_help='Several in a list, or {"tag": "ops"}.',
+        aliases=("filter", "where", "conditions"),
     ),
 ]
 After = Annotated[
     str | None,
     Param(
         "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: by the date they say they "
-        "were modified or else created, else their file's."
+        "were modified or else created, else their file's.",
+        aliases=("since", "after_date", "date_after", "modified_after", "from_date", "start_date"),
     ),
 ]
 Before = Annotated[
-    str | None, Param("Only documents dated before that day, month or year, by the same date.")
+    str | None,
+    Param(
+        "Only documents dated before that day, month or year, by the same date.",
+        aliases=("before_date", "date_before", "modified_before"),
+    ),
 ]
 
 
@@ -91,7 +116,11 @@ class SearchParams:
     """
 
     query: Annotated[
-        str, Param('Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …')
+        str,
+        Param(
+            'Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …',
+            aliases=("q", *_QUERY_ALIASES),
+        ),
     ]
     _: KW_ONLY
     dataset: Dataset = None
@@ -102,16 +131,23 @@ class SearchParams:
             "settings, 10 or a preset's.",
             least=1,
             most=1000,
-            flags=("--top-k", "-k"),
+            flags=("--top-k", "--limit", "-k"),
+            aliases=("limit", *_COUNT_ALIASES),
         ),
     ] = None
-    mode: Annotated[Mode, Param("lexical (words), vector (meaning) or hybrid.")] = "hybrid"
+    mode: Annotated[
+        Mode,
+        Param(
+            "lexical (words), vector (meaning) or hybrid.", aliases=("search_mode", "search_type")
+        ),
+    ] = "hybrid"
     docs: Annotated[
         list[str] | None,
         Param(
             "Only these documents: paths, globs or #docids.",
             flags=("--doc",),
             json_help="[] is none of them.",
+            aliases=("doc", "documents", "document", *_PATH_ALIASES),
         ),
     ] = None
     file_type: FileType = None
@@ -139,16 +175,30 @@ class GetParams:
         str,
         Param(
             "dataset:path, path or #docid; :12-20 after it picks lines, or else pages, cells, "
-            "paragraphs: what its citations count. :1:05-1:18 picks times."
+            "paragraphs: what its citations count. :1:05-1:18 picks times.",
+            aliases=(
+                *("ref", "doc", "docid", "doc_id", "document", "document_id", "id", "source"),
+                *("source_doc_id", "citation", "uri", "name", "filename", *_PATH_ALIASES),
+            ),
         ),
     ]
     _: KW_ONLY
     dataset: Dataset = None
     line_start: Annotated[
-        int | None, Param("First line (page, cell …), counted from 1.", least=1)
+        int | None,
+        Param(
+            "First line (page, cell …), counted from 1.",
+            least=1,
+            aliases=("start_line", "start", "from_line", "first_line", "line_from", "line"),
+        ),
     ] = None
     line_end: Annotated[
-        int | None, Param("Last line (page, cell …), itself included.", least=1)
+        int | None,
+        Param(
+            "Last line (page, cell …), itself included.",
+            least=1,
+            aliases=("end_line", "end", "to_line", "last_line", "line_to"),
+        ),
     ] = None
     max_bytes: Annotated[
         int | None,
@@ -165,13 +215,29 @@ class MultiGetParams:
         Param(
             "Paths, globs or #docids; of a citation, link or reference with a place that part.",
             max_items=MAX_DOCUMENTS,
+            aliases=(
+                "pattern",
+                "glob",
+                "references",
+                "reference",
+                "docids",
+                "docs",
+                "documents",
+                *_PATH_ALIASES,
+            ),
         ),
     ]
     _: KW_ONLY
     dataset: Dataset = None
-    limit: Annotated[int, Param("How many documents at most.", least=1, most=MAX_DOCUMENTS)] = (
-        DEFAULT_LIMIT
-    )
+    limit: Annotated[
+        int,
+        Param(
+            "How many documents at most.",
+            least=1,
+            most=MAX_DOCUMENTS,
+            aliases=("top_k", *_COUNT_ALIASES),
+        ),
+    ] = DEFAULT_LIMIT
     max_bytes: Annotated[
         int, Param("A document larger than this is named, not given.", least=1, most=MAX_TEXT_BYTES)
     ] = 65_536
@@ -181,7 +247,10 @@ class MultiGetParams:
 class BrowseParams:
     """A look at which documents there are."""
 
-    query: Annotated[str | None, Param("Words of titles, names, summaries and tags.")] = None
+    query: Annotated[
+        str | None,
+        Param("Words of titles, names, summaries and tags.", aliases=("q", *_QUERY_ALIASES)),
+    ] = None
     _: KW_ONLY
     dataset: Dataset = None
     file_type: FileType = None
@@ -189,7 +258,11 @@ class BrowseParams:
     tags: Annotated[
         Iterable[str],
         Param(
-            "Only documents with all these tags.", max_items=50, flags=("--tag",), json=list[str]
+            "Only documents with all these tags.",
+            max_items=50,
+            flags=("--tag",),
+            json=list[str],
+            aliases=("tag", "label", "labels"),
         ),
     ] = ()
     filters: Conditions = None
@@ -199,13 +272,24 @@ class BrowseParams:
         Sort,
         Param(
             "best (by the query, without one by name), name, modified (newest first) or size "
-            "(largest first)."
+            "(largest first).",
+            aliases=("sort_by", "order_by", "order"),
         ),
     ] = "best"
     limit: Annotated[
-        int, Param("How many documents.", least=1, most=MAX_DOCUMENTS, flags=("--limit", "-k"))
+        int,
+        Param(
+            "How many documents.",
+            least=1,
+            most=MAX_DOCUMENTS,
+            flags=("--limit", "--top-k", "-k"),
+            aliases=("top_k", *_COUNT_ALIASES),
+        ),
     ] = DEFAULT_LIMIT
-    offset: Annotated[int, Param("How many to pass over first.", least=0, most=MAX_OFFSET)] = 0
+    offset: Annotated[
+        int,
+        Param("How many to pass over first.", least=0, most=MAX_OFFSET, aliases=("skip", "start")),
+    ] = 0
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ ODD: tuple[Any, ...] = (
 GOOD: dict[str, tuple[Any, ...]] = {
     "query": WORDS,
     "reference": ("keys.md", "notes:keys.md:4-8", "recipes/bread.txt:1", "nowhere.md", "#0123abcd"),
-    "pattern": ("*.md", "keys.md,paper.pdf", ["**/*.txt", "deck.pptx"], "nothing*", "*"),
+    "patterns": ("*.md", "keys.md,paper.pdf", ["**/*.txt", "deck.pptx"], "nothing*", "*"),
     "dataset": ("notes", "notes", "notes", "elsewhere"),
     "docs": ("*.md", ["keys.md", "paper.pdf"], [], "talks/", "none.md"),
     "filters": ("tag=ops", ["page>=1"], ["file_type=md", "tag!=x"], "nofield=1", "=", []),

@@ -126,9 +126,11 @@ def test_a_blank_query_is_told_to_be_blank(asked, name, query):
 
 
 def test_what_is_missing_or_too_much_is_named(asked):
-    answer, _ = call(asked, "get", path="keys.md")
+    answer, _ = call(asked, "get", line_strat=3)
     assert "the argument reference is missing" in answer.text
-    assert "there is no argument 'path'; arguments: reference, line_start" in answer.text
+    assert (
+        "there is no argument 'line_strat'; did you mean line_start? arguments: reference, line_"
+    ) in answer.text
 
 
 def test_texts_are_one_or_a_list_or_with_commas(asked):
@@ -147,7 +149,7 @@ def test_texts_are_one_or_a_list_or_with_commas(asked):
 
 @pytest.mark.parametrize("pattern", ["", " , ", [], [" "]])
 def test_a_pattern_that_names_nothing_is_refused(asked, pattern):
-    answer, told = call(asked, "multi_get", pattern=pattern)
+    answer, told = call(asked, "multi_get", patterns=pattern)
     assert answer.is_error
     assert "pattern" in answer.text
     assert told is None
@@ -157,7 +159,7 @@ def test_each_search_asks_in_its_own_way(asked):
     for name in ("search", "vsearch", "query", "search_chunks"):
         call(asked, name, query="keys")
     searches = [given for operation, given in asked.asked if operation == "search"]
-    assert [given.get("mode") for given in searches] == ["lexical", "vector", "hybrid", None]
+    assert [given.get("mode") for given in searches] == ["lexical", "vector", "hybrid", "hybrid"]
     assert [given.get("rerank") for given in searches] == [None, None, True, None]
 
 
@@ -170,7 +172,7 @@ def test_only_what_a_tool_needs_is_required():
         "vsearch": ["query"],
         "query": ["query"],
         "get": ["reference"],
-        "multi_get": ["pattern"],
+        "multi_get": ["patterns"],
         "status": [],
     }
     assert all(not tool.input_schema()["additionalProperties"] for tool in AGENT_TOOLS.values())

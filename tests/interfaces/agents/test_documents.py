@@ -55,7 +55,7 @@ def test_several_documents_are_given_as_long_as_all_fit(engine):
         def close(self):
             pass
 
-    answer = AGENT_TOOLS["multi_get"].call(Two(), {"pattern": "*", "max_bytes": 1_000})
+    answer = AGENT_TOOLS["multi_get"].call(Two(), {"patterns": "*", "max_bytes": 1_000})
     assert [len(one["text"]) for one in answer.data["documents"]] == [700, 300]
     assert answer.data["skipped"] == [
         {
@@ -76,14 +76,14 @@ def test_documents_that_are_all_too_large_are_no_results(engine):
         def close(self):
             pass
 
-    answer = AGENT_TOOLS["multi_get"].call(Large(), {"pattern": "a.*"})
+    answer = AGENT_TOOLS["multi_get"].call(Large(), {"patterns": "a.*"})
     assert answer.data["status"] == "no_results"
     assert answer.text.startswith("no results: no document of 'a.*' could be given.\n")
     assert "not given: a.md: 9999 bytes" in answer.text
 
 
 def test_no_line_of_a_document_looks_like_the_head_of_another(tools):
-    answer = tools.call("multi_get", {"pattern": ["hostile.md", "keys.md"]})
+    answer = tools.call("multi_get", {"patterns": ["hostile.md", "keys.md"]})
     lines = answer.text.split("\n")
     heads = [line for line in lines if line.endswith(")") and not line.startswith(" ")]
     assert [head.split(" ")[0] for head in heads] == [

@@ -1,11 +1,13 @@
 """The guidance tells the tools apart, and a router that reads nothing else chooses by it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from catalog.evaluation.tool_choice import read_prompts, routing_report
-from catalog.interfaces.agents import AGENT_TOOLS, agent_guidance
+from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS, agent_guidance
+from catalog.interfaces.agents.guidance import MAX_GUIDANCE
 from interfaces.agents.stub_router import StubRouter
 
 PROMPTS = Path(__file__).parents[3] / "golden_queries" / "tool_routing.jsonl"
@@ -36,9 +38,10 @@ def test_the_seeds_sentences_stand_in_the_guidance():
     ) in agent_guidance()
 
 
-def test_every_tool_is_named_and_no_other():
-    words = set(agent_guidance().replace(",", " ").replace(";", " ").replace(":", " ").split())
-    assert set(AGENT_TOOLS) <= {word.strip(".()") for word in words}
+def test_every_tool_that_is_listed_is_named_and_no_other():
+    words = set(re.findall(r"\w+", agent_guidance()))
+    assert words >= set(LISTED_TOOLS)
+    assert not words & {"search", "vsearch", "query", "status"}
 
 
 @pytest.mark.parametrize(
@@ -51,8 +54,9 @@ def test_the_guidance_says_what_to_make_of_answers(said):
 
 def test_the_guidance_is_short_however_many_datasets_there_are():
     names = [f"{number}{'long' * 30}" for number in range(100)]
-    assert len(agent_guidance(names)) <= 2500
-    assert "and 94 more" in agent_guidance(names)
+    for count in range(2, 100):
+        assert len(agent_guidance(names[:count])) <= MAX_GUIDANCE
+    assert re.search(r"all are searched: 0long.* and 9\d more\.\n$", agent_guidance(names))
 
 
 def test_several_datasets_are_named_and_one_is_not():
@@ -74,7 +78,8 @@ def test_without_the_guidance_far_fewer_do(prompts):
 
 @pytest.mark.parametrize("rule", ["- In the text:", "- In the list:", "- For files people"])
 def test_each_rule_carries_its_weight(prompts, rule):
-    assert routed(prompts, without(rule)).accuracy < 0.9
+    lost = routed(prompts, agent_guidance()).right - routed(prompts, without(rule)).right
+    assert lost >= 3
 
 
 @pytest.mark.parametrize("kind", ["list", "count", "name", "type", "date", "size", "tag", "exists"])

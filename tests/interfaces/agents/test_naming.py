@@ -49,7 +49,7 @@ def found(answer):
 )
 def test_a_name_may_hold_a_comma(engine, docs, paths):
     assert found(call(engine, "search", query="walrus", docs=docs)) == paths
-    assert found(call(engine, "multi_get", pattern=docs)) == paths
+    assert found(call(engine, "multi_get", patterns=docs)) == paths
 
 
 def test_a_tag_may_hold_a_comma(engine):
@@ -59,10 +59,10 @@ def test_a_tag_may_hold_a_comma(engine):
 
 @pytest.mark.parametrize("pattern", ["!", "\\", "C:\\docs\\"])
 def test_a_pattern_that_can_name_nothing_is_an_error_that_says_so(engine, pattern):
-    for tool, argument in (("multi_get", "pattern"), ("search", "docs")):
+    for tool, argument in (("multi_get", "patterns"), ("search", "docs")):
         answer = call(engine, tool, query="walrus", **{argument: pattern})
         if tool == "multi_get":
-            answer = call(engine, tool, pattern=pattern)
+            answer = call(engine, tool, patterns=pattern)
         assert answer.is_error
         assert f"{pattern!r} is neither a path nor a pattern of paths" in answer.text
 

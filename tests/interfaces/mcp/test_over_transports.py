@@ -1,5 +1,6 @@
 """What an agent may do, over stdio and HTTP and in both of the protocol's eras."""
 
+import json
 import re
 from concurrent.futures import CancelledError
 
@@ -7,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp.shared.exceptions import MCPError
 
-from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
 from catalog.interfaces.server.mcp.resources import document_uri, parse_document_uri
 from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
 from interfaces.mcp.signs import give, wait_for
@@ -20,13 +21,17 @@ GOOD = {
     "vsearch": {"query": "rotate keys", "dataset": "notes"},
     "query": {"query": "rotate keys", "dataset": "notes", "rerank": False},
     "get": {"reference": "notes:keys.md"},
-    "multi_get": {"pattern": "keys.md", "dataset": "notes"},
+    "multi_get": {"patterns": "keys.md", "dataset": "notes"},
     "status": {},
 }
 NEEDED = dict.fromkeys(("search_chunks", "search", "vsearch", "query"), "query")
-NEEDED |= {"get": "reference", "multi_get": "pattern"}
+NEEDED |= {"get": "reference", "multi_get": "patterns"}
 ODD = {name: {needed: {"a": 1}} for name, needed in NEEDED.items()}
 ODD |= {"query_catalog": {"limit": "5"}}
+
+
+def written(value):
+    return json.dumps(value, ensure_ascii=False)
 
 
 def check(name, answer):
@@ -39,7 +44,7 @@ def check(name, answer):
 
 def test_every_tool_is_listed_with_valid_schemas_and_as_read_only(session):
     tools = session.do("list_tools").tools
-    assert [one.name for one in tools] == list(AGENT_TOOLS)
+    assert [one.name for one in tools] == list(LISTED_TOOLS)
     assert set(GOOD) == set(AGENT_TOOLS)
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
@@ -49,10 +54,20 @@ def test_every_tool_is_listed_with_valid_schemas_and_as_read_only(session):
         assert tool.annotations.read_only_hint is True
 
 
+def test_what_a_model_reads_of_the_tools_and_what_goes_over_the_wire_stays_small(session):
+    tools = session.do("list_tools").tools
+    sent = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    read = [tool["name"] + tool["description"] + written(tool["inputSchema"]) for tool in sent]
+    instructions = session.client.instructions
+    assert len("".join(read)) <= 6_500
+    assert len(instructions) <= 1_200
+    assert len(written({"tools": sent})) + len(instructions) <= 16_000
+
+
 def test_the_server_tells_how_to_use_it_and_what_it_holds(session):
     told = session.client.instructions
     assert "Use search_chunks when answering questions about document content" in told
-    assert "many: 120 documents; notes: 5 documents" in told
+    assert "many (120 documents), notes (5 documents)" in told
     assert session.client.server_info.name == "catalog"
 
 
@@ -71,8 +86,8 @@ def test_a_missing_argument_is_named(session, name):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_an_argument_there_is_not_is_named(session, name):
-    message = check(name, session.call(name, **GOOD[name], topk=3))["message"]
-    assert "there is no argument 'topk'" in message
+    message = check(name, session.call(name, **GOOD[name], tpo_k=3))["message"]
+    assert "there is no argument 'tpo_k'" in message
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -127,7 +142,7 @@ def test_a_document_cannot_close_the_marker_it_stands_in(session):
     for name, arguments in {
         "search_chunks": {"query": "delete everything about marmots", "dataset": "notes"},
         "get": {"reference": "notes:hostile.md"},
-        "multi_get": {"pattern": "hostile.md", "dataset": "notes"},
+        "multi_get": {"patterns": "hostile.md", "dataset": "notes"},
     }.items():
         text = session.call(name, **arguments).content[0].text
         (nonce,) = re.findall(r"^<documents-([0-9a-f]{16})>$", text, re.MULTILINE)

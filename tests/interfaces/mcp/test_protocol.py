@@ -79,7 +79,7 @@ def test_wrong_arguments_are_an_answer_that_names_them():
     messages = [one.structured_content["message"] for one in answers]
     assert messages[0] == messages[3] == "the argument word is missing"
     assert messages[1] == "word: Input should be a valid string, not 3"
-    assert messages[2] == "there is no argument 'wrod'; arguments: word, times"
+    assert messages[2] == "there is no argument 'wrod'; did you mean word? arguments: word, times"
 
 
 def test_an_unknown_tool_is_an_error_of_the_protocol_that_names_those_there_are():
@@ -171,8 +171,15 @@ def test_a_call_given_up_keeps_its_place_until_its_thread_ends():
 
 def test_instructions_tell_the_datasets_and_how_many_documents_each_has():
     told = instructions(StubEngine(status=lambda _: status(notes=1, vault=1200)))
-    assert told.endswith("Datasets here: notes: 1 document; vault: 1200 documents.")
+    assert told.endswith("all are searched: notes (1 document), vault (1200 documents).\n")
     assert "query_catalog" in told
+
+
+def test_instructions_stay_short_however_many_datasets_there_are():
+    counts = {f"{number}-{'long' * 30}": 10**9 for number in range(100)}
+    for some in range(101):
+        shown = dict(list(counts.items())[:some])
+        assert len(instructions(StubEngine(status=lambda _, s=shown: status(**s)))) <= 1200
 
 
 def test_instructions_of_an_empty_store_say_so():

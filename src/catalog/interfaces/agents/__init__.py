@@ -1,11 +1,14 @@
-"""What agents call: eight read-only tools that answer in words and as data."""
+"""What agents call: read-only tools that answer in words and as data."""
 
 from __future__ import annotations
 
 from catalog.interfaces.agents.functions import (
     AGENT_TOOLS,
+    LISTED_TOOLS,
     AgentTools,
     close,
+    get,
+    multi_get,
     query_catalog,
     search_chunks,
 )
@@ -14,11 +17,14 @@ from catalog.interfaces.agents.tool import AgentTool, ToolResult
 
 __all__ = [
     "AGENT_TOOLS",
+    "LISTED_TOOLS",
     "AgentTool",
     "AgentTools",
     "ToolResult",
     "agent_guidance",
     "close",
+    "get",
+    "multi_get",
     "query_catalog",
     "search_chunks",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import WithJsonSchema
 
 from catalog.core.places import format_count
 from catalog.core.results import TIMED_MODALITIES, EvidenceLine, Explanation
@@ -77,7 +79,7 @@ class AgentPassage(ToolPart):
     created: str | None = None
     modified: str | None = None
     date: str | None = None
-    explain: Explanation | None = None
+    explain: Annotated[Explanation | None, WithJsonSchema({"type": ["object", "null"]})] = None
 
 
 def agent_passages(

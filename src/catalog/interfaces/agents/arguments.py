@@ -10,14 +10,23 @@ from operator import or_
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 
+from catalog.core.argument_names import rename_arguments
 from catalog.core.errors import DocumentNotFoundError, InputError
-from catalog.core.param_fields import build_model, edge_fields, summary_of, validation_message
+from catalog.core.param_fields import (
+    argument_names,
+    build_model,
+    edge_fields,
+    summary_of,
+    validation_message,
+)
 from catalog.core.params import Param, Params
 from catalog.core.text import storable
 
 if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
     from catalog.interfaces.engine import Engine
 
 _MOST = 10_000_000  # of a number that the verb does not bound
@@ -36,8 +45,22 @@ class ToolArguments(BaseModel):
     RENAMED: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema as a model reads it: what is optional may be left out, or be null.
+
+        A list may be given as one text, too; of both the list is told.
+        """
+        schema = dict(handler.resolve_ref_schema(handler(core_schema)))
+        schema.pop("description", None)
+        fields = schema.get("properties", {}).items()
+        schema["properties"] = {name: _lean_field(field) for name, field in fields}
+        return schema
+
+    @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> tuple[Self, tuple[str, ...]]:
-        """Return the arguments, and the notes on what was clamped.
+        """Return the arguments, and the notes on what was clamped or had another name.
 
         Null, a blank text and a list of blank texts count as not given for an optional argument;
         blank ``docs`` are an error, since without them every document may answer. A number with
@@ -45,8 +68,8 @@ class ToolArguments(BaseModel):
         U+FFFD. Raises :class:`InputError` that names every argument that is wrong.
         """
         values: dict[str, Any] = {}
-        notes: list[str] = []
-        for name, value in arguments.items():
+        given, notes = rename_arguments(arguments, argument_names(cls))
+        for name, value in given.items():
             field = cls.model_fields.get(name)
             if field is not None:
                 if field.is_required():
@@ -85,6 +108,12 @@ class Argument:
     bounds: tuple[int, int] | None = None
 
 
+AFTER = Argument(
+    help="Only documents dated on or after this day, month or year: YYYY-MM-DD, YYYY-MM or YYYY."
+)
+BEFORE = Argument(help="Only documents dated before this day, month or year.")
+
+
 def arguments_of(
     kind: type[Params],
     *,
@@ -118,13 +147,25 @@ def arguments_of(
             least, most = change.bounds
             description = f"{description.removesuffix('.')}, {least} to {most}."
         accepted = reduce(or_, types if default is not None else [*types, NoneType])
-        parameters.append(
-            replace(field, name=name, type=accepted, default=default, param=Param(description))
-        )
+        aliases = tuple({field.name: 0, **dict.fromkeys(field.param.aliases)})
+        aliases = tuple(alias for alias in aliases if alias != name)
+        param = Param(description, aliases=aliases)
+        parameters.append(replace(field, name=name, type=accepted, default=default, param=param))
     title = kind.__name__.replace("Params", "Arguments")
     model = build_model(title, ToolArguments, parameters, about=summary_of(kind))
     model.CLAMPED, model.RENAMED = clamped, renamed
     return model
+
+
+def _lean_field(field: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an argument without title, null and the lesser of two forms."""
+    lean = {key: value for key, value in field.items() if key not in ("title", "anyOf")}
+    branches = [branch for branch in field.get("anyOf", ()) if branch.get("type") != "null"]
+    if branches:
+        lean |= next((part for part in branches if part.get("type") == "array"), branches[0])
+    if lean.get("default") is None:
+        lean.pop("default", None)
+    return dict(sorted(lean.items(), key=lambda item: item[0] == "description"))
 
 
 def possible_lists(value: str | list[str] | None) -> list[list[str] | None]:

@@ -11,6 +11,8 @@ from pydantic import Field
 from catalog.core.dates import display_date
 from catalog.core.params import BrowseParams
 from catalog.interfaces.agents.arguments import (
+    AFTER,
+    BEFORE,
     Argument,
     ToolArguments,
     arguments_of,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 _INDENT = "    "
 _MAX_SUMMARY = 600
-_NARROWING = ("query", "file_type", "name", "tags", "after", "before")
+_NARROWING = ("query", "file_type", "name", "tags", "filters", "after", "before")
 
 
 class CatalogDocument(ToolPart):
@@ -75,6 +77,8 @@ def run_query_catalog(
 ) -> ToolResult:
     """List the documents that match, with what is known of each."""
     params = arguments.params()
+    if isinstance(params.get("filters"), str):
+        params["filters"] = [params["filters"]]
     for tags in possible_lists(params.get("tags")):
         if tags is not None:
             params["tags"] = tags
@@ -192,10 +196,12 @@ QUERY_CATALOG = AgentTool(
     "documents say.",
     arguments_of(
         BrowseParams,
-        without=("filters",),
-        last=("dataset",),
+        last=("filters", "dataset"),
         query=Argument(help="Words of titles, names, summaries and tags; nothing lists all."),
         limit=Argument(bounds=(1, 100)),
+        filters=Argument(help='Conditions that must all hold: ["author=ann", "size>=1000"].'),
+        after=AFTER,
+        before=BEFORE,
     ),
     CatalogData,
     run_query_catalog,

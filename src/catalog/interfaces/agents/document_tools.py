@@ -89,7 +89,7 @@ def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ..
     """Give the documents, in the order of the patterns, as long as all together fit."""
     params = arguments.params()
     if not possible_lists(params["patterns"])[-1]:
-        raise InputError("the argument pattern names no document")
+        raise InputError("the argument patterns names no document")
     answer = ask_by_names(engine, "multi_get", params, "patterns")
     documents, left_out = _take_fitting(map(_document, answer["documents"]), params["max_bytes"])
     skipped = [*map(_skipped_document, answer["skipped"]), *left_out]
@@ -258,7 +258,6 @@ MULTI_GET = AgentTool(
         MultiGetParams,
         last=("dataset",),
         patterns=Argument(
-            name="pattern",
             help='A glob ("guides/**/*.md"), or paths and #docids: a list or with commas. Of a '
             "reference, citation or link with a place that part is given.",
         ),

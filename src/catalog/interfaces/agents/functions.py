@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.open_services import OpenServices
 from catalog.interfaces.agents.catalog_tool import QUERY_CATALOG
 from catalog.interfaces.agents.document_tools import GET, MULTI_GET, STATUS
-from catalog.interfaces.agents.quoting import one_line
 from catalog.interfaces.agents.search_tools import QUERY, SEARCH, SEARCH_CHUNKS, VSEARCH
-from catalog.interfaces.agents.tool import AgentTool, ToolResult
+from catalog.interfaces.agents.tool import AgentTool, ToolResult, unknown_tool
 
 if TYPE_CHECKING:
     from llama_index.core.tools import FunctionTool
 
     from catalog.interfaces.engine import Engine
 
-AGENT_TOOLS: Mapping[str, AgentTool] = {
-    tool.name: tool
-    for tool in (SEARCH_CHUNKS, QUERY_CATALOG, SEARCH, VSEARCH, QUERY, GET, MULTI_GET, STATUS)
+LISTED_TOOLS: Mapping[str, AgentTool] = {
+    tool.name: tool for tool in (SEARCH_CHUNKS, QUERY_CATALOG, GET, MULTI_GET)
 }
+"""The tools that an agent is shown: one for each thing to do."""
+AGENT_TOOLS: Mapping[str, AgentTool] = {
+    **LISTED_TOOLS,
+    **{tool.name: tool for tool in (SEARCH, VSEARCH, QUERY, STATUS)},
+}
+"""All tools: those that are not listed answer whoever calls them by name."""
 _engines: OpenServices[Engine] = OpenServices()
 
 
@@ -60,6 +64,8 @@ class AgentTools:
 
     search_chunks = _method(SEARCH_CHUNKS)
     query_catalog = _method(QUERY_CATALOG)
+    get = _method(GET)
+    multi_get = _method(MULTI_GET)
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -69,12 +75,10 @@ class AgentTools:
         tool = AGENT_TOOLS.get(name)
         if tool is not None:
             return tool.call(self._engine, arguments)
-        message = f"there is no tool {one_line(repr(name), 60)}; tools: {', '.join(AGENT_TOOLS)}"
+        message = unknown_tool(name, LISTED_TOOLS, AGENT_TOOLS)
         return ToolResult(f"error: {message}", {"status": "error", "message": message})
 
-    def function_tools(
-        self, names: Sequence[str] = ("search_chunks", "query_catalog")
-    ) -> list[FunctionTool]:
+    def function_tools(self, names: Sequence[str] = tuple(LISTED_TOOLS)) -> list[FunctionTool]:
         """Return LlamaIndex tools of those names; raise ``KeyError`` for a name that is none.
 
         An output's content is the text, its ``raw_output`` the data, and it says whether it is an
@@ -117,10 +121,12 @@ def _of_effective_settings(method: Callable[..., str]) -> Callable[..., str]:
 
 search_chunks = _of_effective_settings(AgentTools.search_chunks)
 query_catalog = _of_effective_settings(AgentTools.query_catalog)
+get = _of_effective_settings(AgentTools.get)
+multi_get = _of_effective_settings(AgentTools.multi_get)
 
 
 def close() -> None:
-    """Release every store that :func:`search_chunks` or :func:`query_catalog` opened."""
+    """Release every store that :func:`search_chunks` and the others opened."""
     _engines.close()
 
 

@@ -14,6 +14,8 @@ from catalog.interfaces.agents.agent_passages import (
     format_passages,
 )
 from catalog.interfaces.agents.arguments import (
+    AFTER,
+    BEFORE,
     Argument,
     ToolArguments,
     arguments_of,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 _NARROWING = ("docs", "file_type", "name", "filters", "after", "before")
 _TOP_K = Argument(
-    help="How many passages, 1 to 50; left out: as the settings say, 10 or a preset's number.",
+    help="How many passages, 1 to 50; by default as the settings say, mostly 10.",
     bounds=(1, 50),
 )
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
@@ -175,12 +177,17 @@ SEARCH_CHUNKS = AgentTool(
     "reference for get.",
     arguments_of(
         SearchParams,
-        without=("mode", "docs", "filters", "rerank", "expand", "explain", "strict"),
-        last=("dataset",),
-        query=Argument(help="What to find, as a question or in words."),
+        without=("expand", "explain", "strict"),
+        last=("docs", "filters", "mode", "rerank", "dataset"),
+        query=Argument(help='A question or words; what is in "quotes" must be there, -word not.'),
         top_k=_TOP_K,
+        mode=Argument(help="By words (lexical), by meaning (vector) or by both (hybrid)."),
         file_type=Argument(name="file_type_filter"),
         name=Argument(name="doc_name_filter"),
+        filters=_FILTERS,
+        after=AFTER,
+        before=BEFORE,
+        rerank=Argument(help="Let a second model order the best passages: better and slower."),
     ),
     SearchData,
     run_search,
@@ -191,6 +198,8 @@ _SEARCH_ARGUMENTS = arguments_of(
     query=_QUERY,
     top_k=_TOP_K,
     filters=_FILTERS,
+    after=AFTER,
+    before=BEFORE,
 )
 SEARCH = AgentTool(
     "search",
@@ -222,6 +231,8 @@ QUERY = AgentTool(
         query=_QUERY,
         top_k=_TOP_K,
         filters=_FILTERS,
+        after=AFTER,
+        before=BEFORE,
         rerank=Argument(default=True),
     ),
     SearchData,

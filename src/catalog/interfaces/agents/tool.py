@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -28,6 +29,7 @@ _QUOTING_ERROR = "error: the call is wrong; the reason repeats names out of docu
 _PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
 _MAX_TYPES = 12
 _FREE_KEYS = frozenset(["type", "title", "description"])
+_ANNOTATIONS = frozenset(["title", "description", "default"])
 _SUBSCHEMAS = ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties")
 
 
@@ -71,7 +73,8 @@ class AgentTool:
 
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments."""
-        return self.arguments.model_json_schema()
+        schema = self.arguments.model_json_schema()
+        return {key: value for key, value in schema.items() if key != "title"}
 
     def output_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the data, of errors as well."""
@@ -100,6 +103,13 @@ class AgentTool:
         line = one_line(short, MAX_MESSAGE) or "the call failed"
         text = f"{_QUOTING_ERROR}\n{mark_as_data(line)}" if is_quoted else f"error: {line}"
         return ToolResult(text, {"status": "error", "message": line})
+
+
+def unknown_tool(name: str, listed: Iterable[str], known: Iterable[str]) -> str:
+    """Return the message for a name that no tool has, with the nearest name and those listed."""
+    nearest = get_close_matches(name[:MAX_ECHO], list(known), n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"there is no tool {quote_argument(name)}{hint}; tools: {', '.join(listed)}"
 
 
 def tool_result(
@@ -141,10 +151,11 @@ def format_types(types: Mapping[str, int]) -> str:
 
 
 def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same schema without references, titles, and alternatives of bare types.
+    """Return a schema that allows the same and says it in few words.
 
-    ``anyOf`` of a type or null becomes ``"type": ["string", "null"]``: one look instead of two
-    branches. Definitions are put where they are referred to, so none may hold itself.
+    It has no references, titles, descriptions and defaults. ``anyOf`` of a type or null becomes
+    ``"type": ["string", "null"]``. Definitions are put where they are referred to, so none may
+    hold itself.
     """
     simple = _simplify(schema, schema.get("$defs", {}))
     assert isinstance(simple, dict)
@@ -160,9 +171,7 @@ def _simplify(node: Any, definitions: Mapping[str, Any]) -> Any:
         definition = definitions[node["$ref"].rpartition("/")[2]]
         rest = {key: value for key, value in node.items() if key != "$ref"}
         return _simplify({**definition, **rest}, definitions)
-    simple = {key: value for key, value in node.items() if key != "$defs"}
-    if isinstance(simple.get("title"), str):
-        del simple["title"]
+    simple = {key: value for key, value in node.items() if key not in _ANNOTATIONS | {"$defs"}}
     for key in ("properties", "patternProperties"):
         if key in simple:
             fields = simple[key].items()

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Sec
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from catalog import __version__
 from catalog.core.catalog_page import CatalogPage
@@ -54,6 +54,13 @@ _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the wo
 }
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
 class QueryString(BaseModel):
     """Base of the parameters that a query string holds, where every value is text."""
 
@@ -64,20 +71,19 @@ def query_string(
     kind: type[Params],
     *,
     without: Collection[str] = (),
-    aliases: Mapping[str, str] | None = None,
     **descriptions: str,
 ) -> type[QueryString]:
     """Return the model of a verb's parameters in a query string.
 
-    A list is given by repeating its name. ``aliases`` and ``descriptions`` are by parameter.
+    A list is given by repeating its name. ``descriptions`` are by parameter.
     """
     parameters = []
     for field in edge_fields(kind):
         if field.name not in without:
             field = field.with_help(descriptions.get(field.name, field.param.help))
-            as_list = replace(field, type=list[str], default=())
+            as_list = replace(field, type=_Texts, default=())
             parameters.append(as_list if field.takes_list else field)
-    return build_model(f"{kind.__name__}Query", QueryString, parameters, aliases=aliases)
+    return build_model(f"{kind.__name__}Query", QueryString, parameters)
 
 
 def arguments_from(model: type[BaseModel], source: Any) -> Any:
@@ -96,10 +102,11 @@ def arguments_from(model: type[BaseModel], source: Any) -> Any:
 Arguments = dict[str, Any]
 _MAX_NAME = 60
 _LISTS = {
-    field.name
+    name
     for kind in (SearchParams, BrowseParams)
     for field in edge_fields(kind)
     if field.takes_list
+    for name in (field.name, *field.param.aliases)
 }
 _FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
 SEARCH_BODY = arguments_from(
@@ -117,7 +124,6 @@ SEARCH_BODY = arguments_from(
 SEARCH_QUERY = arguments_from(
     query_string(
         SearchParams,
-        aliases={"query": "q"},
         docs="Only these documents: paths, globs or #docids.",
         filters=_FILTERS,
     ),

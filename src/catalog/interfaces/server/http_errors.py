@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
+from catalog.core.argument_names import Names, nearest_name
 from catalog.core.errors import (
     CatalogError,
     ConfigError,
@@ -23,6 +24,7 @@ from catalog.core.errors import (
     StoreBusyError,
     UnknownDatasetError,
 )
+from catalog.core.param_fields import argument_names
 from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
@@ -122,8 +124,9 @@ async def _answer_catalog_error(request: Request, error: Exception) -> Response:
 
 async def _answer_invalid_arguments(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    problems = error.errors()
-    message = "; ".join(dict.fromkeys(map(_describe_problem, problems)))
+    problems, names = error.errors(), _argument_names(request)
+    messages = [_describe_problem(problem, names) for problem in problems]
+    message = "; ".join(dict.fromkeys(messages))
     is_json = "json" in request.headers.get("Content-Type", "")
     if not is_json and any(tuple(problem["loc"]) == ("body",) for problem in problems):
         message = "the body was not read: send JSON, with Content-Type: application/json"
@@ -160,10 +163,22 @@ async def _answer_defect(request: Request, error: Exception) -> Response:
     )
 
 
-def _describe_problem(error: dict[str, Any]) -> str:
+def _argument_names(request: Request) -> Names:
+    """Return the names of the arguments that the request's route takes, and their aliases."""
+    models = [
+        field.field_info.annotation
+        for dependant in request.scope["route"].dependant.dependencies
+        for field in (*dependant.query_params, *dependant.body_params)
+    ]
+    return {name: aliases for model in models for name, aliases in argument_names(model).items()}
+
+
+def _describe_problem(error: dict[str, Any], names: Names) -> str:
     name = ".".join(str(part) for part in error["loc"][1:]) or "the body"
     if error["type"] == "extra_forbidden":
-        return f"there is no argument {_short(name)}"
+        nearest = nearest_name(name, names)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        return f"there is no argument {_short(name)}{hint}"
     if error["type"] == "missing":
         return f"{name} is missing"
     if error["type"] == "json_invalid":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from catalog import __version__
 from catalog.core.errors import CatalogError, NoStoreError, ServingError
 from catalog.core.text import all_storable, storable
+from catalog.interfaces.agents.tool import unknown_tool
 from catalog.interfaces.plain_text import one_line, safe
 from catalog.interfaces.server.crash_log import log_bug
 from catalog.interfaces.server.mcp.resources import TEMPLATE, DocumentResources
@@ -45,13 +46,18 @@ def build_server(
     engine: Engine,
     *,
     tools: Mapping[str, AgentTool],
+    listed: Collection[str] | None = None,
     instructions: str,
     workers: Workers,
 ) -> Server[Workers]:
-    """Return a server of these tools and of the engine's documents, answered by the workers."""
+    """Return a server of these tools and of the engine's documents, answered by the workers.
+
+    Of the tools those ``listed`` are shown, or else all; the others answer by name.
+    """
     resources = DocumentResources(engine)
-    tool_list = types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
-    schemas = {tool.name: tool.input_schema for tool in tool_list.tools}
+    shown = tuple(tools if listed is None else listed)
+    tool_list = types.ListToolsResult(tools=[_describe(tools[name]) for name in shown])
+    schemas = {name: tool.input_schema() for name, tool in tools.items()}
 
     async def list_tools(
         context: Context, params: types.PaginatedRequestParams | None
@@ -65,8 +71,7 @@ def build_server(
     ) -> types.CallToolResult:
         tool = tools.get(params.name)
         if tool is None:
-            message = f"there is no tool {shorten(params.name)!r}; tools: {', '.join(tools)}"
-            raise MCPError(types.INVALID_PARAMS, message)
+            raise MCPError(types.INVALID_PARAMS, unknown_tool(safe(params.name), shown, tools))
         work = partial(tool.call, engine, params.arguments or {})
         try:
             answer = await context.lifespan_context.run(work)
@@ -123,7 +128,7 @@ def _describe(tool: AgentTool) -> types.Tool:
         description=tool.description,
         input_schema=tool.input_schema(),
         output_schema=tool.output_schema(),
-        annotations=types.ToolAnnotations(title=tool.title, **_READ_ONLY),
+        annotations=types.ToolAnnotations(**_READ_ONLY),
     )
 
 
@@ -165,11 +170,12 @@ def shorten(text: str) -> str:
 
 def catalog_server(engine: Engine, workers: Workers) -> Server[Workers]:
     """Return the server of all agent tools; asks the engine once, for its instructions."""
-    from catalog.interfaces.agents import AGENT_TOOLS
+    from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
 
     return build_server(
         engine,
         tools=AGENT_TOOLS,
+        listed=LISTED_TOOLS,
         instructions=instructions(engine),
         workers=workers,
     )
@@ -186,9 +192,13 @@ def instructions(engine: Engine) -> str:
     except CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()
-    counts = {shorten(dataset["dataset"]): dataset["documents"] for dataset in datasets}
-    names = "; ".join(
-        f"{name}: {count} document{'' if count == 1 else 's'}" for name, count in counts.items()
-    )
-    contents = f"Datasets here: {names}." if names else "There is no dataset yet."
-    return f"{agent_guidance(tuple(counts)).rstrip()}\n\n{contents}"
+    names = [_describe_dataset(dataset) for dataset in datasets]
+    if len(names) > 1:
+        return agent_guidance(names)
+    contents = f"Dataset here: {names[0]}." if names else "There is no dataset yet."
+    return f"{agent_guidance()}{contents}"
+
+
+def _describe_dataset(dataset: Mapping[str, Any]) -> str:
+    count = dataset["documents"]
+    return f"{shorten(dataset['dataset'])} ({count} document{'' if count == 1 else 's'})"
