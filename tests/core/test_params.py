@@ -12,7 +12,8 @@ from catalog.core.params import BrowseParams, GetParams, SearchParams
     [
         (SearchParams(5), "query must be text, not 5"),
         (SearchParams(None), "query must be text, not None"),
-        (SearchParams("q", dataset=5), "dataset must be text, not 5"),
+        (SearchParams("q", dataset=5), "dataset must be text or a list of texts, not 5"),
+        (SearchParams("q", dataset=["a", 5]), "dataset must be text or a list of texts, not"),
         (SearchParams("q", docs="a.md"), "docs must be a list of texts, not one text, not 'a.md'"),
         (SearchParams("q", docs=5), "docs must be a list of texts, not 5"),
         (SearchParams("q", doc_ids=[5]), r"doc_ids must be a list of texts, not \[5\]"),

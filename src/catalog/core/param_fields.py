@@ -199,13 +199,14 @@ def _unmet(field: ParamField, value: object) -> str:
     if str in types and (isinstance(value, str) or not field.takes_list):
         return "" if isinstance(value, str) else "text"
     if field.takes_list:
+        texts = "text or a list of texts" if str in types else "a list of texts"
         if isinstance(value, str):
             return "a list of texts, not one text"
         if not isinstance(value, Iterable):
-            return "a list of texts"
+            return texts
         if isinstance(value, Collection):
             if not all(isinstance(item, str) for item in value):
-                return "a list of texts"
+                return texts
             if len(value) > (param.max_items or len(value)):
                 return f"a list of at most {param.max_items} texts"
     return ""

@@ -25,7 +25,7 @@ from catalog.library.document_parts import (
     join_parts,
 )
 from catalog.library.names import DOCID, Names
-from catalog.store.chunks import StoredDocument, find_by_docid, find_by_path, named_datasets
+from catalog.store.chunks import StoredDocument, find_by_docid, find_by_path, list_dataset_names
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
@@ -128,6 +128,13 @@ def find_exactly(
     documents = list(filter(None, (find_by_path(connection, *path) for path in paths)))
     exact = [document for document in documents if document.source_doc_id == reference]
     return _only(exact or documents, reference)
+
+
+def named_datasets(connection: Connection, dataset: DatasetNames | None) -> Sequence[str]:
+    """Return the names as several, or those of all datasets for ``None``."""
+    if dataset is None:
+        return list_dataset_names(connection)
+    return (dataset,) if isinstance(dataset, str) else dataset
 
 
 def several_documents(reference: str, source_doc_ids: Sequence[str]) -> DocumentReferenceError:

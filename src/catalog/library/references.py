@@ -14,10 +14,10 @@ from catalog.core.params import MAX_DOCUMENTS
 from catalog.core.text import storable
 from catalog.library.cited_places import CITATION, split_reference, without_marks
 from catalog.library.document_parts import DocumentLines, Part
-from catalog.library.named_parts import NamedDocument, find_named, several_documents
+from catalog.library.named_parts import NamedDocument, find_named, named_datasets, several_documents
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
-from catalog.store.chunks import find_by_path, list_dataset_names, list_paths, named_datasets
+from catalog.store.chunks import find_by_path, list_dataset_names, list_paths
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:

@@ -81,10 +81,9 @@ def read_chunk_ids(
     connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
 ) -> dict[int, str]:
     """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
-    query = select(chunks.c.seq, chunks.c.chunk_id)
-    is_here = of_datasets(chunks.c.dataset, dataset)
-    rows = connection.execute(query.where(among(chunks.c.seq, seqs), is_here))
-    return {row.seq: row.chunk_id for row in rows}
+    where = (among(chunks.c.seq, seqs), of_datasets(chunks.c.dataset, dataset))
+    query = select(chunks.c.seq, chunks.c.chunk_id).where(*where)
+    return {row.seq: row.chunk_id for row in connection.execute(query)}
 
 
 def load_chunks(
@@ -139,13 +138,6 @@ def find_root(connection: Connection, dataset: str) -> str:
 def list_dataset_names(connection: Connection) -> list[str]:
     """Return the names of the datasets, in order."""
     return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
-
-
-def named_datasets(connection: Connection, dataset: DatasetNames | None) -> Sequence[str]:
-    """Return the names as several, or those of all datasets for ``None``."""
-    if dataset is None:
-        return list_dataset_names(connection)
-    return (dataset,) if isinstance(dataset, str) else dataset
 
 
 def has_dataset(connection: Connection, name: str) -> bool:
@@ -215,11 +207,8 @@ def find_by_docid(
     where = [documents.c.docid >= short, documents.c.docid < after]
     if dataset is not None:
         where.append(of_datasets(documents.c.dataset, dataset))
-    matches = (
-        document
-        for document in _documents(connection, where)
-        if document.content_hash.startswith(prefix)
-    )
+    found = _documents(connection, where)
+    matches = (document for document in found if document.content_hash.startswith(prefix))
     return list(islice(matches, limit))
 
 
@@ -258,8 +247,8 @@ def _passages(
         documents, documents.c.id == chunks.c.document_id
     )
     try:
-        where = (among(chunks.c.seq, seqs), of_datasets(chunks.c.dataset, dataset))
-        return connection.execute(query.where(*where)).all()
+        is_here = of_datasets(chunks.c.dataset, dataset)
+        return connection.execute(query.where(among(chunks.c.seq, seqs), is_here)).all()
     except (DatabaseError, UnicodeDecodeError) as error:
         if not is_damage(error):
             raise
