@@ -264,7 +264,7 @@ def test_the_same_question_gives_the_same_answer(service):
 def test_the_json_form_holds_what_the_contract_names(service):
     found = service.search("keys", dataset="notes", explain=True).to_dict()
     assert set(found) == {
-        "query", "dataset", "mode", "results", "stages", "elapsed_ms", "confidence",
+        "query", "dataset", "datasets", "mode", "results", "stages", "elapsed_ms", "confidence",
         "low_confidence", "notes",
     }  # fmt: skip
     assert set(found["results"][0]) == {
