@@ -20,6 +20,7 @@ from catalog.core.errors import (
     UnknownFieldError,
     UnknownModeError,
     UnknownOperatorError,
+    UnknownValueError,
 )
 from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
@@ -382,13 +383,12 @@ def test_a_document_there_is_not_is_refused_by_the_name_given(service):
         service.search("keys", dataset="notes", docs="keys.md")
 
 
-def test_a_note_names_the_types_there_are_when_none_fits(service):
-    answer = service.search("keys", dataset="notes", file_type="pdf")
-    assert len(answer) == 0
-    assert "md" in " ".join(answer.notes)
-    assert answer.to_dict()["notes"] == list(answer.notes)
-    hidden = service.search("keys", dataset="notes", file_type="pdf", docs=["bread.txt"])
-    assert "md" not in " ".join(hidden.notes), "what may not answer is not told of"
+def test_a_type_that_no_document_has_is_refused_with_those_there_are(service):
+    with pytest.raises(UnknownValueError, match=r"file types there are: md \(\d\), txt"):
+        service.search("keys", dataset="notes", file_type="pfd")
+    with pytest.raises(UnknownValueError) as refused:
+        service.search("keys", dataset="notes", file_type="pfd", docs=["bread.txt"])
+    assert "md" not in str(refused.value), "what may not answer is not told of"
     assert service.search("keys", dataset="notes", file_type="md").notes == ()
 
 

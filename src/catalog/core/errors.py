@@ -15,6 +15,7 @@ CatalogError
 │   ├── SourceError              the folder or file to index cannot be used
 │   ├── FilterError              the filter has no meaning
 │   │   ├── UnknownFieldError    no document of the dataset has that field
+│   │   ├── UnknownValueError    no document of the dataset has that file type, tag or so
 │   │   └── UnknownOperatorError the operator is not one of those listed
 │   ├── GoldenSetError           golden queries or judgements cannot be used: see the lines named
 │   ├── BackendError             a search to be compared cannot be loaded or answers nonsense
@@ -133,6 +134,12 @@ class FilterError(InputError):
 
 class UnknownFieldError(FilterError):
     """No document of the dataset carries that field: the message lists those that may be used."""
+
+    quotes_documents = True
+
+
+class UnknownValueError(FilterError):
+    """No document of the dataset has that file type, tag or the like: the message lists those."""
 
     quotes_documents = True
 

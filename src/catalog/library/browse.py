@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog.core.catalog_page import CatalogEntry, CatalogPage
@@ -14,6 +15,7 @@ from catalog.core.params import BrowseParams
 from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
+from catalog.library.known_values import check_values
 from catalog.library.library import Library
 from catalog.store.card_search import find_documents, top_documents
 from catalog.store.cards import count_without_card
@@ -69,6 +71,8 @@ class DocumentCatalog:
         with self._library.database.read() as connection:
             within = Restriction(dataset, filter=request.visible)
             check_filter_fields(connection, within)
+            within_tags = replace(within, filter=request.visible_and_tags)
+            check_values(connection, within_tags, request.file_type)
             request = request.with_names(connection, within.datasets)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)

@@ -13,8 +13,8 @@ from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import (
     allowed_documents,
-    count_by_tag,
     count_by_type,
+    count_by_value,
     count_documents,
     date_range,
     dated_between,
@@ -90,7 +90,7 @@ def _hints_for(
             yield f"names that are near: {', '.join(near)}"
     else:
         text = next(tag for tag in request.by_tag if name == _tag_name(tag))
-        yield from _hints_for_tag(count_by_tag(connection, visible), text)
+        yield from _hints_for_tag(count_by_value(connection, visible, "tags"), text)
 
 
 def _hints_for_tag(tags: Mapping[str, int], text: str) -> Iterator[str]:

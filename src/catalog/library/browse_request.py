@@ -44,6 +44,18 @@ class BrowseRequest:
         parts = tuple(part for part in filters if part is not None)
         return And(parts) if parts else None
 
+    @property
+    def visible_and_tags(self) -> Filter | None:
+        """Return the conditions on the caller's filters and on tags; ``None``: there are none."""
+        filters = (self.visible, *self.by_tag.values())
+        parts = tuple(part for part in filters if part is not None)
+        return And(parts) if parts else None
+
+    @property
+    def file_type(self) -> str | None:
+        """Return the file type that is asked for."""
+        return None if self.params.file_type is None else storable(self.params.file_type)
+
     def with_names(self, connection: Connection, datasets: tuple[str, ...]) -> BrowseRequest:
         """Return the request in which a name finds all files of its document."""
         visible = keep_whole(connection, datasets, self.visible)

@@ -16,6 +16,7 @@ from catalog.core.params import MODES, Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
+from catalog.library.known_values import check_values
 from catalog.library.library import Library
 from catalog.library.names import keep_whole
 from catalog.library.references import resolve_documents
@@ -71,7 +72,9 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         is_one_document = restriction.is_one_document
         if not restriction.is_whole_dataset:
             with library.database.read() as connection:
-                restriction, count = _check(connection, restriction, notes)
+                check_filter_fields(connection, restriction)
+                check_values(connection, replace(restriction, filter=filters), params.file_type)
+                restriction, count = _name_whole(connection, restriction, notes)
                 is_one_document &= _is_of_one_dataset(connection, restriction)
                 filters = keep_whole(connection, restriction.datasets, filters)
                 is_one_document |= count == 1
@@ -153,19 +156,15 @@ def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool
     return sum(count_documents(connection, one, 1) for one in allowed) < 2
 
 
-def _check(
+def _name_whole(
     connection: Connection, restriction: Restriction, notes: list[str]
 ) -> tuple[Restriction, int]:
-    """Return the restriction to documents that exist, and how many its scope holds.
-
-    Raises for a field that no document has.
-    """
+    """Return the restriction with all files of each document, and how many its scope holds."""
     scope, tree, count = restriction.scope, restriction.filter, 0
     if scope.ids is not None:
         count = count_whole(connection, restriction.datasets, scope.ids)
         notes.append(f"{count} documents in scope")
     if tree is not None:
-        check_filter_fields(connection, restriction)
         tree = keep_whole(connection, restriction.datasets, tree)
         notes.append("filtered")
     return replace(restriction, filter=tree), count

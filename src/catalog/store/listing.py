@@ -229,18 +229,22 @@ def count_by_type(connection: Connection, allowed: ColumnElement[bool]) -> dict[
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def count_by_tag(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
-    """Count documents by tag, most first, then by name."""
-    fields = document_fields.c
-    count = func.count(fields.document_id.distinct()).label("count")
-    query = (
-        select(fields.text_value, count)
-        .where(fields.field == "tags", fields.kind == "s")
-        .where(fields.document_id.in_(select(documents.c.id).where(allowed)))
-        .group_by(fields.text_value)
-        .order_by(count.desc(), fields.text_value)
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
+def count_by_value(
+    connection: Connection, allowed: ColumnElement[bool], field: str
+) -> dict[str, int]:
+    """Count documents by their values of a field as text, most first, then by name."""
+    fields, column = document_fields.c, documents.c.get(field)
+    if column is not None:
+        value, count = column, func.count().label("count")
+        query = select(value, count).where(allowed, value != "")
+    else:
+        value = func.coalesce(fields.text_value, cast(fields.number_value, Text))
+        count = func.count(fields.document_id.distinct()).label("count")
+        query = select(value, count).where(
+            fields.field == field, fields.document_id.in_(select(documents.c.id).where(allowed))
+        )
+    rows = connection.execute(query.group_by(value).order_by(count.desc(), value))
+    return {row[0]: row[1] for row in rows if row[0] is not None}
 
 
 def without_repeats(
