@@ -380,8 +380,15 @@ def test_the_properties_become_metadata() -> None:
     }
 
 
+def test_what_a_program_writes_for_nothing_is_no_author() -> None:
+    nothing = {"/Author": "(anonymous)", "/Subject": "(unspecified)"}
+    data = rewritten(drawn(lines(BODY)), lambda writer: writer.add_metadata(nothing))
+    assert {"author", "subject"}.isdisjoint(read(data).metadata)
+
+
 @pytest.mark.parametrize(
-    "title", ["untitled", "Microsoft Word - plan.doc", "final_v2.pdf", "Slide 1", "..."]
+    "title",
+    ["untitled", "Microsoft Word - plan.doc", "final_v2.pdf", "Slide 1", "...", "(anonymous)"],
 )
 def test_titles_that_say_nothing_give_way_to_the_stem(title: str) -> None:
     data = rewritten(drawn(lines(BODY)), lambda writer: writer.add_metadata({"/Title": title}))

@@ -85,7 +85,7 @@ class PipelineSteps:
         return (f"{len(reasons)} documents measured as 4 characters a token: {first}",)
 
 
-TEXTS_VERSION = 8  # +1 when the same file gives other chunks, metadata, or other text to embed
+TEXTS_VERSION = 9  # +1 when the same file gives other chunks, metadata, or other text to embed
 
 
 class DatasetPipeline(IngestionPipeline):

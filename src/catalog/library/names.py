@@ -171,8 +171,11 @@ class Names:
         names = [value for value in values if isinstance(value, str)]
         if tree.field == "title":
             return
-        if tree.field == "docid" or tree.op not in _EQUAL:
+        if tree.op not in _EQUAL:
             yield from filter(_NO_PLAIN_TEXT.search, names)
+            return
+        if tree.field == "docid":
+            yield from (name for name in names if not DOCID.fullmatch(f"#{name}"))
             return
         prefixes = {"path": f"{self.dataset}:", "source_doc_id": ""}
         prefix, live = prefixes.get(tree.field, ""), set[str]()

@@ -82,7 +82,7 @@ def test_a_name_that_is_shown_finds_its_document_wherever_a_name_is_taken(engine
     for name, files in names.items():
         assert found(engine, docs=[name]) == files, name
         assert found(engine, name=name) == files, name
-        for field in ("path", "media", "source_doc_id"):
+        for field in ("path", "media", "source_doc_id", "docid"):
             assert found(engine, filters={field: name}) == files, (field, name)
             assert not found(engine, filters={field: {"!=": name}}) & files, (field, name)
         assert engine.ask("get", {"reference": name})["path"] in files, name

@@ -162,6 +162,9 @@ _NO_TITLE = re.compile(
 )
 
 
+_NO_PROPERTY = frozenset(["(anonymous)", "(unspecified)"])  # what ReportLab writes for nothing
+
+
 def _read_metadata(document: PdfDocument) -> dict[str, MetadataValue]:
     """Return author, subject, dates, tags and language under their first-class names, if given."""
     keywords = _property(document, "Keywords").replace(";", ",")
@@ -232,7 +235,8 @@ def _property(document: PdfDocument, key: str) -> str:
     import pypdfium2.raw as pdfium
 
     value = read_string(pdfium.FPDF_GetMetaText, document, key.encode(), max_bytes=65536)
-    return value.strip("\ufffd \t\r\n")
+    value = value.strip("\ufffd \t\r\n")
+    return "" if value in _NO_PROPERTY else value
 
 
 def _language(document: PdfDocument) -> str:
