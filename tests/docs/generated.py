@@ -85,29 +85,43 @@ def _bounds(field: Any) -> Iterator[str]:
 
 def tools_page() -> str:
     """Return what every agent's tool takes."""
+    aliases: dict[str, dict[str, None]] = {}
     parts = [
         "# Tools of agents\n",
         "What each tool of [agents](agents.md) takes. A whole number beyond its bounds becomes the "
         "nearest one, and a note\nsays so. An empty value counts as not given. A list may be "
-        "given as one text, with commas if it names several.\n\nOther usual names of an "
-        "argument, in the last column, are taken, and a note says which it was; so is `topK` for "
-        "`top_k`.\nThe same names are taken over HTTP. Any other is refused, with the nearest "
-        "name there is.\n",
+        "given as one text, with commas if it names several.\n",
     ]
     for tool in AGENT_TOOLS.values():
         unlisted = "" if tool.name in LISTED_TOOLS else " Not listed; answers when called by name."
         parts.append(f"## {tool.name}\n\n{tool.description.strip()}{unlisted}\n")
-        aliases = argument_names(tool.arguments)
+        for name, others in argument_names(tool.arguments).items():
+            aliases.setdefault(name, {}).update(dict.fromkeys(others))
         rows = [
             f"| `{name}` | {'required' if field.is_required() else _default(field.default)} "
-            f"| {_clamped(tool.arguments.CLAMPED.get(name))} | {field.description} "
-            f"| {', '.join(f'`{alias}`' for alias in aliases[name])} |"
+            f"| {_clamped(tool.arguments.CLAMPED.get(name))} | {field.description} |"
             for name, field in tool.arguments.model_fields.items()
         ]
         if rows:
-            head = "| argument | default | bounds | what it does | also |\n|---|---|---|---|---|"
+            head = "| argument | default | bounds | what it does |\n|---|---|---|---|"
             parts.append("\n".join([head, *rows]) + "\n")
+    parts.append(_aliases_section(aliases))
     return "\n".join(parts)
+
+
+def _aliases_section(aliases: dict[str, dict[str, None]]) -> str:
+    head = (
+        "## Other names\n\nThese names of an argument are taken as well where a tool has none "
+        "called so, and a note says which were; so is `topK` for `top_k`.\nThe HTTP API takes "
+        "them, too. Any other name is refused, with the nearest there is.\n\n"
+        "| argument | other names |\n|---|---|\n"
+    )
+    rows = [
+        f"| `{name}` | {', '.join(f'`{other}`' for other in others)} |"
+        for name, others in aliases.items()
+        if others
+    ]
+    return head + "\n".join(rows) + "\n"
 
 
 def _default(value: Any) -> str:

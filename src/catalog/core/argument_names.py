@@ -18,7 +18,7 @@ Names = Mapping[str, Iterable[str]]
 def rename_arguments(
     arguments: Mapping[str, Any], names: Names
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments under their own names, and a note on each that had another one.
+    """Return the arguments under their own names, and a note on those that had another one.
 
     Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). A name that is none
     stays as it is. Raises :class:`InputError` for two names of one argument.
@@ -26,17 +26,17 @@ def rename_arguments(
     known = {fold_name(alias): name for name, aliases in names.items() for alias in aliases}
     known |= {fold_name(name): name for name in names}
     renamed = {name: value for name, value in arguments.items() if name in names}
-    notes = []
+    taken = []
     for given, value in arguments.items():
-        if given in names or value is None:
-            continue
         name = known.get(fold_name(given), given)
+        if given in names or (value is None and name != given):
+            continue
         if name in renamed and renamed[name] is not None:
             raise InputError(f"{given} and {name} are the same argument: give one of them")
         renamed[name] = value
         if name != given:
-            notes.append(f"{given} was taken as {name}")
-    return renamed, notes
+            taken.append(f"{given} was taken as {name}")
+    return renamed, [", ".join(taken)] if taken else []
 
 
 def describe_unknown(name: str, names: Names) -> str:

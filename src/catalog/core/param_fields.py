@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Parameter, signature
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -255,15 +256,28 @@ def takes_self(
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     """Say what is wrong with arguments, for whoever gave them; values are not repeated whole."""
     messages = []
-    for problem in error.errors():
+    problems = error.errors()
+    forms = Counter(problem["loc"][:1] for problem in problems)
+    for problem in problems:
         name = ".".join(str(part) for part in problem["loc"]) or "arguments"
         if problem["type"] == "extra_forbidden":
             messages.append(describe_unknown(name, argument_names(model)))
         elif problem["type"] == "missing":
             messages.append(f"the argument {name} is missing")
+        elif forms[problem["loc"][:1]] > 1 and problem["loc"][0] in model.model_fields:
+            wanted = _describe_type(model.model_fields[str(problem["loc"][0])].annotation)
+            messages.append(f"{problem['loc'][0]} must be {wanted}")
         else:
             messages.append(f"{name}: {problem['msg']}, not {_shorten(problem['input'])}")
     return "; ".join(dict.fromkeys(messages))
+
+
+def _describe_type(annotation: Any) -> str:
+    """Say which JSON values an argument of several types takes."""
+    words = {str: "text", int: "a whole number", bool: "true or false", dict: "an object"}
+    kinds = [get_origin(kind) or kind for kind in get_args(annotation)]
+    told = [words.get(kind, "a list of texts") for kind in kinds if kind is not NoneType]
+    return " or ".join(told)
 
 
 def _shorten(value: object) -> str:

@@ -19,6 +19,10 @@ MAX_OFFSET = 10_000_000
 MAX_TEXT_BYTES = 10_000_000
 _QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")
 _COUNT_ALIASES = ("k", "n", "count", "num_results", "n_results", "max_results", "results")
+_NAME_ALIASES = (
+    *("doc_name_filter", "name_filter", "doc_name", "document_name", "filename", "file_name"),
+    "title",
+)
 _PATH_ALIASES = ("path", "paths", "file", "files", "file_path")
 
 
@@ -67,14 +71,7 @@ Name = Annotated[
     str | None,
     Param(
         "Only documents whose path, title or recording holds this text.",
-        aliases=(
-            "doc_name_filter",
-            "name_filter",
-            "doc_name",
-            "document_name",
-            "filename",
-            "title",
-        ),
+        aliases=_NAME_ALIASES,
     ),
 ]
 Conditions = Annotated[
@@ -254,7 +251,13 @@ class BrowseParams:
     _: KW_ONLY
     dataset: Dataset = None
     file_type: FileType = None
-    name: Name = None
+    name: Annotated[
+        str | None,
+        Param(
+            "Only documents whose path, title or recording holds this text.",
+            aliases=(*_NAME_ALIASES, *_PATH_ALIASES),
+        ),
+    ] = None
     tags: Annotated[
         Iterable[str],
         Param(

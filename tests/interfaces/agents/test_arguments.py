@@ -133,6 +133,37 @@ def test_what_is_missing_or_too_much_is_named(asked):
     ) in answer.text
 
 
+def test_another_usual_name_is_taken_with_a_note(asked):
+    answer, told = call(asked, "search_chunks", q="keys", limit=3, path="a.md", fileType="md")
+    assert told == {
+        "query": "keys",
+        "top_k": 3,
+        "docs": ["a.md"],
+        "file_type": "md",
+        "mode": "hybrid",
+    }
+    assert answer.data["notes"] == [
+        "q was taken as query, limit was taken as top_k, path was taken as docs, "
+        "fileType was taken as file_type_filter"
+    ]
+
+
+def test_lists_are_read_in_every_form_that_models_write(asked):
+    call(asked, "search_chunks", query=["keys"], docs='["a.md", "b.md"]', dataset="d, e")
+    call(asked, "search_chunks", query="keys", filters={"tag": "ops"}, docs="[draft].md")
+    (_, lists), (_, others) = (one for one in asked.asked if one[0] == "search")
+    assert (lists["query"], lists["docs"]) == ("keys", ["a.md", "b.md"])
+    assert lists["dataset"] == ["d", "e"]
+    assert (others["filters"], others["docs"]) == ({"tag": "ops"}, ["[draft].md"])
+
+
+def test_a_wrong_type_is_told_once_in_plain_words(asked):
+    answer, _ = call(asked, "search_chunks", query="keys", docs={"a": 1}, filters=3)
+    assert answer.data["message"] == (
+        "docs must be text or a list of texts; filters must be text or a list of texts or an object"
+    )
+
+
 def test_texts_are_one_or_a_list_or_with_commas(asked):
     call(asked, "search", query="keys", docs=["a.md", "b/*.txt"], filters="tag=ops")
     call(asked, "query_catalog", tags="ops, security")

@@ -210,6 +210,7 @@ def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
             "IDX_LLM__PROVIDER",
         ),
         ("GET", "/v1/search", {}, 422, "InputError", "query is missing"),
+        ("GET", "/v1/search?q=x&tpo_k=1", {}, 422, "InputError", "did you mean top_k?"),
         ("GET", "/v1/search?q=x&query=y", {}, 400, "InputError", "the same argument"),
         (
             "POST",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 
@@ -78,6 +79,8 @@ class ToolArguments(BaseModel):
                     if value is not None and name == "docs":
                         raise InputError("docs names no document: leave it out to search all")
                     continue
+                takes_list = any(get_origin(kind) is list for kind in get_args(field.annotation))
+                value = _as_meant(value, takes_list=takes_list)
                 if isinstance(value, list):
                     value = [_storable(item) for item in value if not _is_blank(item)]
                 value = _storable(value)
@@ -90,8 +93,13 @@ class ToolArguments(BaseModel):
             raise InputError(validation_message(error, cls)) from error
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters for the verb, without those that are ``None``."""
+        """Return the parameters for the verb, without those that are ``None``.
+
+        A text with commas names several datasets, since no dataset's name has one.
+        """
         values = {self.RENAMED.get(name, name): value for name, value in self}
+        if isinstance(values.get("dataset"), str) and "," in values["dataset"]:
+            values["dataset"] = [name.strip() for name in values["dataset"].split(",")]
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -136,7 +144,8 @@ def arguments_of(
         types = [part for part in get_args(field.type | None) if part is not NoneType]
         default = field.default if change.default is None else change.default
         if field.takes_list:
-            types = [str, list[str]]
+            objects = [kind for kind in types if get_origin(kind) is dict]
+            types = [str, list[str], *objects]
             default = default or None
         if int in types:
             clamped[name] = change.bounds or (field.param.least or 0, field.param.most or _MOST)
@@ -188,6 +197,16 @@ def ask_by_names(
         with suppress(DocumentNotFoundError):
             return engine.ask(verb, {**params, names: documents})
     return engine.ask(verb, params if likeliest is None else {**params, names: likeliest})
+
+
+def _as_meant(value: Any, *, takes_list: bool) -> Any:
+    """Return the list that a text of JSON is, or the text in a list of one, where it is wanted."""
+    if takes_list and isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    if not takes_list and isinstance(value, list) and len(value) == 1:
+        return value[0] if isinstance(value[0], str) else value
+    return value
 
 
 def _check_not_blank(name: str, value: Any) -> None:

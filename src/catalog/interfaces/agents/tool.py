@@ -108,8 +108,8 @@ class AgentTool:
 def unknown_tool(name: str, listed: Iterable[str], known: Iterable[str]) -> str:
     """Return the message for a name that no tool has, with the nearest name and those listed."""
     nearest = get_close_matches(name[:MAX_ECHO], list(known), n=1)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    return f"there is no tool {quote_argument(name)}{hint}; tools: {', '.join(listed)}"
+    hint = f"; did you mean {nearest[0]}?" if nearest else ";"
+    return f"there is no tool {quote_argument(name)}{hint} tools: {', '.join(listed)}"
 
 
 def tool_result(
