@@ -16,6 +16,7 @@ import pytest
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import PipelineComparison
+from catalog.evaluation.gates import parse_gate
 from catalog.evaluation.report import build_page, render_report, write_report
 from catalog.evaluation.report_charts import Axis, latency_chart
 from catalog.evaluation.report_queries import query_view
@@ -100,6 +101,17 @@ def test_the_verdict_stands_first_with_its_interval_and_in_plain_words():
     assert comparison.verdict in page.text
     assert "On 40 questions with known answers, new shows the right documents earlier" in page.text
     assert re.search(r"it lies between \+0\.\d{3} and \+0\.\d{3} with 95 % confidence", page.text)
+
+
+def test_the_gates_stand_there_with_what_was_decided_and_on_what():
+    comparison = many(40, worse=20)
+    gates = [parse_gate(text).decide(comparison) for text in ("ndcg@10 worse", "failed > 3")]
+    page = Parsed(render_report(comparison, created=CREATED, gates=gates))
+    assert page.stack == []
+    assert re.search(r"ndcg@10 worse FAILED difference -0\.\d{3}, bounds \[-0", page.text)
+    assert "failed > 3 passed difference +0.000" in page.text
+    assert page.text.index("FAILED") < page.text.index("Every question")
+    assert "Gate" not in parsed(comparison).text
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from catalog.embedding import model_files as packaged
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.output import safe
+from fakes import open_library
 
 pytestmark = pytest.mark.skipif(
     packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None,
@@ -325,6 +326,18 @@ def test_browse_counts_one_as_one_and_sizes_as_they_are_sorted(catalog, built):
     assert err.startswith("1-1 of 1 document (1 md) in ")
     size = (built / "keys.md").stat().st_size
     assert f"  {size:,} bytes in 1 passage" in out
+
+
+def test_the_status_of_an_empty_store_says_what_to_do(catalog, tmp_path, monkeypatch):
+    home = tmp_path / "empty"
+    with open_library(home):
+        pass
+    monkeypatch.setenv("IDX_HOME", str(home))
+    code, out, err = catalog("status")
+    assert (code, err) == (0, "")
+    told = "no dataset yet: make one with 'catalog index build FOLDER --dataset NAME'"
+    assert out.splitlines()[-1] == told
+    assert "None" not in out
 
 
 def test_a_search_is_narrowed_by_type_and_name(catalog, built):

@@ -170,12 +170,22 @@ def gate_lines(results: Sequence[GateResult]) -> Iterator[str]:
     if results:
         yield ""
     for result in results:
-        detail = f"difference {result.difference:+.3f}"
-        if result.low is not None and result.high is not None:
-            detail += f", bounds [{result.low:+.3f}, {result.high:+.3f}], each at 5 %"
-        if result.p is not None:
-            detail += f", p = {result.p:.4f} of a loss"
-        yield f"{'FAILED' if result.failed else 'passed'}  {result.gate.text}: {detail}"
+        yield f"{gate_mark(result)}  {result.gate.text}: {gate_detail(result)}"
+
+
+def gate_mark(result: GateResult) -> str:
+    """Return ``FAILED`` or ``passed``."""
+    return "FAILED" if result.failed else "passed"
+
+
+def gate_detail(result: GateResult) -> str:
+    """Return what the decision rests on: the difference, its bounds and the chance of a loss."""
+    detail = f"difference {result.difference:+.3f}"
+    if result.low is not None and result.high is not None:
+        detail += f", bounds [{result.low:+.3f}, {result.high:+.3f}], each at 5 %"
+    if result.p is not None:
+        detail += f", p = {result.p:.4f} of a loss"
+    return detail
 
 
 def gate_dict(result: GateResult) -> dict[str, Any]:

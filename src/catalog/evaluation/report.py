@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from catalog.core.errors import InputError
 from catalog.evaluation.comparison import PipelineComparison, QueryDelta
+from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.metrics import PRIMARY
 from catalog.evaluation.report_charts import TIE, delta_chart, interval_axis, latency_chart
 from catalog.evaluation.report_queries import badge, query_view
@@ -40,8 +41,12 @@ from catalog.evaluation.significance import MIN_QUERIES
 LARGEST = 10  # wins and losses shown in full
 
 
-def render_report(comparison: PipelineComparison, *, created: datetime) -> str:
+def render_report(
+    comparison: PipelineComparison, *, created: datetime, gates: Sequence[GateResult] = ()
+) -> str:
     """Render the report as one HTML page that needs neither network nor scripts.
+
+    ``gates`` are those that were set, with what was decided.
 
     Equal comparisons and dates give equal pages. Everything that came from outside is escaped,
     and what could not be shown or encoded is replaced, so the page can always be written as UTF-8.
@@ -56,15 +61,22 @@ def render_report(comparison: PipelineComparison, *, created: datetime) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(page=build_page(comparison, created))
+    page = build_page(comparison, created, gates)
+    return environment.get_template("report.html.j2").render(page=page)
 
 
-def write_report(comparison: PipelineComparison, path: Path, *, created: datetime) -> None:
+def write_report(
+    comparison: PipelineComparison,
+    path: Path,
+    *,
+    created: datetime,
+    gates: Sequence[GateResult] = (),
+) -> None:
     """Write the page in one step: a reader sees the old file or the new one, never a part.
 
     Raises :class:`~catalog.core.errors.InputError` where the file cannot be written.
     """
-    page = render_report(comparison, created=created).encode()
+    page = render_report(comparison, created=created, gates=gates).encode()
     unfinished = path.parent / f".{uuid.uuid4().hex}.tmp"
     try:
         unfinished.write_bytes(page)
@@ -75,7 +87,9 @@ def write_report(comparison: PipelineComparison, path: Path, *, created: datetim
         raise InputError(f"cannot write the report {path}: {error}") from error
 
 
-def build_page(comparison: PipelineComparison, created: datetime) -> View:
+def build_page(
+    comparison: PipelineComparison, created: datetime, gates: Sequence[GateResult] = ()
+) -> View:
     """Build all that the template shows of a comparison."""
     numbered = enumerate(comparison.golden, start=1)
     anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
@@ -92,6 +106,7 @@ def build_page(comparison: PipelineComparison, created: datetime) -> View:
         "lead": list(lead_sentences(comparison)),
         "verdict": comparison.verdict,
         "warnings": [shorten(warning, 600) for warning in comparison.warnings],
+        "gates": [(one.failed, gate_mark(one), one.gate.text, gate_detail(one)) for one in gates],
         "figures": list(key_figures(comparison)),
         "facts": list(facts(comparison)),
         "created": created.isoformat(sep=" ", timespec="minutes"),

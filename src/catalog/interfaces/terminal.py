@@ -143,12 +143,21 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if isinstance(value, Mapping):
             value = ", ".join(f"{count} {what}" for what, count in value.items())
-        if name != "datasets":
+        if name != "datasets" and value is not None:  # a store without vectors has no model yet
             yield f"{name:16} {value}"
     for dataset in status["datasets"]:
-        yield (
-            f"dataset          {dataset['dataset']}: {dataset['documents']} documents, "
-            f"{dataset['chunks']} chunks, {dataset['vectors']} of {dataset['windows']} vectors, "
-            f"from {dataset['root']}, made with "
-            f"{describe_origin(dataset['preset'], dataset['settings'])}"
-        )
+        yield f"dataset          {_describe_dataset(dataset)}"
+    if not status["datasets"]:
+        yield "no dataset yet: make one with 'catalog index build FOLDER --dataset NAME'"
+
+
+def _describe_dataset(dataset: Mapping[str, Any]) -> str:
+    vectors, windows = dataset["vectors"], dataset["windows"]
+    parts = [
+        f"{dataset['documents']:,} documents",
+        f"{dataset['chunks']:,} chunks",
+        f"{vectors:,} vectors" if vectors == windows else f"{vectors:,} of {windows:,} vectors",
+        f"from {dataset['root']}",
+        f"made with {describe_origin(dataset['preset'], dataset['settings'])}",
+    ]
+    return f"{dataset['dataset']}: {', '.join(parts)}"

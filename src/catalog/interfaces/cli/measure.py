@@ -113,7 +113,7 @@ def compare(
     else:
         say(*gate_lines(results), *(false_alarm_lines(comparison, alarms) if aa else ()))
     if report is not None:
-        write_report(comparison, report, created=datetime.now(UTC))
+        write_report(comparison, report, created=datetime.now(UTC), gates=results)
         if not json:
             say(f"Report: {report}")
     if failed_gates:
