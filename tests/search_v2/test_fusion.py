@@ -77,6 +77,32 @@ def test_relative_score_maps_each_list_to_its_own_range():
     assert by_id(fused) == pytest.approx({"b": 0.5 + 3.0, "a": 1.0, "c": 0.0})
 
 
+def test_words_speak_for_both_legs_where_a_passage_has_no_vector_yet():
+    lists = [ranked("a", "b", weight=1.0), ranked("c", "a", leg="vector", weight=3.0)]
+    # b has no vector: 1/62 of weight 1 counts as (1 + 3) / 1; a: 1/61 + 3/62; c: 3/61
+    fused = by_id(rrf(lists, bonus_first=0, bonus_second=0, unembedded={"b"}))
+    assert fused == pytest.approx({"a": 1 / 61 + 3 / 62, "b": 4 / 62, "c": 3 / 61})
+    assert by_id(rrf(lists, bonus_first=0, bonus_second=0))["b"] == pytest.approx(1 / 62)
+
+
+def test_a_passage_without_a_vector_is_where_it_would_be_if_both_legs_ranked_it_alike():
+    def place(lists, **more):
+        return [one.chunk_id for one in rrf(lists, **more)].index("new")
+
+    words = ranked("a", "new", "b", "c")
+    whole = place([words, ranked("b", "new", "a", "c", leg="vector")])
+    waiting = [words, ranked("b", "a", "c", leg="vector")]
+    assert place(waiting, unembedded={"new"}) == whole == 2
+    assert place(waiting) == 3  # without that it would be behind
+
+
+def test_relative_score_speaks_for_both_legs_likewise():
+    lists = [ranked("a", "b", "c"), ranked("a", "c", leg="vector")]
+    # b: (2 - 1) / (3 - 1) = .5 of weight 1, counted for two lists of weight 1
+    assert by_id(relative_score(lists, unembedded={"b"}))["b"] == pytest.approx(1.0)
+    assert by_id(relative_score(lists))["b"] == pytest.approx(0.5)
+
+
 def test_a_list_of_equal_scores_gives_each_passage_its_whole_weight():
     assert by_id(relative_score([ranked("a", "b", scores=[1.0, 1.0])])) == {"a": 1.0, "b": 1.0}
 

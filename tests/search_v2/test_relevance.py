@@ -124,6 +124,27 @@ def test_without_a_vector_leg_every_cosine_is_0():
     assert seen(passages(ranked("lexical", ("a", 7.0))))["a"].cosine == 0.0
 
 
+def test_a_passage_without_a_vector_is_judged_as_in_a_search_by_words():
+    lists = (ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("a", 0.9)))
+    both, words = passages(*lists)["a"], passages(*lists, heard=("lex",))["b"]
+    features = extract_features([both, words], 2.0)
+    assert features[0] == Features(2.0, 0.9, math.log(8), 0.0)
+    assert features[1].fused == 1.5  # the score that it has in its list alone, by weight 2
+    by_mode = {
+        "hybrid": MADE,
+        "lexical": Calibration(constant=0.5, fused=0.0, cosine=0.0, lexical=0.0, rerank=0.0),
+    }
+    estimator = RelevanceEstimator(lambda mode, reranked: by_mode.get(mode))
+    hybrid, lexical = estimator.postprocess_nodes([both, words])
+    assert hybrid.relevance == MADE.relevance(features[0])
+    assert lexical.relevance == pytest.approx(0.622459, abs=1e-6)  # 1 / (1 + e^-0.5)
+    del by_mode["lexical"]
+    assert [node.relevance is None for node in estimator.postprocess_nodes([both, words])] == [
+        False,
+        True,
+    ]
+
+
 def test_what_an_expansion_found_does_not_count():
     own = (ranked("lexical", ("a", 7.0)), ranked("vector", ("a", 0.8), ("b", 0.5)))
     expansions = (

@@ -109,10 +109,11 @@ def sync(
         elif not is_left:
             progress.advance(0, file.path)
             run.read(file, listing.top, limits)
+        if number == len(files):
+            run.publish_group()
         pace.advance(run.passages - before)
         counts = f"{number:,} of {len(files):,} files, {run.passages:,} passages{pace.rate_text()}"
         progress.advance(work.get(file.path, 0), file.path, counts)
-    run.publish_group()
     run.remove_vanished()
     run.excuse_originals()
     return run.report(time.monotonic() - started)

@@ -179,6 +179,9 @@ def _format_names(path: str, titles: Iterable[str], text: str) -> str:
     return " > ".join(unseen) + "\n" if unseen else ""
 
 
+_SLOW = 4.0  # seconds a batch may take before the next is made smaller
+
+
 class CachedEmbedding(TransformComponent):
     """Gives each chunk the vectors of its windows, asking the model only for what is new.
 
@@ -191,6 +194,7 @@ class CachedEmbedding(TransformComponent):
     computed: int = Field(0, exclude=True)
     _model: ResilientEmbedding = PrivateAttr()
     _database: Database = PrivateAttr()
+    _batch: int = PrivateAttr(default=0)  # texts; 0: as many as the model's
 
     def __init__(self, model: ResilientEmbedding, database: Database) -> None:
         super().__init__()
@@ -224,18 +228,25 @@ class CachedEmbedding(TransformComponent):
         return texts
 
     def embed_in_turn(self, texts: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-        """Embed texts by key, a batch of the model's a transaction: texts of about one length.
+        """Embed texts by key, a batch a transaction: the first that is left, and others as long.
 
-        The batch with the first text of those that are left comes next. Yield of each batch its
-        keys, and why there is no vector for some of them. Raises ``EmbeddingError`` when the model
-        is down.
+        A batch is the model's, or as much less as takes a few seconds. Yield of each its keys, and
+        why there is no vector for some of them. Raises ``EmbeddingError`` when the model is down.
         """
-        size = self._model.embed_batch_size
-        by_length = sorted(texts, key=lambda key: len(texts[key]))
-        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
-        place = {key: number for number, key in enumerate(texts)}
-        for batch in sorted(batches, key=lambda batch: min(place[key] for key in batch)):
-            yield batch, self._embed_missing({key: texts[key] for key in batch}, {})
+        most = self._model.embed_batch_size
+        left = sorted(texts, key=lambda key: len(texts[key]))
+        done: set[str] = set()
+        for first in texts:
+            if first in done:
+                continue
+            size = self._batch = min(self._batch or most, most)
+            start = max(0, min(left.index(first) - size // 2, len(left) - size))
+            batch, left = left[start : start + size], left[:start] + left[start + size :]
+            done.update(batch)
+            started = time.monotonic()
+            reasons = self._embed_missing({key: texts[key] for key in batch}, {})
+            self._batch = next_batch(len(batch), time.monotonic() - started)
+            yield batch, reasons
 
     def _key(self, window: str) -> str:
         return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)
@@ -262,6 +273,13 @@ class CachedEmbedding(TransformComponent):
         self.computed += len(computed)
         vectors |= computed
         return {keys[index]: reason for index, reason in result.failures.items()}
+
+
+def next_batch(size: int, seconds: float) -> int:
+    """Return how many texts the next batch may have, seeing how long one of ``size`` took."""
+    if seconds > _SLOW:
+        return max(1, size // 2)
+    return 2 * size if seconds < _SLOW / 4 else size
 
 
 class ChunkPersistenceTransform(TransformComponent):

@@ -71,8 +71,10 @@ class Indexer:
                 reread=reread,
                 progress=progress,
             )
-            notes = (*report.notes, *made.notes(), *self._refresh_words(dataset))
+            lexical = self._library.indexes.lexical(dataset)
+            notes = (*report.notes, *made.notes(), *_refresh("lexical index", lexical.refresh))
             report = replace(report, words_seconds=time.monotonic() - clock)
+            notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
             meaning = embed_waiting(
                 library.database, dataset, pipeline, since=started, progress=progress
             )
@@ -207,19 +209,14 @@ class Indexer:
             return ()
         return (f"{passages} passages of {documents} documents wait to be embedded, and would be",)
 
-    def _refresh_words(self, dataset: str) -> Iterator[str]:
-        """Bring keyword index and cards up to date; yield what is to be done at a search."""
-        lexical = self._library.indexes.lexical(dataset)
-        yield from _refresh("lexical index", lexical.refresh)
-        yield from _refresh("catalog", partial(make_cards, self._library.database, dataset))
-
     def _refresh_vectors(self, dataset: str, *, anew: bool) -> Iterator[str]:
-        """Bring the vector index up to date, ``anew`` if so told; yield as with words."""
+        """Bring the vector index up to date, ``anew`` if so told; yield what is done later."""
         vector = self._library.indexes.vector(dataset)
         yield from _refresh("vector index", vector.rebuild if anew else vector.refresh)
 
 
 def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
+    """Bring something derived up to date; what cannot be done now is done at a search."""
     try:
         refresh()
     except CatalogError as error:

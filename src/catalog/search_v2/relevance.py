@@ -121,7 +121,13 @@ class RelevanceEstimator(PassagePostprocessor):
 
     def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:
         """Return the calibration for passages of one search; ``None`` without one or the other."""
-        mode = _MODES.get(passages[0].kinds_answered) if passages else None
+        kinds = max((passage.kinds_answered for passage in passages), key=len, default=frozenset())
+        return self._calibration_of(kinds, passages)
+
+    def _calibration_of(
+        self, kinds: frozenset[SubQueryKind], passages: Sequence[ScoredPassage]
+    ) -> Calibration | None:
+        mode = _MODES.get(kinds)
         reranked = any(passage.reranked is not None for passage in passages)
         return None if mode is None else self._find(mode, reranked=reranked)
 
@@ -130,23 +136,31 @@ class RelevanceEstimator(PassagePostprocessor):
     ) -> list[NodeWithScore]:
         del query_bundle
         passages = [node for node in nodes if isinstance(node, ScoredPassage)]
-        calibration = self.calibration(passages)
-        if calibration is None:
-            return nodes
+        kinds = {passage.kinds_answered for passage in passages}
+        calibrations = {one: self._calibration_of(one, passages) for one in kinds}
         features = iter(extract_features(passages, self._original_weight))
         return [
-            node.with_relevance(calibration.relevance(next(features)))
+            _estimate(node, calibrations[node.kinds_answered], next(features))
             if isinstance(node, ScoredPassage)
             else node
             for node in nodes
         ]
 
 
+def _estimate(
+    passage: ScoredPassage, calibration: Calibration | None, features: Features
+) -> ScoredPassage:
+    if calibration is None:
+        return passage
+    return passage.with_relevance(calibration.relevance(features))
+
+
 def extract_features(passages: Sequence[ScoredPassage], original_weight: float) -> list[Features]:
     """Return the formula's variables for each passage of one search.
 
     A passage the reranker was not given counts like the worst one that it was; one that the
-    vector leg did not find, like that leg's last hit.
+    vector leg did not find, like that leg's last hit; one that it could not find, since it has no
+    vector yet, as in a search by words.
     """
     records = [passage.reranked for passage in passages]
     raw_scores = [None if record is None else record.raw_score for record in records]
@@ -157,6 +171,8 @@ def extract_features(passages: Sequence[ScoredPassage], original_weight: float) 
     for passage, vector, raw_score in zip(passages, vectors, raw_scores, strict=True):
         lexical = passage.fused.originals("lexical")
         own = sum(share.contribution for share in (*lexical, *vector))
+        if passage.kinds_answered == {"lex"} and len(lexical) == 1:
+            own = lexical[0].raw_score  # as one list alone is scored
         best_lexical = max((share.raw_score for share in lexical), default=0.0)
         features.append(
             Features(

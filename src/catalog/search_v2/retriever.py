@@ -154,6 +154,7 @@ class HybridRetrieverV2(FusionRetriever):
         seqs = {hit.seq for run in runs for hit in run.hits}
         damaged = [error for run in runs for error in run.damaged]
         answered = [run for run in runs if run.error is None]
+        waiting: AbstractSet[int] = frozenset()
         with self._parts.database.read() as connection:
             ids = read_chunk_ids(connection, self._dataset, seqs)
             lists = [_ranked_list(run, ids, self._parts.rag) for run in answered]
@@ -170,8 +171,13 @@ class HybridRetrieverV2(FusionRetriever):
             best_seqs = [seq_of[hit.chunk_id] for hit in best]
             chunks = load_chunks(connection, self._dataset, best_seqs, damaged=damaged)
         kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
+        words = kinds & {"lex"}
         passages = tuple(
-            ScoredPassage.of(PassageNode.of(chunks[seq_of[hit.chunk_id]]), hit, kinds)
+            ScoredPassage.of(
+                PassageNode.of(chunks[seq_of[hit.chunk_id]]),
+                hit,
+                words if seq_of[hit.chunk_id] in waiting else kinds,
+            )
             for hit in best
             if seq_of[hit.chunk_id] in chunks
         )

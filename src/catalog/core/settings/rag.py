@@ -54,7 +54,7 @@ class IngestSettings(BaseModel):
         64_000,
         ge=1,
         le=50_000_000,
-        description="Characters of text whose new chunks are embedded together.",
+        description="Characters of new text that are published one after the other.",
     )
     max_missing_fraction: float = Field(
         0.5,

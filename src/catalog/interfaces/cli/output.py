@@ -133,13 +133,13 @@ class TerminalProgress:
         self._task: Any = None
         self._doing = self._counts = ""
         self._total = self._done = 0.0
-        self._pace = Pace(0)
+        self._pace = Pace(0, time.monotonic)
         self._printed = time.monotonic()
 
     def start(self, total: float, doing: str = "") -> None:
         """Begin the run, or its next part, which will cover this much."""
         self._close_bar()
-        self._total, self._done, self._pace = total, 0, Pace(total)
+        self._total, self._done, self._pace = total, 0, Pace(total, time.monotonic)
         self._doing, self._counts = doing, ""
         if sys.stderr.isatty():
             self._open_bar(total)

@@ -1,0 +1,123 @@
+"""How fast a run goes, how long it will take, and how it is told."""
+
+import pytest
+
+from catalog.ingest.sync_report import Pace
+from catalog.ingest.transforms import next_batch
+from catalog.interfaces.cli.output import TerminalProgress, time_left
+from catalog.library.indexing import Indexer
+from fakes import WordEncoder, open_library, write
+
+
+class Clock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def watched(pieces, total):
+    """Yield the time left after each (seconds, amount)."""
+    clock = Clock()
+    pace = Pace(total, clock)
+    for seconds, amount in pieces:
+        clock.now += seconds
+        pace.advance(amount)
+        yield pace.seconds_left
+
+
+def test_the_first_piece_is_not_measured_since_it_loads_the_model():
+    # 20 s for the first 10 with the load, then 1 s for each 10: 70 are left, 7 s
+    first, *others = watched([(20, 10), (1, 10), (1, 10)], 100)
+    assert first is None
+    assert others == pytest.approx([8.0, 7.0])
+
+
+def test_the_time_left_is_of_the_last_half_minute_above_all():
+    """Of a machine that becomes four times slower the estimate is within a factor of two soon."""
+    pieces = [(1, 10)] * 100 + [(4, 10)] * 15
+    *_, last = watched(pieces, 10_000)
+    true = (10_000 - 1_150) / 10 * 4
+    assert true / 2 < last <= true
+
+
+def test_of_unlike_pieces_the_time_left_goes_by_their_sizes():
+    # 1 s for 10 whatever the pieces are: the last, of 600, takes 60 s
+    *_, last = watched([(1, 10), (5, 50), (0.2, 2), (30, 300), (1, 10)], 972)
+    assert last == pytest.approx(60.0)
+
+
+def test_nothing_is_told_before_there_is_anything_to_go_by():
+    pace = Pace(10, Clock())
+    assert (pace.seconds_left, pace.rate_text()) == (None, "")
+    pace.advance(0)
+    assert pace.seconds_left is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s left"), (89, "89 s left"), (600, "10 min left"), (7_500, "2 h 5 min left")],
+)
+def test_the_time_left_in_words(seconds, words):
+    assert time_left(seconds) == words
+
+
+def test_a_slow_model_gets_smaller_batches_and_a_fast_one_larger():
+    assert [next_batch(32, seconds) for seconds in (20.0, 3.0, 0.5)] == [16, 32, 64]
+    assert next_batch(1, 60.0) == 1
+
+
+class Watcher:
+    """Remembers what a run told."""
+
+    def __init__(self):
+        self.totals, self.done, self.counts = {}, {}, []
+
+    def start(self, total, doing=""):
+        self.doing, self.totals[doing], self.done[doing] = doing, total, 0
+
+    def advance(self, amount, label, counts=""):
+        self.done[self.doing] += amount
+        if counts:
+            self.counts.append(f"{self.doing} {label}: {counts.partition(' a second')[0]}")
+
+
+def test_a_run_tells_files_of_files_and_moves_within_a_long_document(tmp_path):
+    text = "\n\n".join(f"# H{n}\n\n{f'word{n} ' * 60}" for n in range(12))
+    write(tmp_path / "notes", long_dot_md=text)
+    watcher = Watcher()
+    with open_library(tmp_path / "home") as library:
+        library.model.embed_batch_size = 4
+        chunks = Indexer(library).build(tmp_path / "notes", "notes", progress=watcher).chunks
+    assert watcher.counts[0] == f"reading long.md: 1 of 1 files, {chunks} passages"
+    moves = [told for told in watcher.counts if told.startswith("embedding long.md")]
+    assert len(moves) == -(-chunks // 4) >= 3
+    assert f"{chunks} of {chunks} passages" in moves[-1]
+    for doing in ("reading", "embedding"):
+        assert watcher.done[doing] == pytest.approx(watcher.totals[doing])
+
+
+def test_unchanged_files_are_no_work_left(tmp_path):
+    write(tmp_path / "notes", a_dot_md="A walrus.", b_dot_md="An otter.")
+    with open_library(tmp_path / "home", WordEncoder()) as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        watcher = Watcher()
+        write(tmp_path / "notes", b_dot_md="Another otter.")
+        Indexer(library).update("notes", progress=watcher)
+    assert watcher.counts[-1].startswith("embedding b.md: 1 of 1 passages")
+    assert watcher.done["embedding"] == watcher.totals["embedding"]
+
+
+def test_without_a_terminal_a_line_tells_counts_pace_and_time_left(capsys, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("catalog.interfaces.cli.output.time.monotonic", clock)
+    with TerminalProgress() as progress:
+        progress.start(100, "embedding")
+        for done in (1, 2, 3):
+            clock.now += 6
+            progress.advance(10, "a.md", f"{done} of 10 passages")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "embedding   30%  3 of 10 passages, 42 s left  a.md"
