@@ -269,7 +269,8 @@ def test_the_json_form_holds_what_the_contract_names(service):
         "low_confidence", "notes",
     }  # fmt: skip
     assert set(found["results"][0]) == {
-        "rank", "score", "path", "source_doc_id", "docid", "chunk_id", "title", "heading_path",
+        "rank", "score", "path", "source_doc_id", "dataset", "docid", "chunk_id", "title",
+        "heading_path",
         "sections", "modality", "locator", "start_offset", "end_offset", "text", "snippet",
         "snippet_lines",
         "matches", "citation", "snippet_locator", "moment", "link", "evidence", "evidence_at",
