@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from typing import cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from catalog.core.errors import InputError
@@ -94,8 +95,9 @@ def read_cited_place(name: str) -> CitedPlace | None:
     numbers = shown["pages"] or f"{shown['first']}-{shown['last'] or shown['first']}"
     line, line_end = shown["line"], shown["line_end"]
     lines = (int(line), int(line_end or line)) if line else None
-    part = Part(*map(int, numbers.split("-")), lines=lines)
-    return CitedPlace(name, shown["unit"], part, shown["file"])
+    begin, end_number = map(int, numbers.split("-"))
+    part = Part(begin, end_number, lines=lines)
+    return CitedPlace(name, cast(Unit, shown["unit"]), part, shown["file"])
 
 
 def without_marks(reference: str) -> str:

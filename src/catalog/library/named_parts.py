@@ -88,10 +88,11 @@ def find_named(
     if document is not None:
         return [_named(document, given)]
     split, cited = split_reference(reference), read_cited_place(reference)
-    for name, place in split:
+    place: Place | None
+    for name, told_place in split:
         document = find_exactly(connection, name, dataset)
         if document is not None:
-            part = _read_place(place, read_places(connection, document))
+            part = _read_place(told_place, read_places(connection, document))
             if part is not None:
                 return [_named(document, part if given == Part() else given)]
     name, place = split[0] if split else (reference, None)
