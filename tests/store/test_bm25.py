@@ -23,7 +23,6 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Restriction, Stamp, read_stamp
 from catalog.store.lexical import bm25
 from catalog.store.lexical import snapshot as compaction
-from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.postings import (
     MAX_COUNT,
@@ -33,6 +32,7 @@ from catalog.store.lexical.postings import (
     top_hits,
 )
 from catalog.store.lexical.snapshot import LexicalSnapshot, LiveSegment, indexed_text, read_texts
+from catalog.store.lexical.text_analysis import TextAnalyzer
 
 WHOLE = Restriction("notes")
 
@@ -293,10 +293,10 @@ def test_a_pointer_that_makes_no_sense_is_not_followed(
 def test_an_index_of_another_analyzer_is_replaced(database: Database, folder: Path) -> None:
     [seq] = put(database, "notes", "a.md", "die Häuser")
     engine_at(database, folder).refresh()
-    german = Bm25Engine(database, "notes", folder, analyzer=Analyzer(language="german"))
+    german = Bm25Engine(database, "notes", folder, analyzer=TextAnalyzer(language="german"))
     assert [hit.seq for hit in german.search("Haus", 5, WHOLE)] == [seq]
     german.refresh()
-    again = Bm25Engine(database, "notes", folder, analyzer=Analyzer(language="german"))
+    again = Bm25Engine(database, "notes", folder, analyzer=TextAnalyzer(language="german"))
     assert [hit.seq for hit in again.search("Haus", 5, WHOLE)] == [seq]
 
 
@@ -349,7 +349,7 @@ def test_a_reader_goes_on_with_files_that_were_replaced_meanwhile(
     for index in range(4):
         put(database, "notes", f"{index}.md", "flour")
         writer.refresh()
-    assert len(snapshot.rank(["flour"], 5, snapshot.live_masks())) == 1
+    assert len(snapshot.rank([("flour",)], 5, snapshot.live_masks())) == 1
     assert len(reader.search("flour", 9, WHOLE)) == 5
 
 

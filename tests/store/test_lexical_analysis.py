@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from catalog.core.errors import ConfigError
 from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer
+from catalog.store.lexical.text_analysis import TextAnalyzer
 
 PLAIN = Analyzer(stemming=False)
 ENGLISH = Analyzer()
@@ -76,17 +77,19 @@ def test_stop_words_can_be_kept() -> None:
 def test_an_unknown_language_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="english"):
         Analyzer(language="klingon")
+    with pytest.raises(ConfigError, match="english"):
+        TextAnalyzer(language="klingon")
 
 
 def test_the_fingerprint_tells_analyzers_apart() -> None:
     variants = [
-        Analyzer(),
-        Analyzer(language="german"),
-        Analyzer(stop_words=False),
-        Analyzer(stemming=False),
+        TextAnalyzer(),
+        TextAnalyzer(language="german"),
+        TextAnalyzer(stop_words=False),
+        TextAnalyzer(stemming=False),
     ]
     assert len({analyzer.fingerprint for analyzer in variants}) == len(variants)
-    assert Analyzer().fingerprint == Analyzer().fingerprint
+    assert TextAnalyzer().fingerprint == TextAnalyzer().fingerprint
 
 
 @pytest.mark.parametrize(

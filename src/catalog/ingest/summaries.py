@@ -13,7 +13,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from catalog.ingest.prose import first_lines, read_prose
-from catalog.store.lexical.analysis import UNSPACED, stop_words
+from catalog.store.lexical.analysis import UNSPACED
+from catalog.store.lexical.languages import stop_words
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer
+from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language
 
-_ANALYZER = Analyzer()
 _SEPARATORS = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
@@ -29,12 +29,14 @@ class Match(NamedTuple):
 class QueryWords:
     """The different words of a query, each as the bits of its tokens; stop words have none.
 
-    ``tokens`` gives each token its bit. Where they stand in a piece of text is cached, for
-    passages that answer one query share many of their words.
+    ``tokens`` gives each token its bit; they are of ``language``, as the texts have to be. Where
+    they stand in a piece of text is cached, for passages that answer one query share many of
+    their words.
     """
 
     words: tuple[int, ...]
     tokens: dict[str, int]
+    language: str = "english"
     _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
@@ -45,7 +47,8 @@ class QueryWords:
         """
         matches: list[Match] = []
         spaced = _space_out(text)
-        pieces = _INDEX.with_any(self.tokens, set(spaced.split())) if self.tokens else ()
+        index = _piece_index(self.language)
+        pieces = index.with_any(self.tokens, set(spaced.split())) if self.tokens else ()
         for piece in pieces:
             within = self._pieces.get(piece)
             if within is None:
@@ -93,7 +96,7 @@ class QueryWords:
             yield Match(offset + start, offset + end, tokens)
 
     def _bits(self, text: str) -> int:
-        return sum(self.tokens.get(token, 0) for token in _tokens_of(text))
+        return sum(self.tokens.get(token, 0) for token in _tokens_of(text, self.language))
 
 
 class _PieceIndex:
@@ -102,7 +105,8 @@ class _PieceIndex:
     Safe to share between threads: a piece is known only once it is held by all its tokens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, language: str) -> None:
+        self._language = language
         self._tables: tuple[set[str], dict[str, set[str]]] = (set(), {})
         self._postings = 0
 
@@ -113,7 +117,7 @@ class _PieceIndex:
         known, by_token = self._tables
         matching: set[str] = set()
         for piece in pieces - known:
-            of_piece = _analyse(piece)
+            of_piece = frozenset(_analyzer(self._language, singles=True).tokens(piece))
             if len(piece) > _LONGEST_CACHED:
                 if not of_piece.isdisjoint(tokens):
                     matching.add(piece)
@@ -125,17 +129,31 @@ class _PieceIndex:
         return matching.union(*(by_token[token] & pieces for token in tokens if token in by_token))
 
 
-_INDEX = _PieceIndex()
+@cache
+def _piece_index(language: str) -> _PieceIndex:
+    return _PieceIndex(language)
 
 
-@lru_cache(maxsize=16)
-def query_words(query: str) -> QueryWords:
-    """Return what to look for in the passages of one search."""
-    analysed = (_tokens_of(word[1]) for word in WORD.finditer(query))
+@cache
+def _analyzer(language: str, *, singles: bool = False) -> Analyzer:
+    return Analyzer(language, singles=singles)
+
+
+def language_of_words(text: str) -> str:
+    """Return the language by whose rules the words of a passage in Latin letters are compared."""
+    language = detect_language(text, text.split())
+    return language if language in LATIN_LANGUAGES else "english"
+
+
+@lru_cache(maxsize=64)
+def query_words(query: str, language: str = "english") -> QueryWords:
+    """Return what to look for in the passages of one search that are in that language."""
+    analysed = (_tokens_of(word[1], language) for word in WORD.finditer(query))
     words = tuple(dict.fromkeys(tokens for tokens in analysed if tokens))
     tokens = dict.fromkeys(token for word in words for token in word)
     bits = {token: 1 << at for at, token in enumerate(tokens)}
-    return QueryWords(tuple(sum(bits[token] for token in word) for word in words), bits)
+    masks = tuple(sum(bits[token] for token in word) for word in words)
+    return QueryWords(masks, bits, language)
 
 
 def _space_out(text: str) -> str:
@@ -155,22 +173,24 @@ def _occurrences(piece: str, text: str) -> Iterator[int]:
         at = text.find(piece, at + 1)
 
 
-def _tokens_of(text: str) -> frozenset[str]:
-    return _cached_tokens(text) if len(text) <= _LONGEST_CACHED else _analyse(text)
+def _tokens_of(text: str, language: str) -> frozenset[str]:
+    is_short = len(text) <= _LONGEST_CACHED
+    return _cached_tokens(text, language) if is_short else _analyse(text, language)
 
 
-def _analyse(text: str) -> frozenset[str]:
-    return frozenset(_ANALYZER.tokens(text))
+def _analyse(text: str, language: str) -> frozenset[str]:
+    return frozenset(_analyzer(language).tokens(text))
 
 
 _cached_tokens = lru_cache(maxsize=_CACHED_WORDS)(_analyse)
 
 
 def _parts(word: str) -> Iterator[tuple[int, int]]:
-    """Return overlapping pairs of an unspaced script's characters, and the words between them."""
+    """Return an unspaced script's characters and overlapping pairs, and the words between them."""
     at = 0
     for run in UNSPACED.finditer(word):
         yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))
         start, at = run.span()
-        yield from ((low, min(low + 2, at)) for low in range(start, max(start + 1, at - 1)))
+        for low in range(start, at):
+            yield from ((low, high) for high in (low + 1, low + 2) if high <= at)
     yield from (other.span(1) for other in WORD.finditer(word, at))

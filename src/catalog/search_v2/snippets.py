@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from catalog.core.documents import Chunk, Cue, Locator, locate
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.search_v2.best_sentence import BestSentence
-from catalog.search_v2.query_words import Match, QueryWords, query_words
+from catalog.search_v2.query_words import (
+    Match,
+    QueryWords,
+    language_of_words,
+    query_words,
+)
 
 _LATE_SECONDS = 10.0
 _LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
@@ -47,7 +52,8 @@ def find_snippet(
     passage that fits is given whole, without the blank lines around it. ``best_sentence`` is one
     that a reranker chose, by its offsets, and then the best.
     """
-    text, words = chunk.text, query_words(query)
+    text = chunk.text
+    words = query_words(query, language_of_words(text))
     matches = words.matches(text)
     start, end, best = _find_bounds(chunk, words, matches, max_chars, best_sentence)
     within = tuple(

@@ -16,7 +16,8 @@ from catalog.store.cards import CARDS_FTS, WEIGHTS, ids_without_card, separate_c
 from catalog.store.document_names import Member
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
-from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, stop_words
+from catalog.store.lexical.analysis import UNSPACED, fold, raw_words
+from catalog.store.lexical.languages import stop_words
 from catalog.store.schema import documents
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, false, func, literal_column, or_, text
 
-from catalog.store.lexical.analysis import WORD_CHARACTERS, raw_words
+from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
@@ -41,20 +41,27 @@ def match_any(terms: Iterable[str]) -> str:
 def phrase_clause(phrase: str) -> ColumnElement[bool]:
     """Require that a chunk holds these words one after another; without a word: false.
 
-    A name whose signs FTS5 does not index, such as ``c++`` or ``.net``, must also stand there
-    as it is written.
+    With characters of a script without spaces between words (and Hangul), it must stand there as
+    it is written, upper and lower case alike, inside other words, too. A name whose signs FTS5
+    does not index, such as ``c++`` or ``.net``, must also stand there as it is written.
     """
     words = fts_words(phrase)[:MAX_TERMS]
     if not words:
         return false()
+    if UNSPACED.search(phrase):
+        forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
+        return or_(*(_contains(form) for form in forms))
     # unique, because a query may hold several phrases
     value: BindParameter[str] = bindparam("phrase", quote(" ".join(words)), unique=True)
     match = text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :phrase")
     holds_words = chunks.c.seq.in_(match.bindparams(value).columns(literal_column("rowid")))
     signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
-    return and_(holds_words, *(_contains_name(name) for name in signed_names[:MAX_TERMS]))
+    return and_(holds_words, *(_contains(name) for name in signed_names[:MAX_TERMS]))
 
 
-def _contains_name(name: str) -> ColumnElement[bool]:
+def _contains(written: str) -> ColumnElement[bool]:
     fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
-    return or_(*(func.instr(func.casefold(field), name.casefold()) > 0 for field in fields))
+    folded = written.casefold()
+    if folded == written.upper():  # no letter has a case
+        return or_(*(func.instr(field, written) > 0 for field in fields))
+    return or_(*(func.instr(func.casefold(field), folded) > 0 for field in fields))

@@ -10,22 +10,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
-from threading import Lock
-from types import ModuleType
-from typing import TYPE_CHECKING
 
-from catalog.core.errors import ConfigError
-from catalog.core.ids import sha1_hex
+from catalog.store.lexical.languages import SCRIPTS, WordRules, word_rules
 
-if TYPE_CHECKING:
-    from Stemmer import Stemmer
-
-
+_CACHED = 50_000  # raw words whose tokens are kept
 MAX_LENGTH = 128  # characters of a token: beyond it, a word is found by its first ones
 
 # Marks of scripts that write vowels as combining characters, which Python's \w leaves out.
@@ -43,9 +33,13 @@ UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
+_HAN = "\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HAN_OR_HANGUL = re.compile(f"[{_HAN}\uac00-\ud7af]")
+_LONE_HAN = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
 _CASED = re.compile(
     r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z][a-z0-9]*|[A-Z0-9]+|[^A-Za-z0-9]+"
 )
+_STROKES = str.maketrans("łøđı", "lodi")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
@@ -61,33 +55,43 @@ def fold(word: str) -> str:
     return _without_accents(word).casefold()
 
 
+def strip_accents(word: str) -> str:
+    """Remove accents from a word in lower case, strokes and the Turkish dotless i included."""
+    return word if word.isascii() else _without_accents(word).translate(_STROKES)
+
+
 def _without_accents(word: str) -> str:
     if word.isascii():
         return word
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word)))
 
 
-def word_forms(raw: str) -> Iterator[tuple[str, bool]]:
-    """Yield the searchable forms of a raw word, folded, each with whether it is a plain word.
+def word_forms(
+    raw: str, *, accents: bool = False, singles: bool = False
+) -> Iterator[tuple[str, bool]]:
+    """Yield the searchable forms of a raw word, case folded, each with whether it is a plain word.
 
     A compound comes whole first, then by its parts: ``foo.barBaz`` gives ``foo.barbaz``,
     ``foo``, ``barbaz``, ``bar``, ``baz``. Only plain words may be stemmed or be stop words.
+    ``accents`` keeps accents. Of the scripts without spaces come pairs of characters, and those
+    Han characters alone that stand between others, which may be a word; with ``singles``, as
+    passages are indexed, each Han and Hangul character.
     """
-    raw = _without_accents(raw)  # before looking for capitals, of which [A-Z] knows no accented
+    raw = raw if accents else _without_accents(raw)
     pieces = [piece for piece in _JOINT.split(raw) if piece]
     if pieces != [raw] and len(raw) <= MAX_LENGTH:
         yield raw.casefold().replace("\u2010", "-"), False
     for piece in pieces:
-        yield from _underscored(piece)
+        yield from _underscored(piece, singles=singles)
 
 
-def _underscored(piece: str) -> Iterator[tuple[str, bool]]:
+def _underscored(piece: str, *, singles: bool) -> Iterator[tuple[str, bool]]:
     names = [name for name in piece.split("_") if name]
     if names != [piece] and names and len(piece) <= MAX_LENGTH:
         yield piece.casefold(), False
     for name in names:
         if UNSPACED.search(name):
-            yield from _unspaced(name)
+            yield from _unspaced(name, singles=singles)
         else:
             yield from _cased(name)
 
@@ -96,12 +100,12 @@ def _cased(name: str) -> Iterator[tuple[str, bool]]:
     yield name.casefold()[:MAX_LENGTH], True
     if name.islower() or name.isupper() or len(name) > MAX_LENGTH:
         return
-    humps = _CASED.findall(name)
+    humps = _CASED.findall(_without_accents(name))  # [A-Z] knows no accented capitals
     if len(humps) > 1:
         yield from ((hump.casefold(), True) for hump in humps if len(hump) > 1)
 
 
-def _unspaced(name: str) -> Iterator[tuple[str, bool]]:
+def _unspaced(name: str, *, singles: bool) -> Iterator[tuple[str, bool]]:
     """Yield overlapping pairs of characters of unspaced scripts, and letters between as words."""
     end = 0
     for run in UNSPACED.finditer(name):
@@ -111,107 +115,69 @@ def _unspaced(name: str) -> Iterator[tuple[str, bool]]:
         letters = run.group().casefold()
         if len(letters) == 1:
             yield letters, False
+        else:
+            alone = _HAN_OR_HANGUL if singles else _LONE_HAN
+            yield from ((letter, False) for letter in alone.findall(letters))
         yield from ((letters[at : at + 2], False) for at in range(len(letters) - 1))
     if end < len(name):
         yield from _cased(name[end:])
-
-
-# What people put around a question. Not the longer published lists: those also drop "while",
-# "from", "all" or the D of "vitamin D", which are what some passages are about.
-_ENGLISH_QUESTION_WORDS = """
-    i me my we us our you your he him his she her its them what which who whom whose when where
-    why how do does did am been were has have had can could should would may might
-    isn aren wasn weren doesn didn hasn haven hadn couldn shouldn wouldn
-"""
-
-
-@cache
-def stop_words(language: str) -> frozenset[str]:
-    """Return the stop words of a language, lower case; none for a language that has no list."""
-    if language == "english":
-        return frozenset(_bm25s_lists().STOPWORDS_EN) | set(_ENGLISH_QUESTION_WORDS.split())
-    return frozenset(getattr(_bm25s_lists(), f"STOPWORDS_{language.upper()}", ()))
-
-
-@cache
-def _bm25s_lists() -> ModuleType:
-    """Read the lists of bm25s from their own file: importing the package would load scipy."""
-    package = find_spec("bm25s")
-    if package is None or not package.submodule_search_locations:
-        raise ConfigError("bm25s is not installed: run pip install bm25s")
-    file = Path(package.submodule_search_locations[0]) / "stopwords.py"
-    spec = spec_from_file_location("catalog_bm25s_stopwords", file)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"the stop word lists cannot be read from {file}")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RULES = 1  # raise it whenever the same text would give other tokens
-_CACHED = 50_000  # raw words whose tokens are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Analyzer:
     """Fold words, drop stop words and stem the rest; take compound words also by their parts.
 
-    ``language`` is a Snowball name such as ``english`` or ``german``; another one raises
-    :class:`ConfigError`. Single letters and digits are words like any other. Safe to share
-    between threads.
+    ``language`` is a Snowball name such as ``english`` or ``german``, for words in its letters;
+    another one raises :class:`ConfigError`. Words in letters of another stemmer go to that one.
+    ``singles`` as in :func:`word_forms`.
+    Single letters and digits are words like any other. Safe to share between threads.
     """
 
     language: str = "english"
     stop_words: bool = True
     stemming: bool = True
-    _dropped: frozenset[str] = field(init=False, repr=False, compare=False)
-    _stemmer: Stemmer = field(init=False, repr=False, compare=False)
+    singles: bool = False
+    _rules: WordRules = field(init=False, repr=False, compare=False)
     _cache: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
-    _lock: Lock = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        dropped = stop_words(self.language) if self.stop_words else frozenset[str]()
-        object.__setattr__(self, "_dropped", dropped)
-        object.__setattr__(self, "_stemmer", _stemmer(self.language))
+        object.__setattr__(self, "_rules", word_rules(self.language))
         object.__setattr__(self, "_cache", {})
-        object.__setattr__(self, "_lock", Lock())
-
-    @property
-    def fingerprint(self) -> str:
-        """Name the tokens this analyzer makes: an index of another fingerprint is of no use."""
-        identity = f"{RULES}|{self.language}|{self.stemming}|{' '.join(sorted(self._dropped))}"
-        return sha1_hex(identity)
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a text in order, as often as they occur, in linear time."""
+        return self.tokens_of(raw_words(text))
+
+    def tokens_of(self, raws: Iterable[str]) -> list[str]:
+        """Return the tokens of a text's raw words."""
         cache = self._cache
         tokens: list[str] = []
-        for raw in raw_words(text):
+        for raw in raws:
             cached = cache.get(raw)
             tokens += self._analyse(raw) if cached is None else cached
         return tokens
 
+    def token(self, form: str, *, is_plain: bool) -> str | None:
+        """Return the token of a form with accents (:func:`word_forms`); ``None``: a stop word."""
+        if not is_plain:
+            return strip_accents(form)
+        rules = self._rules
+        if not form.isascii():
+            form = form.replace("i\u0307", "i")  # what is left of a Turkish capital
+            script = SCRIPTS.match(form)
+            rules = word_rules(script.lastgroup) if script and script.lastgroup else rules
+        if rules.language == "english":
+            form = strip_accents(form)
+        if self.stop_words and form in rules.stop_words:
+            return None
+        return strip_accents(rules.stem(form)) if self.stemming else strip_accents(form)
+
     def _analyse(self, raw: str) -> tuple[str, ...]:
-        words = [
-            (word, plain)
-            for word, plain in word_forms(raw)
-            if word != "" and not (plain and word in self._dropped)
-        ]
-        with self._lock:  # a Snowball stemmer serves one thread at a time
-            stem = self._stemmer.stemWord
-            tokens = tuple(stem(word) if plain and self.stemming else word for word, plain in words)
-            if len(self._cache) >= _CACHED:
-                self._cache.clear()
-            if len(raw) <= 64:
-                self._cache[raw] = tokens
+        forms = word_forms(raw, accents=True, singles=self.singles)
+        analysed = (self.token(form, is_plain=plain) for form, plain in forms if form)
+        tokens = tuple(token for token in analysed if token)
+        if len(self._cache) >= _CACHED:
+            self._cache.clear()
+        if len(raw) <= 64:
+            self._cache[raw] = tokens
         return tokens
-
-
-def _stemmer(language: str) -> Stemmer:
-    import Stemmer
-
-    try:
-        return Stemmer.Stemmer(language, 0)
-    except KeyError:
-        languages = ", ".join(sorted(Stemmer.algorithms()))
-        raise ConfigError(f"no stemmer for language {language!r}; languages: {languages}") from None

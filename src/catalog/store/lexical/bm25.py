@@ -8,7 +8,7 @@ takes in what changed, so that nothing needs a rebuild to be found or to be gone
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import RLock
 
@@ -20,8 +20,8 @@ from catalog.core.errors import ConfigError, EngineError
 from catalog.core.private_files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, Stamp, allowed_seqs, read_stamp
-from catalog.store.lexical.analysis import Analyzer
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
@@ -30,9 +30,11 @@ from catalog.store.lexical.snapshot import (
     compact,
     find_missing_rows,
     limit_parts,
+    read_opening,
     read_rows,
     read_texts,
 )
+from catalog.store.lexical.text_analysis import TextAnalyzer
 
 K1 = 1.2
 B = 0.75
@@ -56,7 +58,7 @@ class Bm25Engine:
         dataset: str,
         folder: Path,
         *,
-        analyzer: Analyzer | None = None,
+        analyzer: TextAnalyzer | None = None,
         k1: float = K1,
         b: float = B,
     ) -> None:
@@ -65,7 +67,7 @@ class Bm25Engine:
         self.database = database
         self.dataset = dataset
         self.folder = folder
-        self.analyzer = Analyzer() if analyzer is None else analyzer
+        self.analyzer = TextAnalyzer() if analyzer is None else analyzer
         self.k1 = k1
         self.b = b
         self._files = SegmentFiles(folder, dataset, self.analyzer.fingerprint)
@@ -75,14 +77,17 @@ class Bm25Engine:
 
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
-        tokens = self.analyzer.tokens(text)
-        if len(tokens) == 0 and restriction.containing:  # the full-text index has stop words
-            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
-        if len(tokens) == 0 or k <= 0 or restriction.dataset != self.dataset:
+        if k <= 0 or restriction.dataset != self.dataset:
             return []
         with self.database.read() as connection:
             state = self.read_state(connection, restriction)
-        return [] if state is None else state[0].rank(tokens, k, state[1])
+        if state is None:
+            return []
+        snapshot, masks = state
+        terms = self.analyzer.query_terms(text, snapshot.languages)
+        if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
+            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
+        return snapshot.rank(terms, k, masks)
 
     def read_state(
         self, connection: Connection, restriction: Restriction
@@ -102,7 +107,13 @@ class Bm25Engine:
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
-        return len(self.analyzer.tokens(text)) > 0
+        return len(self.analyzer.query_terms(text, self.languages())) > 0
+
+    def languages(self) -> dict[str, int]:
+        """Return the languages of the passages with how many are in each; ``""`` is unknown."""
+        with self.database.read() as connection:
+            stamp = read_stamp(connection, self.dataset)
+            return {} if stamp is None else self._snapshot_at(connection, stamp).languages
 
     def refresh(self) -> None:
         """Take in what changed and save it; does nothing while another process is saving.
@@ -175,9 +186,13 @@ class Bm25Engine:
         return None, () if self._snapshot is None else self._snapshot.parts
 
     def _analyse(self, connection: Connection, seqs: Int64) -> LiveSegment:
-        builder = SegmentBuilder()
-        for seq, key, text in read_texts(connection, self.dataset, seqs):
-            builder.add(seq, key, self.analyzer.tokens(text))
+        builder, analyzer = SegmentBuilder(), self.analyzer
+        opening_language = lru_cache(1)(
+            lambda document: analyzer.language_of(read_opening(connection, document))
+        )
+        for seq, key, text, document in read_texts(connection, self.dataset, seqs):
+            language, tokens = analyzer.analyse(text, partial(opening_language, document))
+            builder.add(seq, key, tokens, LANGUAGES.index(language or ""))
         return LiveSegment(builder.build(), np.ones(len(seqs), dtype=np.bool_))
 
     def _save(self, connection: Connection, stamp: Stamp) -> None:

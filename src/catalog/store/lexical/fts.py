@@ -18,7 +18,8 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.fts_match import fts_words, match_any
-from catalog.store.lexical.analysis import fold, raw_words, stop_words
+from catalog.store.lexical.analysis import fold, raw_words
+from catalog.store.lexical.languages import stop_words
 from catalog.store.schema import chunks, datasets
 
 TITLE_WEIGHT = 4.0

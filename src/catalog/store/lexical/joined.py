@@ -29,10 +29,7 @@ class JoinedBm25Engine:
     def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
         """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
         first = self._engines[0]
-        tokens = first.analyzer.tokens(text)
-        if len(tokens) == 0 and restriction.containing:  # the full-text index has stop words
-            return FtsEngine(first.database, self._datasets).search(text, k, restriction)
-        if len(tokens) == 0 or k <= 0 or restriction.dataset != self._datasets:
+        if k <= 0 or restriction.dataset != self._datasets:
             return []
         with first.database.read() as connection:
             states = [
@@ -41,11 +38,14 @@ class JoinedBm25Engine:
             ]
         there = [state for state in states if state is not None]
         snapshot = self._join(tuple(snapshot for snapshot, _ in there))
-        return snapshot.rank(tokens, k, list(chain.from_iterable(masks for _, masks in there)))
+        terms = first.analyzer.query_terms(text, snapshot.languages)
+        if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
+            return FtsEngine(first.database, self._datasets).search(text, k, restriction)
+        return snapshot.rank(terms, k, list(chain.from_iterable(masks for _, masks in there)))
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
-        return self._engines[0].is_searchable(text)
+        return any(engine.is_searchable(text) for engine in self._engines)
 
     def refresh(self) -> None:
         """Take in what changed in each dataset and save it."""

@@ -3,9 +3,10 @@
     score(q, d) = Σ_t  idf(t) · tf / (tf + k1 · (1 - b + b · |d| / avg))
     idf(t) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
 
-with N live chunks, n_t of them holding t, and t running over the query's tokens, repeated ones
-as often as they stand there. Robertson and Zaragoza, "The Probabilistic Relevance Framework:
-BM25 and Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
+with N live chunks, n_t of them holding t, and t running over the query's terms, repeated ones
+as often as they stand there. A term may have several tokens, one for each language: then a chunk
+holds it as often as it holds any of them. Robertson and Zaragoza, "The Probabilistic Relevance
+Framework: BM25 and Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
 Nothing is computed ahead, so an index kept up to date scores exactly like one built afresh.
 """
 
@@ -28,6 +29,7 @@ from catalog.store.engine_types import Hit
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.uint16]
+Numbers = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 MAX_COUNT = 65_535  # a term counted more often in one chunk counts as often as this
@@ -37,8 +39,9 @@ MAX_COUNT = 65_535  # a term counted more often in one chunk counts as often as 
 class PostingsSegment:
     """An immutable part of an index; its arrays may be mapped from files.
 
-    ``seqs`` (n, ascending) are the chunks' row numbers, ``keys`` (n) tell their contents apart
-    and ``lengths`` (n) are their token counts. Term ``t`` is the UTF-8 text
+    ``seqs`` (n, ascending) are the chunks' row numbers, ``keys`` (n) tell their contents apart,
+    ``lengths`` (n) are their token counts and ``languages`` (n) the numbers of their languages.
+    Term ``t`` is the UTF-8 text
     ``terms[term_starts[t]:term_starts[t + 1]]``, terms ascending; its postings are ``rows``
     (positions in ``seqs``, ascending) and ``counts``, from ``starts[t]`` to ``starts[t + 1]``.
     """
@@ -46,7 +49,8 @@ class PostingsSegment:
     seqs: Int64
     keys: Int64
     lengths: Int32
-    terms: npt.NDArray[np.uint8]
+    languages: Numbers
+    terms: Numbers
     term_starts: Int64
     starts: Int64
     rows: Int32
@@ -73,7 +77,7 @@ class PostingsSegment:
     def check(self) -> None:
         """Raise ``ValueError`` unless the arrays fit together: then no search fails on them."""
         fits = (
-            len(self.seqs) == len(self.keys) == len(self.lengths)
+            len(self.seqs) == len(self.keys) == len(self.lengths) == len(self.languages)
             and len(self.starts) == len(self.term_starts)
             and _delimits(self.term_starts, len(self.terms))
             and _delimits(self.starts, len(self.rows))
@@ -143,21 +147,32 @@ def top_hits(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
     ]
 
 
+def join_postings(postings: Sequence[tuple[Int32, Counts]]) -> tuple[Int32, Counts] | None:
+    """Return the rows that hold any of the tokens of a term, ascending, and how often; or none."""
+    if len(postings) <= 1:
+        return postings[0] if postings else None
+    rows, of = np.unique(np.concatenate([rows for rows, _ in postings]), return_inverse=True)
+    counts = np.bincount(of, weights=np.concatenate([counts for _, counts in postings]))
+    return rows, np.minimum(counts, MAX_COUNT).astype(np.uint16)
+
+
 class SegmentBuilder:
     """Collect chunks in ascending order of row number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._seqs, self._keys, self._lengths = array("q"), array("q"), array("i")
+        self._languages = array("B")
         self._distinct, self._terms, self._counts = array("i"), array("i"), array("i")
 
-    def add(self, seq: int, key: int, tokens: Sequence[str]) -> None:
-        """Take in one chunk's tokens."""
+    def add(self, seq: int, key: int, tokens: Sequence[str], language: int = 0) -> None:
+        """Take in one chunk's tokens and the number of its language, 0 to 255."""
         counted = Counter(tokens)
         numbers = self._numbers
         self._seqs.append(seq)
         self._keys.append(key)
         self._lengths.append(len(tokens))
+        self._languages.append(language)
         self._distinct.append(len(counted))
         self._terms.extend([numbers.setdefault(term, len(numbers)) for term in counted])
         self._counts.extend(counted.values())
@@ -169,6 +184,7 @@ class SegmentBuilder:
             seqs=np.array(self._seqs, dtype=np.int64),
             keys=np.array(self._keys, dtype=np.int64),
             lengths=np.array(self._lengths, dtype=np.int32),
+            languages=np.array(self._languages, dtype=np.uint8),
             terms=[term.encode() for term in self._numbers],
             numbers=np.array(self._terms, dtype=np.int32),
             rows=np.repeat(np.arange(len(distinct), dtype=np.int32), distinct),
@@ -198,6 +214,7 @@ def merge_segments(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSeg
         seqs=seqs[order],
         keys=_concatenate([part.keys[live] for part, live in parts], np.int64)[order],
         lengths=_concatenate([part.lengths[live] for part, live in parts], np.int32)[order],
+        languages=_concatenate([part.languages[live] for part, live in parts], np.uint8)[order],
         terms=list(numbers_of),
         numbers=_concatenate(numbers, np.int32)[by_row],
         rows=all_rows[by_row],
@@ -210,6 +227,7 @@ def _assemble(
     seqs: Int64,
     keys: Int64,
     lengths: Int32,
+    languages: Numbers,
     terms: list[bytes],
     numbers: Int32,
     rows: Int32,
@@ -229,6 +247,7 @@ def _assemble(
         seqs=seqs,
         keys=keys,
         lengths=lengths,
+        languages=languages,
         terms=np.frombuffer(b"".join(sorted_terms), dtype=np.uint8),
         term_starts=_starts([len(term) for term in sorted_terms]),
         starts=_starts(used[np.array(ordered, dtype=np.int64)]),

@@ -25,15 +25,15 @@ from catalog.store.engine_types import Stamp
 from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import LiveSegment
 
-FORMAT = 2
+FORMAT = 3
 _POINTER = "current.json"
 _CHECKSUMS = "checksums.json"  # of a segment's files; CRC-32
 _NO_POINTER = (  # however odd the JSON is
     OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
 _ARRAYS = {
-    "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "terms": "u1", "term_starts": "<i8",
-    "starts": "<i8", "rows": "<i4", "counts": "<u2",
+    "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "languages": "u1", "terms": "u1",
+    "term_starts": "<i8", "starts": "<i8", "rows": "<i4", "counts": "<u2",
 }  # fmt: skip
 _NO_SEGMENT = (*_NO_POINTER, EOFError)
 

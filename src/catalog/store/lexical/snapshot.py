@@ -8,25 +8,30 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
 from catalog.store.engine_types import Hit, Restriction, Stamp
+from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import (
+    Counts,
     Int32,
     Int64,
     Mask,
     PostingsSegment,
     Scores,
+    join_postings,
     length_norms,
     merge_segments,
     saturate,
     term_weight,
     top_hits,
 )
-from catalog.store.schema import chunks
+from catalog.store.lexical.text_analysis import Term
+from catalog.store.schema import chunks, revisions
 
 MAX_PARTS = 8
+OPENING = 10_000
 CHURN_ROWS = 2_000
 CHURN_SHARE = 0.05
 _BATCH = 500  # bound parameters in one statement
@@ -43,16 +48,29 @@ def read_rows(connection: Connection, dataset: str) -> tuple[Int64, Int64]:
     return seqs, keys
 
 
-def read_texts(connection: Connection, dataset: str, seqs: Int64) -> Iterator[tuple[int, int, str]]:
-    """Yield row number, key and indexed text of the chunks of these row numbers (ascending)."""
+def read_texts(
+    connection: Connection, dataset: str, seqs: Int64
+) -> Iterator[tuple[int, int, str, int]]:
+    """Yield row number, key, indexed text and document of the chunks of these row numbers.
+
+    The row numbers ascend; the document is given by its row number.
+    """
     identity = (chunks.c.chunk_id, chunks.c.text_hash)
     content = (chunks.c.title, chunks.c.headings, chunks.c.text)
-    columns = select(chunks.c.seq, *identity, *content).order_by(chunks.c.seq)
+    columns = select(chunks.c.seq, *identity, *content, chunks.c.document_id)
+    columns = columns.order_by(chunks.c.seq)
     for start in range(0, len(seqs), _BATCH):
         batch = seqs[start : start + _BATCH].tolist()
         query = columns.where(chunks.c.dataset == dataset, chunks.c.seq.in_(batch))
-        for seq, name, digest, title, headings, text in connection.execute(query):
-            yield seq, _key(name, digest), indexed_text(title, json.loads(headings), text)
+        for seq, name, digest, title, headings, text, document in connection.execute(query):
+            indexed = indexed_text(title, json.loads(headings), text)
+            yield seq, _key(name, digest), indexed, document
+
+
+def read_opening(connection: Connection, document: int) -> str:
+    """Return the first :data:`OPENING` characters of a document, given by its row number."""
+    opening = select(func.substr(revisions.c.text, 1, OPENING))
+    return connection.scalar(opening.where(revisions.c.document_id == document)) or ""
 
 
 def indexed_text(title: str, headings: list[str], text: str) -> str:
@@ -109,20 +127,22 @@ class LexicalSnapshot:
     parts: tuple[LiveSegment, ...]
     k1: float
     b: float
+    languages: dict[str, int] = field(init=False)  # of how many rows each is the language
     _norms: tuple[Scores, ...] = field(init=False, repr=False)
     _masks: LRUCache[Hashable, tuple[Mask, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "languages", self._count_languages())
         object.__setattr__(self, "_norms", self._length_norms())
         object.__setattr__(self, "_masks", LRUCache(_MASKS))
 
     def __len__(self) -> int:
         return sum(len(part.segment) - part.dead for part in self.parts)
 
-    def rank(self, tokens: Sequence[str], k: int, masks: Sequence[Mask]) -> list[Hit]:
+    def rank(self, terms: Sequence[Term], k: int, masks: Sequence[Mask]) -> list[Hit]:
         """Return the ``k`` best rows that ``masks`` (one per part) allow; ties by row number."""
         seqs, scores = [], []
-        for part, mask, of_part in zip(self.parts, masks, self._scores(tokens), strict=True):
+        for part, mask, of_part in zip(self.parts, masks, self._scores(terms), strict=True):
             rows = np.flatnonzero((of_part > 0) & mask)
             seqs.append(part.segment.seqs[rows])
             scores.append(of_part[rows])
@@ -155,11 +175,18 @@ class LexicalSnapshot:
             length_norms(part.segment.lengths, average, self.k1, self.b) for part in self.parts
         )
 
-    def _scores(self, tokens: Sequence[str]) -> list[Scores]:
+    def _count_languages(self) -> dict[str, int]:
+        counts = np.zeros(len(LANGUAGES), dtype=np.int64)
+        for part in self.parts:
+            counts += np.bincount(part.segment.languages[part.live], minlength=len(LANGUAGES))
+        found = zip(LANGUAGES, counts.tolist(), strict=True)
+        return {language: count for language, count in found if count}
+
+    def _scores(self, terms: Sequence[Term]) -> list[Scores]:
         scores = [np.zeros(len(part.segment)) for part in self.parts]
         size = len(self)
-        for term, times in Counter(tokens).items():
-            postings = [part.segment.find(term) for part in self.parts]
+        for term, times in Counter(terms).items():
+            postings = [_find(part.segment, term) for part in self.parts]
             holding = sum(
                 _count_live(part, rows_and_counts[0])
                 for part, rows_and_counts in zip(self.parts, postings, strict=True)
@@ -178,6 +205,11 @@ def find_missing_rows(parts: Sequence[LiveSegment], seqs: Int64) -> Int64:
     live_seqs = [part.segment.seqs[part.live] for part in parts]
     indexed = np.concatenate([np.empty(0, dtype=np.int64), *live_seqs])
     return seqs[~np.isin(seqs, indexed)]
+
+
+def _find(segment: PostingsSegment, term: Term) -> tuple[Int32, Counts] | None:
+    found = (segment.find(token) for token in term)
+    return join_postings([postings for postings in found if postings is not None])
 
 
 def _count_live(part: LiveSegment, rows: Int32) -> int:

@@ -1,0 +1,208 @@
+"""Which language a text is in, and the stop words and the stemmer of each.
+
+A language is called by its Snowball name; those without a stemmer by their English one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from operator import itemgetter
+from pathlib import Path
+from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from Stemmer import Stemmer
+
+# What people put around a question. Not the longer published lists: those also drop "while",
+# "from", "all" or the D of "vitamin D", which are what some passages are about.
+_ENGLISH_QUESTION_WORDS = """
+    i me my we us our you your he him his she her its them what which who whom whose when where
+    why how do does did am been were has have had can could should would may might
+    isn aren wasn weren doesn didn hasn haven hadn couldn shouldn wouldn
+"""
+# Words that tell English from other languages, beside its stop words.
+_ENGLISH_FUNCTION_WORDS = """
+    about after all also any because before being between both each from here how just more most
+    only other over same so some than those through under until up very while
+"""
+_OWN_LISTS = {  # of languages that bm25s has no list for: the commonest function words
+    "catalan": """
+        a al als amb aquest aquesta aquests aquestes com d de del dels el ella ells els en
+        entre era és està fins ha han hi i la les li llur més molt no o on per perquè però quan
+        que què qui se sense ser seu seva seus seves si sobre són també té tot tots un una uns
+        unes va van aquell aquella dins ja ho""",
+    "finnish": """
+        ei eivät ennen että hän he ja jo joka joita jolla jonka jos josta jotka jota kanssa kuin
+        kun kuten me mikä mitä mukaan mutta myös ne niiden niin nyt oli olivat olla on ovat se
+        sekä sen siihen siitä sitä tai tämä tämän tässä tätä te vaan vain ettei jossa joissa
+        jälkeen nämä näiden niitä ole voi minä sinä""",
+    "hungarian": """
+        a az és egy hogy nem is ez meg csak de már van ha vagy mint még volt azt ami amely
+        amelyek ezt lehet majd mert minden el ki le fel aki ahol akkor amikor úgy így itt ott
+        után között alatt által való voltak lesz vannak ezek azok nincs kell sem pedig illetve""",
+    "romanian": """
+        a al ale am ar are au această acest acesta această aceasta aceste aceștia asupra avea ca
+        care ce cea cel cei cele cu cum da dar de deci din după ea ei el ele este eu fi fie fost
+        fără iar îi își în între îl la le lui lor mai mult ne nu o pe pentru prin sa sale sau să
+        se și sunt sub te toate tot un unde unei unor unui va vor când dacă""",
+}  # fmt: skip
+LATIN_LANGUAGES = (
+    "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "swedish",
+    "danish", "norwegian", "turkish", *_OWN_LISTS,
+)  # fmt: skip
+# Letters that one stemmer has to itself: words in them go to it, whatever they stand in.
+SCRIPTS = re.compile(
+    "(?P<russian>[\u0400-\u04ff]+)|(?P<greek>[\u0370-\u03ff\u1f00-\u1fff]+)"
+    "|(?P<arabic>[\u0600-\u06ff\u0750-\u077f]+)|(?P<armenian>[\u0531-\u058f]+)"
+    "|(?P<hindi>[\u0900-\u097f]+)|(?P<tamil>[\u0b80-\u0bff]+)"
+)
+_UNSTEMMED = (
+    "(?P<japanese>[\u3040-\u30ff]+)|(?P<chinese>[\u3400-\u4dbf\u4e00-\u9fff]+)"
+    "|(?P<korean>[\uac00-\ud7af]+)|(?P<thai>[\u0e00-\u0e7f]+)|(?P<hebrew>[\u0590-\u05ff]+)"
+)
+_LETTERS = re.compile(f"{SCRIPTS.pattern}|{_UNSTEMMED}")
+_NOT_LATIN = re.compile("[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+")
+_NOT_RUSSIAN = re.compile("[\u0402-\u040c\u040e\u040f\u0452-\u045f\u0490\u0491]")
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f]+")
+_MOST_SPACES = 8  # times as many characters as letters a text in those letters may have
+# The order is that of the numbers in index files: append, never insert.
+LANGUAGES = (
+    "", *LATIN_LANGUAGES, "russian", "greek", "arabic", "armenian", "hindi", "tamil",
+    "japanese", "chinese", "korean", "thai", "hebrew",
+)  # fmt: skip
+
+_DENSE = frozenset({"japanese", "chinese", "korean"})
+_LETTERS_OF_DENSE = 2.5  # Latin letters that say as much as one character
+_MOST_FOREIGN = 0.01  # of a Russian text's letters that Ukrainian or Serbian have
+_LEAST_KANA = 0.1  # of a Japanese text's characters
+_LEAST_SCORE = 1.0  # function words, those of several languages in parts
+_LEAST_LEAD = 1.5  # times the next language
+_SURELY = 6  # English function words, and times as many as others
+_LEAST_SHARE = 0.04  # of the text's different words
+
+
+def detect_language(text: str, words: Iterable[str]) -> str | None:
+    """Return the language of a text and its words, ``None`` where they do not tell.
+
+    By the letters most of it is in: Cyrillic without letters that Russian lacks is taken for
+    Russian, Arabic letters for Arabic, Devanagari for Hindi. In Latin letters by the different function words in it, each shared
+    between the languages that have it. Linear in the text.
+    """
+    language = None if text.isascii() else _language_of_letters(text)
+    return language or _language_of_words(set(words))
+
+
+def _language_of_letters(text: str) -> str | None:
+    """Return the language that has most of a text by its letters; ``None``: Latin ones."""
+    if len("".join(_NOT_LATIN.findall(text))) * _MOST_SPACES < len(text):
+        return None
+    letters: Counter[str] = Counter()
+    for run in _LETTERS.finditer(text):
+        name = run.lastgroup or ""
+        letters[name] += len(run.group()) * (_LETTERS_OF_DENSE if name in _DENSE else 1)
+    kana, han = letters["japanese"], letters["chinese"]
+    if kana > _LEAST_KANA * (kana + han):
+        letters["japanese"] = kana + han
+        del letters["chinese"]
+    language, most = max(letters.items(), key=itemgetter(1), default=("", 0))
+    if language == "russian" and len(_NOT_RUSSIAN.findall(text)) > _MOST_FOREIGN * most:
+        return None
+    return language if most > sum(map(len, _LATIN.findall(text))) else None
+
+
+def _language_of_words(words: set[str]) -> str | None:
+    profiles, function_words, of_english = _profiles()
+    common = words & function_words
+    english = len(common & of_english)
+    if english >= _SURELY and english >= _SURELY * (len(common) - english):
+        return "english"  # as the scores would say, but most texts are, and this is quicker
+    scores: dict[str, float] = {}
+    for word in common:
+        for language, score in profiles[word]:
+            scores[language] = scores.get(language, 0.0) + score
+    first = max(scores, key=scores.__getitem__, default="")
+    score = scores.pop(first, 0.0)
+    is_enough = score >= max(_LEAST_SCORE, _LEAST_SHARE * len(words))
+    is_clear = score >= _LEAST_LEAD * max(scores.values(), default=0.0)
+    return first if is_enough and is_clear else None
+
+
+_Weights = tuple[tuple[str, float], ...]
+
+
+@cache
+def _profiles() -> tuple[dict[str, _Weights], frozenset[str], frozenset[str]]:
+    """Return each function word's languages in Latin letters with its weight for them.
+
+    And all the words, and those of English.
+    """
+    lists = {language: set(stop_words(language)) for language in LATIN_LANGUAGES}
+    lists["english"] |= set(_ENGLISH_FUNCTION_WORDS.split())
+    languages: dict[str, list[str]] = {}
+    for language, words in lists.items():
+        for word in words:
+            if len(word) > 1 or not word.isascii():  # a letter may be a name, or stand in a formula
+                languages.setdefault(word, []).append(language)
+    weights = {word: tuple((each, 1 / len(of)) for each in of) for word, of in languages.items()}
+    return weights, frozenset(weights), frozenset(lists["english"])
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a language, lower case; none for a language that has no list."""
+    if language == "english":
+        return frozenset(_bm25s_lists().STOPWORDS_EN) | set(_ENGLISH_QUESTION_WORDS.split())
+    if language in _OWN_LISTS:
+        return frozenset(_OWN_LISTS[language].split())
+    return frozenset(getattr(_bm25s_lists(), f"STOPWORDS_{language.upper()}", ()))
+
+
+@cache
+def _bm25s_lists() -> ModuleType:
+    """Read the lists of bm25s from their own file: importing the package would load scipy."""
+    package = find_spec("bm25s")
+    if package is None or not package.submodule_search_locations:
+        raise ConfigError("bm25s is not installed: run pip install bm25s")
+    file = Path(package.submodule_search_locations[0]) / "stopwords.py"
+    spec = spec_from_file_location("catalog_bm25s_stopwords", file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"the stop word lists cannot be read from {file}")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class WordRules:
+    """The stop words and the stemmer of one language; safe to share between threads."""
+
+    language: str
+    stop_words: frozenset[str]
+    _stemmer: Stemmer = field(repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a lower-case word with its accents."""
+        with self._lock:  # a Snowball stemmer serves one thread at a time
+            return self._stemmer.stemWord(word)
+
+
+@cache
+def word_rules(language: str) -> WordRules:
+    """Return the rules of a language; :class:`ConfigError` where Snowball has no stemmer for it."""
+    import Stemmer
+
+    try:
+        return WordRules(language, stop_words(language), Stemmer.Stemmer(language, 0))
+    except KeyError:
+        languages = ", ".join(sorted(Stemmer.algorithms()))
+        raise ConfigError(f"no stemmer for language {language!r}; languages: {languages}") from None
