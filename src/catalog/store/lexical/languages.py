@@ -94,8 +94,8 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
     """Return the language of a text and its words, ``None`` where they do not tell.
 
     By the letters most of it is in: Cyrillic without letters that Russian lacks is taken for
-    Russian, Arabic letters for Arabic, Devanagari for Hindi. In Latin letters by the different function words in it, each shared
-    between the languages that have it. Linear in the text.
+    Russian, Arabic letters for Arabic, Devanagari for Hindi. In Latin letters by the different
+    function words in it, each shared between the languages that have it. Linear in the text.
     """
     language = None if text.isascii() else _language_of_letters(text)
     return language or _language_of_words(set(words))
