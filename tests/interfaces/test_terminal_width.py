@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from catalog.interfaces.terminal import Form
+from catalog.core.catalog_page import CatalogEntry, CatalogPage
+from catalog.interfaces.terminal import Form, render
 from catalog.interfaces.terminal_passages import passages_text
 from catalog.interfaces.text_layout import display_width, shorten, wrap
 from made_results import answer, result
@@ -163,3 +164,21 @@ def test_text_is_shortened_and_wrapped_by_columns():
     assert shorten("密钥轮换", 7) == "密钥轮…"
     assert shorten("密钥轮换", 8) == "密钥轮换"
     assert wrap("a " * 30, 30, "  ")[1] == f"  {'a ' * 13}a"
+
+
+def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_file():
+    fields = {
+        "source_doc_id": "notes:a/keys.md", "dataset": "notes", "path": "a/keys.md",
+        "title": "keys", "file_type": "md", "docid": "3fa9c1ab", "summary": " ".join([PROSE] * 2),
+        "tags": (), "created": None, "modified": None, "date": None, "characters": 5,
+        "bytes": 5, "chunks": 1, "score": None,
+    }  # fmt: skip
+    page = CatalogPage(
+        dataset="notes", datasets=("notes",), query=None, entries=(CatalogEntry(**fields),),
+        total=1, offset=0, types={"md": 1}, notes=(), elapsed_ms=2.0,
+    )  # fmt: skip
+    first, facts, *summary, _ = render("browse", page, Form(width=60)).out.splitlines()
+    assert first == "[1] a/keys.md  #3fa9c1ab"
+    assert facts == "    md  5 bytes in 1 passage"
+    assert max(map(display_width, summary)) <= 60
+    assert " ".join(line.strip() for line in summary) == " ".join(fields["summary"].split())

@@ -10,6 +10,7 @@ from catalog.core.catalog_page import CatalogEntry, CatalogPage
 from catalog.core.dates import display_date
 from catalog.core.settings import describe_shaping
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
+from catalog.interfaces.text_layout import wrap
 
 _LONGEST_DATE = 40  # characters; what is written there may be no date
 
@@ -61,7 +62,7 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
         case "multi_get":
             return documents_text(result, numbers=form.numbers)
         case "browse":
-            return catalog_text(result)
+            return catalog_text(result, form.width)
         case "status":
             return TerminalText.of_lines(map(safe, _status_lines(result)))
     raise ValueError(f"no text for {verb!r}")
@@ -75,24 +76,32 @@ def format_duration(ms: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def catalog_text(page: CatalogPage) -> TerminalText:
-    """Return the page's documents; on standard error how many there are, by type."""
+def catalog_text(page: CatalogPage, width: int | None = None) -> TerminalText:
+    """Return the page's documents; on standard error how many there are, by type.
+
+    Summaries are wrapped to ``width`` columns, if any.
+    """
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
     extent = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
     counts = f"{extent} {_documents(page)}{f' ({types})' if types else ''}"
     account = safe(f"{counts} in {format_duration(page.elapsed_ms)}")
-    return TerminalText.of_lines(_catalog_lines(page), [account, *map(complaint, page.notes)])
+    return TerminalText.of_lines(
+        _catalog_lines(page, width), [account, *map(complaint, page.notes)]
+    )
 
 
-def _catalog_lines(page: CatalogPage) -> Iterator[str]:
+def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
     for number, entry in enumerate(page.entries, start=page.offset + 1):
         name = entry.path if page.dataset else entry.source_doc_id
         yield safe(f"[{number}] {one_line(name)}  #{entry.docid}")
-        yield safe(f"    {one_line(entry.title)}")
+        file = entry.path.rpartition("/")[2]
+        if entry.title not in (entry.path, file, file.rpartition(".")[0]):
+            yield safe(f"    {one_line(entry.title)}")
         yield safe(f"    {_entry_facts(entry)}")
         if entry.summary:
-            yield safe(f"    | {one_line(entry.summary)}")
+            summary = safe(f"    {one_line(entry.summary)}")
+            yield from [summary] if width is None else wrap(summary, width, "    ")
         yield ""
     if page.total == 0:
         yield safe(f"No document of {' or '.join(map(repr, page.datasets))} is like that.")

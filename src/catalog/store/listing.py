@@ -234,6 +234,7 @@ def count_by_value(
 ) -> dict[str, int]:
     """Count documents by their values of a field as text, most first, then by name."""
     fields, column = document_fields.c, documents.c.get(field)
+    value: ColumnElement[Any]
     if column is not None:
         value, count = column, func.count().label("count")
         query = select(value, count).where(allowed, value != "")
