@@ -1,7 +1,7 @@
-"""Which fusion wins: every formula on every collection, and the fit of the adaptive one.
+"""Which fusion wins: every formula on every collection.
 
     python benchmarks/fusion.py ../shared/data/scifact ../shared/data/tutorialvqa … --home DIR
-    python benchmarks/fusion.py … --golden golden_queries/python-docs.jsonl --dataset python --fit
+    python benchmarks/fusion.py … --golden golden_queries/python-docs.jsonl --dataset python
 
 Both legs are asked once a query, 100 deep, through the product's own engines; every fusion then
 orders the same two lists. Documents are ranked by their best passage. From each collection two
@@ -14,8 +14,7 @@ weak    300 training queries whose lexical text has lost most of the words that 
 mixed   the real test queries and as many exact ones
 
 Printed are nDCG@10 and the gain over the better leg of each set, with its 95 % bootstrap interval
-for the default. ``--fit`` fits the four constants on the training sets (never on a test split),
-first leaving out one collection after the other, and prints what they reach on the one left out.
+for the default and its neighbours.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import minimize
 
 from catalog.core.settings import load_settings
 from catalog.evaluation.golden import GoldenSet
@@ -39,16 +37,14 @@ from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import DEPTH, FITTED, Balance, Scale, adaptive, confidence
+from catalog.search_v2.adaptive import DEPTH, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
 
 SEED = 20261122
-MADE = {"exact": 0.5, "weak": 0.5}  # weight in the fit beside 1 for a set of real queries
 CAP = 800  # queries of one set
-SHARES = np.linspace(0, 1, 21)
 Lists = tuple[RankedList, RankedList]
 Fusion = Callable[[Lists], list[FusedHit]]
 
@@ -59,12 +55,11 @@ def _bare(lists: Lists, k: int) -> list[FusedHit]:
 
 def _vectors_twice(lists: Lists, k: int) -> list[FusedHit]:
     lexical, vector = lists
-    heavier = RankedList(**{**_fields(vector), "weight": 2 * vector.weight})
-    return _bare((lexical, heavier), k)
+    return _bare((lexical, replace(vector, weight=2 * vector.weight)), k)
 
 
-def _fields(one: RankedList) -> dict[str, object]:
-    return {name: getattr(one, name) for name in RankedList.__dataclass_fields__}
+def _fixed(share: float) -> Balance:
+    return Balance(base=share, slope=0.0, least=0.0, most=1.0)
 
 
 FUSIONS: dict[str, Fusion] = {
@@ -78,6 +73,10 @@ FUSIONS: dict[str, Fusion] = {
     "rrf 10 +b": partial(rrf, k=10),
     "rrf 10 v2": partial(_vectors_twice, k=10),
     "relative": relative_score,
+    "fixed .6": partial(adaptive, balance=_fixed(0.6)),
+    "fixed .75": partial(adaptive, balance=_fixed(0.75)),
+    "base .65": partial(adaptive, balance=Balance(base=0.65)),
+    "slope .1": partial(adaptive, balance=Balance(slope=0.1)),
     "adaptive": adaptive,
 }
 
@@ -127,8 +126,6 @@ def main() -> None:
             golden = read_golden(options.golden)
             sets.append(_asked(parts, options.dataset, "golden", True, _texts(golden), golden))
     _print_table(sets)
-    if options.fit:
-        _fit(sets)
 
 
 def _of_collection(parts: SearchParts, folder: Path) -> Iterator[QuerySet]:
@@ -223,13 +220,20 @@ def _asked(
             lexical.search(lexical_text, DEPTH, within),
             vector.search(embedded, DEPTH, within),
         )
+        spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)
         with parts.database.read() as connection:
             chunks = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
         lists = tuple(
             RankedList(
-                leg, leg, name, "original", 1.0, tuple((str(hit.seq), hit.score) for hit in hits)
+                leg,
+                leg,
+                name,
+                "original",
+                1.0,
+                tuple((str(hit.seq), hit.score) for hit in hits),
+                of_all,
             )
-            for leg, hits in zip(("lexical", "vector"), found, strict=True)
+            for leg, hits, of_all in zip(("lexical", "vector"), found, spreads, strict=True)
         )
         document = {str(seq): chunk.path for seq, chunk in chunks.items()}
         queries.append(Query((lists[0], lists[1]), document, grades[name]))
@@ -254,7 +258,7 @@ def _print_table(sets: Sequence[QuerySet]) -> None:
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         print(f"{one.name:22}{len(one.queries):5}" + "".join(f"{m:11.4f}" for m in means.values()))
         leg = max(("lexical", "vector"), key=means.__getitem__)
-        for name in ("rrf 60 +b", "relative", "adaptive"):
+        for name in ("rrf 60 +b", "fixed .75", "base .65", "slope .1", "adaptive"):
             gains = np.subtract(scores[name], scores[leg])
             ends = bootstrap_interval(list(gains))
             share = means[name] / means[leg] - 1
@@ -263,106 +267,6 @@ def _print_table(sets: Sequence[QuerySet]) -> None:
                 f"{share:+.1%}{'' if one.fitted else '   held out'}",
                 flush=True,
             )
-
-
-@dataclass(frozen=True)
-class Curves:
-    """For each query of a set: features, and nDCG@10 at each of SHARES for the vector leg."""
-
-    name: str
-    collection: str
-    weight: float
-    fitted: bool
-    features: np.ndarray  # (queries, 3)
-    ndcg: np.ndarray  # (queries, shares)
-    better_leg: float
-
-
-def _curves(one: QuerySet) -> Curves:
-    rows, features = [], []
-    for query in one.queries:
-        lexical, vector = query.lists
-        parts = [
-            {chunk: Scale.of(each).part(score) for chunk, score in each.hits}
-            for each in query.lists
-        ]
-        chunks = sorted(parts[0].keys() | parts[1].keys())
-        left, right = (np.array([part.get(chunk, 0.0) for chunk in chunks]) for part in parts)
-        rows.append(
-            [
-                query.ndcg(
-                    [chunks[n] for n in np.argsort(-((1 - a) * left + a * right), kind="stable")]
-                )
-                for a in SHARES
-            ]
-        )
-        features.append(astuple(confidence(lexical, vector)))
-    legs = [np.mean([q.ndcg([c for c, _ in q.lists[n].hits]) for q in one.queries]) for n in (0, 1)]
-    return Curves(
-        one.name,
-        one.collection,
-        MADE.get(one.kind, 1.0),
-        one.fitted,
-        np.array(features),
-        np.array(rows),
-        float(max(legs)),
-    )
-
-
-def _fit(sets: Sequence[QuerySet]) -> None:
-    curves = [_curves(one) for one in sets if one.kind != "mixed"]
-    print("\nleft out, fitted on the training sets of the others:")
-    for collection in dict.fromkeys(one.collection for one in curves):
-        others = [one for one in curves if one.collection != collection and one.fitted]
-        balance = _fitted(others)
-        for one in curves:
-            if one.collection == collection:
-                _print_fit(one, balance)
-    balance = _fitted([one for one in curves if one.fitted])
-    print(f"fitted on all training sets: {balance}")
-    for one in curves:
-        _print_fit(one, balance)
-    print(f"in the code: {FITTED}")
-    for one in curves:
-        _print_fit(one, FITTED)
-
-
-def _print_fit(one: Curves, balance: Balance) -> None:
-    reached = _reached(one, np.array(astuple(balance)), one.ndcg)
-    held = "" if one.fitted else "   held out"
-    print(f"  {one.name:24}{reached:8.4f}  {reached / one.better_leg - 1:+.1%} over a leg{held}")
-
-
-def _fitted(curves: Sequence[Curves]) -> Balance:
-    """The constants with the best mean gain over the better leg, a loss counting twice more."""
-    total = sum(one.weight for one in curves)
-    smoothed = [_smoothed(one.ndcg) for one in curves]
-
-    def loss(constants: np.ndarray) -> float:
-        gain = 0.0
-        for one, curve in zip(curves, smoothed, strict=True):
-            ratio = _reached(one, constants, curve) / one.better_leg
-            gain += one.weight * (ratio + 2 * min(0.0, ratio - 1))
-        return -gain / total + 1e-4 * float(np.sum(constants**2))
-
-    starts = ((0, 0, 0, 0), (-0.5, 3, -0.3, 0.3), (0, 2, -0.2, 0.4))
-    tried = [minimize(loss, np.array(start, dtype=float), method="Powell") for start in starts]
-    best = min(tried, key=lambda result: result.fun)
-    return Balance(*(float(value) for value in best.x.round(3)))
-
-
-def _reached(one: Curves, constants: np.ndarray, curve: np.ndarray) -> float:
-    """Mean nDCG@10 with each query's share by the formula, between the shares tried."""
-    logit = constants[0] + one.features @ constants[1:]
-    at = (len(SHARES) - 1) / (1 + np.exp(-np.clip(logit, -30, 30)))
-    low = np.minimum(at.astype(int), len(SHARES) - 2)
-    rows, between = np.arange(len(at)), at - low
-    return float(np.mean(curve[rows, low] * (1 - between) + curve[rows, low + 1] * between))
-
-
-def _smoothed(curve: np.ndarray) -> np.ndarray:
-    padded = np.pad(curve, ((0, 0), (1, 1)), mode="edge")
-    return 0.25 * padded[:, :-2] + 0.5 * padded[:, 1:-1] + 0.25 * padded[:, 2:]
 
 
 def _discounted(gains: Sequence[int]) -> float:
@@ -375,7 +279,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--golden", type=Path)
     parser.add_argument("--dataset", default="python", help="of the golden set, indexed already")
     parser.add_argument("--home", type=Path, default=Path(".bench-home"))
-    parser.add_argument("--fit", action="store_true")
     return parser.parse_args()
 
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import mean, pstdev
 from threading import Event
 
 import pytest
@@ -119,6 +120,24 @@ def test_equal_scores_stand_in_order_of_row_number_also_at_the_cut(
     seqs = [put(database, "notes", f"{n}.md", "the same words")[0] for n in range(30)]
     for k in (1, 7, 29, 30, 500):
         assert [hit.seq for hit in engine.search("same words", k, WHOLE)] == seqs[:k]
+
+
+def test_the_spread_is_of_all_chunks_however_many_are_hits_or_allowed(
+    database: Database, engine: LexicalEngine
+) -> None:
+    for index in range(12):
+        put(database, "notes", f"{index}.md", "alpha " * (index % 4) + "filler beta")
+    put(database, "other", "other.md", "alpha alpha")
+    drop(database, "notes", "3.md")
+    [seq] = seqs_of(database, "notes", "1.md")
+    scores = [hit.score for hit in engine.search("alpha", 100, WHOLE)]
+    scores += [0.0] * (11 - len(scores))
+    assert len(set(scores)) > 2
+    only = Restriction("notes", filter=condition("path", Op.EQ, "1.md"))
+    for k, restriction in ((100, WHOLE), (1, WHOLE), (100, only)):
+        hits = engine.search("alpha", k, restriction)
+        assert hits.spread == pytest.approx((mean(scores), pstdev(scores)))
+    assert [hit.seq for hit in hits] == [seq]
 
 
 def test_the_same_question_has_the_same_answer(database: Database, engine: LexicalEngine) -> None:

@@ -4,69 +4,77 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.adaptive import DEPTH, Balance, Confidence, Scale, adaptive, confidence
+from catalog.search_v2.adaptive import DEPTH, Balance, Scale, adaptive, standing
 from catalog.search_v2.fusion import RankedList
+from catalog.store.engine_types import FLAT, Spread
+
+LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)
+BALANCE = Balance(base=0.7, slope=0.2, least=0.4, most=0.95)
 
 
-def ranked(leg, scores, *, weight=1.0, origin="original"):
-    return RankedList(leg, "engine", "q", origin, weight, tuple(scores.items()))
+def ranked(leg, scores, *, spread=None, weight=1.0, origin="original"):
+    spread = spread or (LEXICAL if leg == "lexical" else VECTOR)
+    return RankedList(leg, "engine", "q", origin, weight, tuple(scores.items()), spread)
 
 
-def spread(names, first, last):
+def falling(names, first, last):
     """Names with scores falling evenly from first to last."""
     step = (first - last) / (len(names) - 1)
     return {name: first - step * n for n, name in enumerate(names)}
 
 
-def test_a_lexical_list_is_filled_up_with_zeros_because_other_passages_hold_no_word():
-    # one hit of 10 among 100: mean .1, deviation sqrt(1 - .01) = .99499, z = 9.94987
-    scale = Scale.of(ranked("lexical", {"a": 10.0}))
-    assert scale.mean == pytest.approx(0.1)
-    assert scale.best == pytest.approx(9.9498744)
-    assert scale.flat == pytest.approx(0.01)
-    assert scale.floor == 0.0
-    assert scale.part(10.0) == pytest.approx(9.9498744)
+def scores_of(fused):
+    return {hit.chunk_id: hit.score for hit in fused}
 
 
-def test_a_vector_list_is_scaled_by_its_own_scores_and_its_last_part_is_zero():
-    # .9 .8 .7: mean .8, deviation .0816497; z 1.2247, 0, -1.2247; parts 2.4495, 1.2247, 0
-    scale = Scale.of(ranked("vector", {"a": 0.9, "b": 0.8, "c": 0.7}))
-    parts = [scale.part(score) for score in (0.9, 0.8, 0.7)]
-    assert parts == pytest.approx([2.4494897, 1.2247449, 0.0])
-    assert scale.part(0.1) == 0.0
+def test_a_list_stands_out_by_how_far_its_best_hit_is_above_all_chunks_of_the_dataset():
+    # (10 - 1) / 2 and (.9 - .5) / .1
+    assert standing(ranked("lexical", {"a": 10.0, "b": 2.0})) == pytest.approx(4.5)
+    assert standing(ranked("vector", {"a": 0.9})) == pytest.approx(4.0)
+    assert standing(ranked("lexical", {})) == 0.0
+    assert standing(ranked("vector", {"a": 0.9}, spread=Spread(0.9, 0.0))) == 0.0
 
 
-def test_the_share_of_the_vector_leg_is_the_formulas():
-    # flat .01, z_lexical 9.94987, z_vector 1.224745: -.39 + 3.12 * .01 - .41 * 9.94987
-    # + .44 * 1.224745 = -3.899361; 1 / (1 + e^3.899361) = 0.019853
-    seen = confidence(
-        ranked("lexical", {"a": 10.0}), ranked("vector", {"b": 0.9, "a": 0.8, "c": 0.7})
+def test_the_share_of_the_vector_leg_falls_as_the_lexical_best_stands_out_more():
+    # z 8 and 4: a ratio of 2 is the usual one; 12: .7 - .2 (3 - 2) = .5; 4: .7 + .2 = .9
+    vector = ranked("vector", {"a": 0.9})
+    shares = {
+        z: BALANCE.vector_share(ranked("lexical", {"a": 1.0 + 2 * z}), vector)
+        for z in (8.0, 12.0, 4.0, 40.0, 0.0)
+    }
+    assert shares == pytest.approx({8.0: 0.7, 12.0: 0.5, 4.0: 0.9, 40.0: 0.4, 0.0: 0.95})
+
+
+def test_a_vector_list_in_which_nothing_stands_out_has_the_least_share():
+    level = ranked("vector", {"a": 0.5, "b": 0.4})
+    assert BALANCE.vector_share(ranked("lexical", {"a": 9.0}), level) == 0.4
+
+
+def test_a_score_is_the_sum_of_what_both_legs_give():
+    # z: (9 - 1) / 2 = 4 and (.9 - .5) / .1 = 4; a = .7 - .2 (1 - 2) = .9
+    # lexical, floor 0: a 9 / 2 = 4.5, b 4 / 2 = 2; vector, floor .7: c 2, a 1, d 0
+    lexical = ranked("lexical", {"a": 9.0, "b": 4.0})
+    vector = ranked("vector", {"c": 0.9, "a": 0.8, "d": 0.7})
+    assert scores_of(adaptive([lexical, vector], BALANCE)) == pytest.approx(
+        {"a": 0.1 * 4.5 + 0.9 * 1, "b": 0.1 * 2, "c": 0.9 * 2, "d": 0.0}
     )
-    share = Balance().vector_share(seen)
-    assert share == pytest.approx(0.019853, abs=1e-6)
-    fused = adaptive(
-        [ranked("lexical", {"a": 10.0}), ranked("vector", {"b": 0.9, "a": 0.8, "c": 0.7})]
-    )
-    # a: (1 - 0.019853) * 9.94987 + 0.019853 * 1.224745 = 9.776657
-    # b: 0.019853 * 2.44949 = 0.048629; c: 0
-    assert {one.chunk_id: one.score for one in fused} == pytest.approx(
-        {"a": 9.776657, "b": 0.048629, "c": 0.0}, abs=1e-5
-    )
 
 
-def test_a_rare_word_makes_the_lexical_leg_count_and_a_flat_list_the_vector_leg():
-    vector = ranked("vector", spread([f"v{n}" for n in range(DEPTH)], 0.8, 0.5))
-    rare = ranked("lexical", {"a": 9.0})
-    flat = ranked("lexical", spread([f"l{n}" for n in range(DEPTH)], 9.0, 8.0))
-    balance = Balance()
-    assert balance.vector_share(confidence(rare, vector)) < 0.15
-    assert balance.vector_share(confidence(flat, vector)) > 0.85
+def test_a_lexical_list_that_holds_all_that_matched_is_measured_from_zero():
+    full = ranked("lexical", falling([f"l{n}" for n in range(DEPTH)], 9.0, 4.0))
+    assert Scale.of(ranked("lexical", {"a": 9.0, "b": 4.0})) == Scale(floor=0.0, deviation=2.0)
+    assert Scale.of(full).floor == pytest.approx(4.0)
+
+
+def test_a_vector_list_is_measured_from_its_last_hit_and_nothing_is_worth_less_than_that():
+    scale = Scale.of(ranked("vector", {"a": 0.9, "b": 0.8}))
+    assert [scale.part(score) for score in (0.9, 0.8, 0.1)] == pytest.approx([1.0, 0.0, 0.0])
 
 
 def test_what_lies_deeper_than_the_first_hundred_changes_nothing_before_it():
     names = [f"v{n:03}" for n in range(300)]
-    lexical = ranked("lexical", spread(names[::3], 9.0, 1.0))
-    deep_scores = spread(names, 0.9, 0.3)
+    lexical = ranked("lexical", falling(names[::3], 9.0, 1.0))
+    deep_scores = falling(names, 0.9, 0.3)
     first = dict(list(deep_scores.items())[:DEPTH])
     deep = adaptive([lexical, ranked("vector", deep_scores)])
     shallow = adaptive([lexical, ranked("vector", first)])
@@ -83,55 +91,27 @@ def test_a_leg_that_is_alone_or_found_nothing_leaves_the_order_to_the_other():
 
 
 def test_a_leg_that_is_alone_has_all_of_the_score():
-    # the parts worked out above, undivided
     vector = ranked("vector", {"a": 0.9, "b": 0.8, "c": 0.7})
-    assert [one.score for one in adaptive([vector])] == pytest.approx([2.4494897, 1.2247449, 0.0])
-    lexical = ranked("lexical", {"a": 10.0})
-    assert [one.score for one in adaptive([lexical])] == pytest.approx([9.9498744])
-
-
-def test_a_lexical_leg_that_found_nothing_is_neither_flat_nor_sure():
-    vector = ranked("vector", {"a": 0.9, "b": 0.8, "c": 0.7})
-    lexical = ranked("lexical", {})
-    seen = confidence(lexical, vector)
-    assert (seen.flat, seen.lexical) == (0.0, 0.0)
-    # -.39 + .44 * 1.2247449 = .1488877; 1 / (1 + e^-.1488877) = .5371533, of 2.4494897: 1.3157516
-    assert adaptive([lexical, vector])[0].score == pytest.approx(1.3157516)
-
-
-def test_how_flat_a_list_is_is_its_mean_beside_its_best():
-    # 12 among 100: mean .12, of 8 .015; a last score of zero makes no difference
-    assert Scale.of(ranked("lexical", {"a": 8.0, "b": 4.0})).flat == pytest.approx(0.015)
-    assert Scale.of(ranked("lexical", {"a": 8.0, "b": 4.0, "c": 0.0})).flat == pytest.approx(0.015)
-
-
-def test_a_list_whose_best_score_is_not_above_zero_is_not_flat():
-    for best in (0.0, -0.1):
-        assert Scale.of(ranked("lexical", {"a": best, "b": -0.3})).flat == 0.0
-
-
-def test_the_surest_query_overflows_nothing():
-    sure = Confidence(flat=0.0, lexical=1e6, vector=0.0)
-    assert Balance(lexical=-1.0).vector_share(sure) == pytest.approx(0.0, abs=1e-12)
-    assert Balance(lexical=1.0).vector_share(sure) == pytest.approx(1.0, abs=1e-12)
+    assert [one.score for one in adaptive([vector])] == pytest.approx([2.0, 1.0, 0.0])
+    assert [one.score for one in adaptive([ranked("lexical", {"a": 9.0})])] == pytest.approx([4.5])
 
 
 def test_equal_scores_are_no_reason_to_prefer_anything():
-    # no spread: every z is 0, every part 0; then best rank, then id
-    fused = adaptive([ranked("vector", {"b": 0.5, "a": 0.5}), ranked("lexical", {"c": 3.0})])
-    assert [one.chunk_id for one in fused] == ["c", "b", "a"]
+    fused = adaptive(
+        [ranked("vector", {"b": 0.5, "a": 0.5}), ranked("lexical", {"c": 0.0}, spread=FLAT)]
+    )
+    assert [(one.chunk_id, one.score) for one in fused] == [("b", 0.0), ("c", 0.0), ("a", 0.0)]
 
 
 def test_an_expansion_list_counts_by_its_weight_and_does_not_move_the_balance():
-    lexical, vector = ranked("lexical", {"a": 9.0}), ranked("vector", spread("abcd", 0.9, 0.6))
-    # 10 among 100: mean .1, deviation sqrt((81 + 1) / 100 - .01) = .9; z 8.9 / .9 and 1
+    lexical, vector = ranked("lexical", {"a": 9.0}), ranked("vector", falling("abcd", 0.9, 0.6))
     more = ranked("lexical", {"x": 9.0, "y": 1.0}, weight=0.5, origin="expansion")
-    before = {one.chunk_id: one.score for one in adaptive([lexical, vector])}
-    after = {one.chunk_id: one.score for one in adaptive([lexical, vector, more])}
+    before = scores_of(adaptive([lexical, vector], BALANCE))
+    after = scores_of(adaptive([lexical, vector, more], BALANCE))
     assert {name: after[name] for name in before} == before
-    share = 1 - Balance().vector_share(confidence(lexical, vector))
-    assert after["x"] == pytest.approx(0.5 * share * 8.9 / 0.9)
-    assert after["y"] == pytest.approx(0.5 * share)
+    # the lexical share is 1 - .9, as worked out above; parts 4.5 and .5
+    assert after["x"] == pytest.approx(0.5 * 0.1 * 4.5)
+    assert after["y"] == pytest.approx(0.5 * 0.1 * 0.5)
 
 
 scores = st.dictionaries(
@@ -147,14 +127,3 @@ def test_every_score_adds_up_is_not_negative_and_inputs_do_not_change(lexical, v
     assert all(one.score == sum(share.contribution for share in one.contributions) for one in fused)
     assert all(one.score >= 0 for one in fused)
     assert lists == [ranked("lexical", lexical, weight=2.0), ranked("vector", vector, weight=2.0)]
-
-
-@given(scores, scores, st.floats(0.01, 100))
-def test_the_unit_of_a_legs_scores_does_not_matter(lexical, vector, unit):
-    plain = adaptive([ranked("lexical", lexical), ranked("vector", vector)])
-    scaled = {name: score * unit for name, score in lexical.items()}
-    other = {
-        one.chunk_id: one.score
-        for one in adaptive([ranked("lexical", scaled), ranked("vector", vector)])
-    }
-    assert other == pytest.approx({one.chunk_id: one.score for one in plain}, rel=1e-6, abs=1e-6)

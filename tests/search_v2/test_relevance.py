@@ -232,6 +232,12 @@ def test_the_constant_of_rrf_is_part_of_its_scale_and_of_no_other_fusions(parts)
     assert key(fusion_mode="adaptive", rrf_k=1) == key(fusion_mode="adaptive", rrf_k=60)
 
 
+def test_a_calibration_made_for_an_older_scale_of_adaptive_fusion_is_not_used(parts):
+    now = parts.signals("hybrid", reranked=False)
+    save_calibration(parts.database, replace(now, fusion="adaptive"), MADE)
+    assert find_calibration(parts.database, now) is None
+
+
 def test_a_kept_calibration_is_read_by_a_newly_opened_library(parts, tmp_path):
     signals = parts.signals("lexical", reranked=False)
     save_calibration(parts.database, signals, MADE)

@@ -32,14 +32,14 @@ def answers(desk: Bench, engine: ExactEngine) -> list[str]:
 
 def test_only_new_vectors_are_read_after_a_change(desk: Bench, monkeypatch: pytest.MonkeyPatch):
     read: list[int] = []
-    original = exact._vectors
+    original = exact.read_vectors
 
     def vectors(*given):
         matrix, *others = original(*given)
         read.append(len(matrix))
         return matrix, *others
 
-    monkeypatch.setattr(exact, "_vectors", vectors)
+    monkeypatch.setattr(exact, "read_vectors", vectors)
     for index in range(30):
         desk.put(f"{index:02}.md", vector(1, index))
     engine = ExactEngine(desk.database, DATASET)

@@ -18,6 +18,7 @@ from catalog.store.vectors import get_vector_engine
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
+    from catalog.store.vectors.sample import VectorSample
 
 _JOINED = 8  # engines over several datasets that are kept
 
@@ -35,6 +36,7 @@ class Indexes:
         self._lexical: dict[tuple[str, str], LexicalEngine] = {}
         self._several: LRUCache[tuple[str, tuple[str, ...]], LexicalEngine] = LRUCache(_JOINED)
         self._vector: dict[tuple[str, str], VectorEngine] = {}
+        self._samples: dict[str, VectorSample] = {}
         self._lock = Lock()
 
     def folder(self, dataset: str) -> Path:
@@ -88,6 +90,13 @@ class Indexes:
         """Return the engine that needs no index of its own; raises as :meth:`vector` does."""
         return self.vector(dataset, "exact")
 
+    def sample(self, dataset: str) -> VectorSample:
+        """Return the sample of the dataset's vectors, whichever engine searches them."""
+        from catalog.store.vectors.sample import VectorSample
+
+        with self._lock:
+            return self._samples.setdefault(dataset, VectorSample(self._database, dataset))
+
     def close(self) -> None:
         """Release files and locks; safe to call twice."""
         with self._lock:
@@ -98,5 +107,6 @@ class Indexes:
             self._lexical.clear()
             self._several.clear()
             self._vector.clear()
+            self._samples.clear()
         for engine in engines:
             engine.close()

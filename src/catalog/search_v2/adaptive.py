@@ -1,16 +1,15 @@
-"""Fusion whose balance is each query's own: the surer leg counts for more.
+"""Fusion whose balance is each query's own: the leg whose best hit stands out more counts more.
 
-Over the first 100 hits of a leg, a lexical list of fewer being filled up with scores of 0,
+Mean and deviation are of the scores that the query gives all chunks of the dataset:
 
-    z_leg(d) = (score_leg(d) - mean) / deviation
-    part_leg(d) = z_leg(d) - min(0, z_leg of the last of them), at least 0; 0 if d is not there
+    z_leg = (best score - mean_leg) / deviation_leg
+    a = base - slope · (z_lexical / z_vector - 2), from least to most
+    part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
-    a = 1 / (1 + exp(-(c0 + c1 · flat + c2 · z_lexical(best) + c3 · z_vector(best))))
 
-``flat`` is the lexical mean divided by its best score: near 1 when no passage stands out, near 0
-when a rare word is in few. z-scores before a sum: Renda and Straccia 2003. The four constants
-were fitted on training queries by ``benchmarks/fusion.py``; ``docs/scoring.md`` tells how they fare
-on held-out ones.
+The floor is the score of the list's 100th hit. In a lexical list of fewer it is 0, because the
+other chunks have none of the words; in such a vector list it is the last one's. A sum of z-scores:
+Renda and Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that was measured.
 """
 
 from __future__ import annotations
@@ -23,79 +22,57 @@ from dataclasses import dataclass, replace
 from catalog.search_v2.fusion import FusedHit, RankedList, fuse
 
 DEPTH = 100
-_EXTREME = 30.0  # exp of more says nothing new
-
-
-@dataclass(frozen=True, slots=True)
-class Confidence:
-    """How sure the two original lists of a query are: the three features of the formula."""
-
-    flat: float
-    lexical: float
-    vector: float
+SCALE_VERSION = 2  # of the formula: raise it whenever the same hits would get other scores
+_USUAL_RATIO = 2.0  # of the legs' z, on questions that both legs are of use for
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The four constants of the formula."""
+    """How the vector leg's share of the score follows from how far each leg's best stands out."""
 
-    constant: float = -0.39
-    flat: float = 3.12
-    lexical: float = -0.41
-    vector: float = 0.44
+    base: float = 0.7
+    slope: float = 0.2
+    least: float = 0.4
+    most: float = 0.95
 
-    def vector_share(self, features: Confidence) -> float:
-        """Return ``a``: the vector leg's share of the score, between 0 and 1."""
-        logit = (
-            self.constant
-            + self.flat * features.flat
-            + self.lexical * features.lexical
-            + self.vector * features.vector
-        )
-        return 1 / (1 + math.exp(-max(-_EXTREME, min(_EXTREME, logit))))
+    def vector_share(self, lexical: RankedList, vector: RankedList) -> float:
+        """Return ``a``: the vector leg's share of the score, between ``least`` and ``most``."""
+        z_lexical, z_vector = standing(lexical), standing(vector)
+        ratio = z_lexical / z_vector if z_vector > 0 else math.inf
+        return max(self.least, min(self.most, self.base - self.slope * (ratio - _USUAL_RATIO)))
 
 
-FITTED = Balance()
+PRIOR = Balance()
+
+
+def standing(ranked: RankedList) -> float:
+    """Return how many deviations the list's best hit is above the mean of all; 0 for no hit."""
+    return ranked.spread.standardize(ranked.hits[0][1]) if ranked.hits else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a list's raw scores become parts: ``(score - mean) / deviation - floor``, not below 0."""
+    """How a list's raw scores become parts: ``(score - floor) / deviation``, not below 0."""
 
-    mean: float
-    deviation: float
     floor: float
-    flat: float
-    best: float
+    deviation: float
 
     @classmethod
     def of(cls, ranked: RankedList) -> Scale:
-        """Return the scale of one list, from its first :data:`DEPTH` hits."""
-        scores = [score for _, score in ranked.hits[:DEPTH]]
-        if not scores:
-            return cls(0.0, 1.0, 0.0, 0.0, 0.0)
-        reference = scores
-        if ranked.leg == "lexical":  # a passage without any of the words scores 0
-            reference = scores + [0.0] * (DEPTH - len(scores))
-        mean = math.fsum(reference) / len(reference)
-        spread = math.fsum((score - mean) ** 2 for score in reference)
-        deviation = math.sqrt(spread / len(reference)) or 1.0
-        return cls(
-            mean=mean,
-            deviation=deviation,
-            floor=min(0.0, (scores[-1] - mean) / deviation),
-            flat=mean / scores[0] if scores[0] > 0 else 0.0,
-            best=(scores[0] - mean) / deviation,
-        )
+        """Return the scale of one list."""
+        first = ranked.hits[:DEPTH]
+        is_cut = len(first) == DEPTH or ranked.leg == "vector"
+        floor = first[-1][1] if first and is_cut else 0.0
+        return cls(floor, ranked.spread.deviation or 1.0)
 
     def part(self, score: float) -> float:
         """Return a raw score on this scale, at least 0."""
-        return max(0.0, (score - self.mean) / self.deviation - self.floor)
+        return max(0.0, (score - self.floor) / self.deviation)
 
 
 def adaptive(
     lists: Sequence[RankedList],
-    balance: Balance = FITTED,
+    balance: Balance = PRIOR,
     *,
     unembedded: AbstractSet[str] = frozenset(),
 ) -> list[FusedHit]:
@@ -113,15 +90,9 @@ def adaptive(
     return fuse(weighted, contribution, unembedded=unembedded)
 
 
-def confidence(lexical: RankedList, vector: RankedList) -> Confidence:
-    """Return the formula's three features."""
-    of_lexical, of_vector = Scale.of(lexical), Scale.of(vector)
-    return Confidence(of_lexical.flat, of_lexical.best, of_vector.best)
-
-
 def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
     original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
     if len(original) < 2:
         return {"lexical": 1.0, "vector": 1.0}
-    share = balance.vector_share(confidence(original["lexical"], original["vector"]))
+    share = balance.vector_share(original["lexical"], original["vector"])
     return {"lexical": 1 - share, "vector": share}

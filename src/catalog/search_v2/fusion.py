@@ -21,13 +21,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.core.query import SubQueryOrigin
+from catalog.store.engine_types import FLAT, Spread
 
 Leg = Literal["lexical", "vector"]
 
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """The ranked list of one leg for one sub-query: chunk ids with raw scores, none twice."""
+    """The ranked list of one leg for one sub-query: chunk ids with raw scores, none twice.
+
+    ``spread`` is of the scores of all chunks of the dataset; only ``adaptive`` reads it.
+    """
 
     leg: Leg
     engine: str
@@ -35,6 +39,7 @@ class RankedList:
     origin: SubQueryOrigin
     weight: float
     hits: tuple[tuple[str, float], ...]
+    spread: Spread = FLAT
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
-from catalog.store.engine_types import Hit, Restriction, best_first
+from catalog.store.engine_types import FLAT, Hit, Restriction, Spread, best_first
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.listing import allowed_documents, list_source_ids
 
@@ -47,6 +47,7 @@ UNSEARCHABLE = "the query has no word that is not too common to look for"
 class LegRun:
     """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
 
+    ``spread`` is of the scores of all chunks of the dataset.
     ``fallback`` says why another engine than the one set answered, "" if it did not; ``damaged``
     which documents it left out a vector of.
     """
@@ -55,6 +56,7 @@ class LegRun:
     top_k: int
     engine: str = ""
     hits: Sequence[Hit] = ()
+    spread: Spread = FLAT
     note: str = ""
     fallback: str = ""
     damaged: tuple[DamagedDocumentError, ...] = ()
@@ -141,7 +143,7 @@ class LexicalRetriever(LegRetriever):
         hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
         is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
         note = UNSEARCHABLE if is_blank else ""
-        return LegRun(sub_query, self.top_k, self._engine.name, hits, note)
+        return LegRun(sub_query, self.top_k, self._engine.name, hits, hits.spread, note)
 
 
 class _Nearest(NamedTuple):
@@ -181,7 +183,11 @@ class VectorRetriever(LegRetriever):
         note = "; ".join(filter(None, (_each_once(run.defect for run in runs), fallback, note)))
         damaged = self._damaged(frozenset(name for run in runs for name in run.damaged))
         engine = ", ".join(dict.fromkeys(run.engine for run in runs))
-        return LegRun(sub_query, self.top_k, engine, hits, note, fallback, damaged)
+        from catalog.store.vectors.sample import spread_over
+
+        samples = map(self._parts.library.indexes.sample, self.restriction.datasets)
+        spread = spread_over(samples, vector)
+        return LegRun(sub_query, self.top_k, engine, hits, spread, note, fallback, damaged)
 
     def _nearest(self, vector: Vector, dataset: str) -> _Nearest:
         """Return what the index of one of the datasets answers, exactly where it is blocked."""

@@ -26,6 +26,7 @@ from pydantic import PrivateAttr
 from catalog.core.ids import sha256_hex
 from catalog.core.params import Mode
 from catalog.core.query import SubQueryKind
+from catalog.search_v2.adaptive import SCALE_VERSION
 from catalog.search_v2.passages import PassagePostprocessor, ScoredPassage
 
 if TYPE_CHECKING:
@@ -200,7 +201,8 @@ def save_calibration(database: Database, signals: Signals, calibration: Calibrat
 
 def describe_fusion(rag: RAGv2Settings) -> str:
     """Return the fusion, with what gives its scores their scale."""
-    return f"rrf {rag.rrf_k}" if rag.fusion_mode == "rrf" else rag.fusion_mode
+    scales = {"rrf": f"rrf {rag.rrf_k}", "adaptive": f"adaptive {SCALE_VERSION}"}
+    return scales.get(rag.fusion_mode, rag.fusion_mode)
 
 
 @cache

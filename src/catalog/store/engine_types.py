@@ -29,6 +29,28 @@ class Hit(NamedTuple):
     score: float
 
 
+class Spread(NamedTuple):
+    """Mean and standard deviation of the scores that a query gives the chunks of a dataset."""
+
+    mean: float
+    deviation: float
+
+    def standardize(self, score: float) -> float:
+        """Return how many deviations a score is above the mean; 0 if all scores are equal."""
+        return (score - self.mean) / self.deviation if self.deviation > 0 else 0.0
+
+
+FLAT = Spread(0.0, 0.0)  # of nothing, or of scores that are all 0
+
+
+class Hits(list[Hit]):
+    """Hits, best first, and the spread of the scores of all chunks, hit or not."""
+
+    def __init__(self, hits: Iterable[Hit] = (), spread: Spread = FLAT) -> None:
+        super().__init__(hits)
+        self.spread = spread
+
+
 def best_first(hits: Iterable[Hit], k: int) -> list[Hit]:
     """Return the ``k`` best, highest score first, ties by row number."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.seq))[:k]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from catalog.store.engine_types import Hit, Restriction
+from catalog.store.engine_types import Hits, Restriction
 
 
 class LexicalEngine(Protocol):
@@ -15,13 +15,14 @@ class LexicalEngine(Protocol):
         """Return the engine's name in settings, stages and explanations."""
         ...
 
-    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Return the ``k`` best chunks holding at least one word of ``text``, best first.
 
         Any text is safe: no character acts as an operator. Every score is above zero; a text
         with no indexable word, an empty corpus or a scope of nothing answer ``[]``. Stop words
         count where there are no others and the restriction requires a phrase. The answer
-        reflects the truth as committed when the call began.
+        reflects the truth as committed when the call began. The spread is over all chunks of
+        the dataset, allowed or not; one without any of the words scores 0.
         """
         ...
 

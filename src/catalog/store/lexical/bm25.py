@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from catalog.core.errors import ConfigError, EngineError
 from catalog.core.private_files import make_folder
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction, Stamp, allowed_seqs, read_stamp
+from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs, read_stamp
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
@@ -75,14 +75,14 @@ class Bm25Engine:
         self._loaded: StoredSnapshot | None = None
         self._snapshot: LexicalSnapshot | None = None
 
-    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         if k <= 0 or restriction.dataset != self.dataset:
-            return []
+            return Hits()
         with self.database.read() as connection:
             state = self.read_state(connection, restriction)
         if state is None:
-            return []
+            return Hits()
         snapshot, masks = state
         terms = self.analyzer.query_terms(text, snapshot.languages)
         if len(terms) == 0 and restriction.containing:  # the full-text index has stop words

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from sqlalchemy import (
     Connection,
     Float,
     Integer,
     Select,
     column,
+    func,
     literal_column,
     select,
     table,
@@ -15,7 +18,7 @@ from sqlalchemy import (
 )
 
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction
+from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.fts_match import fts_words, match_any
 from catalog.store.lexical.analysis import fold, raw_words
@@ -47,19 +50,19 @@ class FtsEngine:
         self.dataset = dataset
         self._stop_words = stop_words(language)
 
-    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         terms = self._terms(text)
         if len(terms) == 0 or k <= 0 or restriction.dataset != self.dataset:
-            return []
+            return Hits()
         if restriction.scope.is_nothing:
-            return []
+            return Hits()
         match = match_any(terms)
         with self.database.read() as connection:
-            query = _query(
-                match, min(k, _MAX_ROWS), restriction, alone=_is_alone(connection, self.dataset)
-            )
-            return [Hit(seq, max(score, _LEAST)) for seq, score in connection.execute(query)]
+            alone = _is_alone(connection, self.dataset)
+            rows = connection.execute(_query(match, min(k, _MAX_ROWS), restriction, alone=alone))
+            hits = [Hit(seq, max(score, _LEAST)) for seq, score in rows]
+            return Hits(hits, _spread(connection, match, self.dataset, alone=alone))
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
@@ -100,6 +103,17 @@ def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Sele
     # A join: with "rowid IN (…)" SQLite would match the text once for every allowed chunk.
     joined = _INDEX.join(chunks, chunks.c.seq == _INDEX.c.rowid)
     return query.select_from(joined).where(restriction.clause())
+
+
+def _spread(connection: Connection, match: str, dataset: DatasetNames, *, alone: bool) -> Spread:
+    """Return mean and deviation of the scores of all chunks; without a match a chunk scores 0."""
+    matching = _query(match, _MAX_ROWS, Restriction(dataset), alone=alone).subquery()
+    score, in_datasets = matching.c.score, chunks.c.dataset.in_(Restriction(dataset).datasets)
+    size = select(func.count()).select_from(chunks).where(in_datasets).scalar_subquery()
+    total, squares = func.total(score), func.total(score * score)
+    row = connection.execute(select(total, squares, size)).one()
+    mean, square = (value / max(1, row[2]) for value in row[:2])
+    return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
 
 
 def _is_alone(connection: Connection, dataset: DatasetNames) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from catalog.store.engine_types import Hit, Restriction
+from catalog.store.engine_types import Hits, Restriction
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.snapshot import LexicalSnapshot
@@ -26,11 +26,11 @@ class JoinedBm25Engine:
         self._datasets = tuple(engine.dataset for engine in engines)
         self._joined: tuple[tuple[LexicalSnapshot, ...], LexicalSnapshot] | None = None
 
-    def search(self, text: str, k: int, restriction: Restriction) -> list[Hit]:
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
         first = self._engines[0]
         if k <= 0 or restriction.dataset != self._datasets:
-            return []
+            return Hits()
         with first.database.read() as connection:
             states = [
                 engine.read_state(connection, restriction.of(engine.dataset))

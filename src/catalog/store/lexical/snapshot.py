@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
-from catalog.store.engine_types import Hit, Restriction, Stamp
+from catalog.store.engine_types import Hits, Restriction, Spread, Stamp
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import (
     Counts,
@@ -139,14 +140,18 @@ class LexicalSnapshot:
     def __len__(self) -> int:
         return sum(len(part.segment) - part.dead for part in self.parts)
 
-    def rank(self, terms: Sequence[Term], k: int, masks: Sequence[Mask]) -> list[Hit]:
+    def rank(self, terms: Sequence[Term], k: int, masks: Sequence[Mask]) -> Hits:
         """Return the ``k`` best rows that ``masks`` (one per part) allow; ties by row number."""
+        all_scores = self._scores(terms)
         seqs, scores = [], []
-        for part, mask, of_part in zip(self.parts, masks, self._scores(terms), strict=True):
+        for part, mask, of_part in zip(self.parts, masks, all_scores, strict=True):
             rows = np.flatnonzero((of_part > 0) & mask)
             seqs.append(part.segment.seqs[rows])
             scores.append(of_part[rows])
-        return top_hits(np.concatenate(seqs), np.concatenate(scores), k) if seqs else []
+        if not seqs:
+            return Hits()
+        hits = top_hits(np.concatenate(seqs), np.concatenate(scores), k)
+        return Hits(hits, self._spread(all_scores))
 
     def live_masks(self) -> tuple[Mask, ...]:
         """Return the rows that a search of the whole dataset may answer with."""
@@ -167,6 +172,17 @@ class LexicalSnapshot:
         if stamp == self.stamp:  # what an older reader may see is not for newer ones
             self._masks.put(key, masks)
         return masks
+
+    def _spread(self, scores: Sequence[Scores]) -> Spread:
+        """Return mean and deviation of the scores, an array for each part, of the live rows."""
+        live = [
+            of_part if part.dead == 0 else of_part[part.live]
+            for part, of_part in zip(self.parts, scores, strict=True)
+        ]
+        size = max(1, len(self))
+        mean = sum(float(of_part.sum()) for of_part in live) / size
+        square = sum(float(np.dot(of_part, of_part)) for of_part in live) / size
+        return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
 
     def _length_norms(self) -> tuple[Scores, ...]:
         total = sum(int(part.segment.lengths[part.live].sum()) for part in self.parts)

@@ -155,7 +155,7 @@ def _load(
     seqs, keys = _live(connection, dataset)
     is_live = chunks.c.dataset == dataset
     if previous is None or not (is_held := np.isin(keys, previous.keys)).any():
-        matrix, is_whole, damaged = _vectors(connection, is_live)
+        matrix, is_whole, damaged = read_vectors(connection, is_live)
         return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
     is_missing = np.isin(seqs, seqs[~is_held])  # whole chunks
     matrix = np.empty((len(seqs), previous.matrix.shape[1]), dtype=np.float32)
@@ -165,7 +165,7 @@ def _load(
     is_whole, damaged = np.ones(len(seqs), dtype=np.bool_), frozenset[str]()
     if is_missing.any():
         new = among(chunks.c.seq, np.unique(seqs[is_missing]).tolist())
-        vectors, is_whole[is_missing], damaged = _vectors(connection, and_(is_live, new))
+        vectors, is_whole[is_missing], damaged = read_vectors(connection, and_(is_live, new))
         if is_whole[is_missing].any() and vectors.shape[1] != matrix.shape[1]:
             raise EmbeddingMismatchError(_MIXED)
         matrix[is_missing & is_whole] = vectors[is_whole[is_missing]]
@@ -186,10 +186,11 @@ def _live(connection: Connection, dataset: str) -> tuple[Seqs, Seqs]:
     return seqs, keys
 
 
-def _vectors(
+def read_vectors(
     connection: Connection, is_wanted: ColumnElement[bool]
 ) -> tuple[Floats, npt.NDArray[np.bool_], frozenset[str]]:
-    """Return the windows of the wanted chunks that have a vector, by chunk and window.
+    """Return the windows of the wanted chunks that have a vector, by chunk and window, as rows
+    of length 1.
 
     Beside them stand which rows are whole, and of which documents the others are.
     """
