@@ -211,3 +211,17 @@ def test_an_index_that_cannot_be_used_still_raises_in_strict_mode(tmp_path, fold
         encoder.down = False
         results = service.search("walrus", dataset="notes", strict=True)
         assert results.notes[0].startswith("by meaning: 0 %")
+
+
+def test_a_run_that_pauses_leaves_the_rest_to_the_next_and_a_change_comes_before_it(
+    tmp_path, folder
+):
+    encoder = WordEncoder()
+    with small_batches(open_library(tmp_path / "home", encoder)) as library:
+        report = Indexer(library).build(folder, "notes", pause=lambda: len(encoder.texts) >= 4)
+        assert (report.added, report.embedded, report.incomplete, report.failed) == (8, 4, 4, ())
+        (folder / "a.md").write_text("# a.md\n\nwalrus of a.md, changed in between.")
+        report = Indexer(library).update("notes")
+        assert (report.updated, report.embedded, report.incomplete) == (1, 4, 0)
+        assert "changed in between" in encoder.texts[4] + encoder.texts[5]
+        assert len(encoder.texts) == len(set(encoder.texts)) == 8

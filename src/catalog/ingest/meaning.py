@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,9 +39,11 @@ def embed_waiting(
     *,
     since: float = 0.0,
     progress: Progress | None = None,
+    pause: Callable[[], bool] | None = None,
 ) -> EmbeddingReport:
     """Embed what waits, each batch of the model a transaction; searches find it from then on.
 
+    Asked after each batch, ``pause`` may say that the rest is left to the next run.
     Documents indexed ``since`` then (seconds from 1970) come first, the newest first. The caller
     holds the dataset's lock. What the model fails on, or cannot do while it is down, is named in
     the report and tried again by the next run.
@@ -50,7 +52,7 @@ def embed_waiting(
         waiting = list_waiting(connection, dataset, since)
     run = _EmbeddingRun(database, dataset, PipelineSteps.of(pipeline), progress or Silent())
     try:
-        run.embed(waiting)
+        run.embed(waiting, pause or (lambda: False))
     finally:
         with database.write() as connection:
             settle_waiting(connection, dataset)
@@ -71,15 +73,17 @@ class _EmbeddingRun:
         self._embedded = self._done = 0
         self._down = ""
 
-    def embed(self, waiting: Sequence[WaitingChunk]) -> None:
-        """Embed what waits, until all is done or the model is down."""
+    def embed(self, waiting: Sequence[WaitingChunk], pause: Callable[[], bool]) -> None:
+        """Embed what waits, until all is done, the model is down, or there is to be a pause."""
         if not waiting:
             return
         pace = Pace(len(waiting))
         self._progress.start(sum(chunk.tokens for chunk in waiting), "embedding")
         try:
             for group in _groups(waiting):
-                self._embed_group(group, len(waiting), pace)
+                for _ in self._embed_group(group, len(waiting), pace):
+                    if pause():
+                        return
         except EmbeddingError as error:
             left = len(waiting) - self._done
             self._down = (
@@ -100,7 +104,8 @@ class _EmbeddingRun:
             )
         return EmbeddingReport(self._embedded, failed, tuple(notes))
 
-    def _embed_group(self, group: Sequence[WaitingChunk], total: int, pace: Pace) -> None:
+    def _embed_group(self, group: Sequence[WaitingChunk], total: int, pace: Pace) -> Iterator[None]:
+        """Embed some chunks, batch by batch."""
         damaged: list[DamagedDocumentError] = []
         with self._database.read() as connection:
             seqs = [chunk.seq for chunk in group]
@@ -121,6 +126,7 @@ class _EmbeddingRun:
             path = stored[owners[keys[0]].seq].path
             counts = f"{self._done:,} of {total:,} passages{pace.rate_text()}"
             self._progress.advance(work, path, counts)
+            yield
 
     def _note_failures(self, reasons: dict[int, str], stored: dict[int, Chunk]) -> None:
         for seq, reason in reasons.items():

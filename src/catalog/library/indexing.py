@@ -42,14 +42,16 @@ class Indexer:
         reread: bool = False,
         apply_settings: bool = False,
         progress: Progress | None = None,
+        pause: Callable[[], bool] | None = None,
     ) -> SyncReport:
         """Index a folder or file as a dataset; only what is new or changed costs anything.
 
         ``reread`` does every document anew. A dataset that is there is cut as it was made, unless
         ``apply_settings`` says by the library's settings; a note says how many documents those
-        would cut anew. Raises what :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings`
-        do, ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` when
-        another run on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
+        would cut anew. Once ``pause`` says so, what is left to embed is left to the next run.
+        Raises what :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings` do,
+        ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` when another
+        run on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
         """
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
@@ -76,7 +78,7 @@ class Indexer:
             report = replace(report, words_seconds=time.monotonic() - clock)
             notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
             meaning = embed_waiting(
-                library.database, dataset, pipeline, since=started, progress=progress
+                library.database, dataset, pipeline, since=started, progress=progress, pause=pause
             )
         notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
         with library.database.read() as connection:
@@ -100,6 +102,7 @@ class Indexer:
         reread: bool = False,
         apply_settings: bool = False,
         progress: Progress | None = None,
+        pause: Callable[[], bool] | None = None,
     ) -> SyncReport:
         """Sync a dataset with the folder it was built from, under the same globs; see ``build``."""
         stored = self._with_folder(dataset)
@@ -112,6 +115,7 @@ class Indexer:
             reread=reread,
             apply_settings=apply_settings,
             progress=progress,
+            pause=pause,
         )
 
     def preview(

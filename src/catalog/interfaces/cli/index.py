@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from catalog.ingest.preview import SyncPreview
     from catalog.ingest.sync_report import SyncReport
     from catalog.library.health import DatasetStats
-    from catalog.library.indexing import Indexer
     from catalog.store.manifest import FileCounts
     from catalog.store.statistics import ChunkSizes
 
@@ -150,11 +149,13 @@ def update(
         if dry_run:
             _print_preview(indexer.preview(name, **told), json=json)
             return
+        if watch:
+            from catalog.interfaces.cli.folder_watch import follow
+
+            for report in follow(indexer, name, told):
+                _print_report(report, json=json)
         with TerminalProgress() as progress:
             report = indexer.update(name, **told, progress=progress)
-        if watch:
-            _print_report(report, json=json)
-            _watch(indexer, name, json=json)
     _print_report(report, json=json)
     _exit_if_failed(report)
 
@@ -205,15 +206,6 @@ def stats(
         print_json(asdict(counts))
     else:
         _print_stats(counts)
-
-
-def _watch(indexer: Indexer, dataset: str, *, json: bool) -> None:
-    from watchfiles import watch as changes
-
-    root = Path(indexer.stats(dataset).root)
-    complain(f"watching {root}; stop with Ctrl-C")
-    for _ in changes(root, raise_interrupt=True):
-        _print_report(indexer.update(dataset), json=json)
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:
