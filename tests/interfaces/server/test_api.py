@@ -50,6 +50,13 @@ def timeless(value):
         ),
         (
             "GET",
+            "/v1/search?q=rotate+keys&dataset=notes&dataset=notes",
+            {},
+            "search",
+            {"query": "rotate keys", "dataset": ["notes", "notes"]},
+        ),
+        (
+            "GET",
             "/v1/search?q=keys&docs=keys.md&docs=bread.txt&filters=tags%3Dops&explain=true",
             {},
             "search",
