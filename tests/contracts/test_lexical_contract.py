@@ -424,6 +424,19 @@ def test_required_phrases_keep_other_passages_out(
     assert containing('" OR "') == set()
 
 
+def test_quotes_and_exclusions_hold_inside_scripts_without_spaces(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [city] = put(database, "notes", "a.md", "keys 東京都の図書館でPython入門を読む")
+    [other] = put(database, "notes", "b.md", "keys 京都の公園と서울에서")
+    for phrase in ("東京都", "図書館", "python入門", "東京"):
+        assert found(engine, "keys", Restriction("notes", containing=(phrase,))) == {city}, phrase
+        assert found(engine, "keys", Restriction("notes", without=(phrase,))) == {other}, phrase
+    for phrase in ("서울", "公園と"):
+        assert found(engine, "keys", Restriction("notes", containing=(phrase,))) == {other}, phrase
+    assert found(engine, "keys", Restriction("notes", containing=("都京",))) == set()
+
+
 def test_a_phrase_of_stop_words_is_found_where_it_is_required(
     database: Database, engine: LexicalEngine
 ) -> None:

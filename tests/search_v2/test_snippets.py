@@ -235,6 +235,28 @@ def best_of_every_sentence(text, query):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        ("Die Gärten sind geschlossen. Der Hund darf in den Häusern nicht bellen.",
+         "Hunde im Haus", ["Hund", "Häusern"]),
+        ("犬は公園で遊びます。猫は家で寝ています。", "猫", ["猫"]),
+        ("会議は三時に始まります。図書館では本を借りられます。", "図書館で借りる",
+         ["図書館で", "借り"]),
+        ("Книги привезли в пятницу. Читатели пришли.", "читатель", ["Читатели"]),
+    ],
+)  # fmt: skip
+def test_words_are_marked_in_the_forms_of_the_passages_language(text, query, shown):
+    got = find_snippet(chunk(text), query, 300)
+    assert marks(got) == shown
+
+
+def test_the_best_sentence_of_a_text_without_spaces_is_shown():
+    text = "犬は公園で遊びます。" * 20 + "薬は食後に水と飲んでください。" + "猫は家で寝ます。" * 20
+    got = find_snippet(chunk(text), "薬を飲む", 40)
+    assert "薬は食後に水と飲んでください。" in got.text
+
+
 SENTENCES = st.lists(
     st.sampled_from(
         ["key ", "keys, ", "rotate ", "ring. ", "Dr. ", "Plain ", "0.5 ", "Why? ", "(a key.) ",

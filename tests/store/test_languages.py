@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import log
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from builders import make_database, put
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.text_analysis import TextAnalyzer
 from passages_by_language import BY_LANGUAGE
 
 WHOLE = Restriction("notes")
@@ -66,3 +68,98 @@ def test_a_dataset_of_many_languages_answers_in_each(database: Database, folder:
     found = {language: mean_reciprocal_rank(engine, wanted[language]) for language in wanted}
     assert min(found.values()) >= 0.9, found
     assert dict.fromkeys(BY_LANGUAGE, 6) == engine.languages()
+
+
+def test_a_passage_too_short_to_tell_is_in_its_documents_language(
+    database: Database, folder: Path
+) -> None:
+    body = "Die Häuser und die Gärten an dem Fluss sind nicht von der Stadt gekauft worden."
+    [_, short] = put(database, "notes", "a.md", [body, "Schiffskatzen."])
+    [alone] = put(database, "notes", "b.md", "Schiffskatzen.")
+    engine = Bm25Engine(database, "notes", folder)
+    assert engine.languages() == {"": 1, "german": 2}
+    assert ranked(engine, "Schiffskatze") == [short]
+    assert set(ranked(engine, "Schiffskatzen")) == {short, alone}
+
+
+def test_an_index_that_grew_by_updates_is_the_one_built_afresh(
+    database: Database, folder: Path, tmp_path: Path
+) -> None:
+    grown = Bm25Engine(database, "notes", folder)
+    queries: list[str] = []
+    for language in BY_LANGUAGE:
+        queries += put_passages(database, [language])[language]
+        grown.search(queries[-1], 1, WHOLE)
+    fresh = Bm25Engine(database, "notes", tmp_path / "other")
+    for query in queries:
+        assert grown.search(query, 10, WHOLE) == fresh.search(query, 10, WHOLE)
+    assert grown.languages() == fresh.languages()
+
+
+def test_the_forms_of_a_word_in_several_languages_are_one_term(
+    database: Database, folder: Path
+) -> None:
+    # "running" is a token of the German passage, "run" one of the English ones. Each chunk has two
+    # tokens, so the norm is 1.2; two chunks of three hold the term:
+    #   score = ln(1 + 1.5 / 2.5) * 1 / (1 + 1.2)
+    german = TextAnalyzer().query_terms("running", ["english", "german"])
+    assert german == [("run", "running")]
+    [seq] = put(database, "notes", "a.md", "run shoe")
+    [other] = put(database, "notes", "b.md", "runs shoes")
+    put(database, "notes", "c.md", "salt oil")
+    engine = Bm25Engine(database, "notes", folder)
+    alone = engine.search("run", 5, WHOLE)
+    put(database, "notes", "d.md", "Der Schuh ist nicht von dem Mann und der Frau.")
+    assert engine.languages() == {"": 3, "german": 1}
+    assert [hit.seq for hit in engine.search("running", 5, WHOLE)] == [seq, other]
+    assert [hit.seq for hit in alone] == [seq, other]
+    assert alone[0].score == pytest.approx(log(1 + 1.5 / 2.5) / 2.2)
+
+
+def test_stop_words_of_the_querys_language_are_not_looked_for_in_another(
+    database: Database, folder: Path
+) -> None:
+    put(database, "notes", "en.md", "They die if the rain does not come before they were planted.")
+    [cat] = put(database, "notes", "de.md", "Die Katze ist auf dem Dach und nicht in dem Haus.")
+    engine = Bm25Engine(database, "notes", folder)
+    assert ranked(engine, "die Katze auf dem Dach") == [cat]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("", None),
+        ("def __init__(self): pass", None),
+        ("α β γ are the angles of the triangle that was drawn here", "english"),
+        ("Книги и журналы", "russian"),
+        ("Її книги є в бібліотеці", None),
+        ("水を飲む", "japanese"),
+        ("图书馆里有很多书", "chinese"),
+        ("서울에서 만나요", "korean"),
+        ("Il libro che ho letto non è di questa biblioteca", "italian"),
+        ("Boken som jag läste är inte från det här biblioteket och inte min", "swedish"),
+    ],
+)
+def test_letters_and_function_words_tell_the_language(text: str, language: str | None) -> None:
+    assert TextAnalyzer().language_of(text) == language
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("german", "STRASSEN", "Straße"),
+        ("turkish", "İSTANBUL'DAN", "istanbul"),
+        ("turkish", "Işık", "ışık"),
+        ("french", "élevées", "eleve"),
+        ("russian", "Ёлки", "елка"),
+        ("japanese", "ｶﾅ", "カナ"),
+        ("japanese", "ＡＰＩ", "api"),
+        ("norwegian", "Brød", "brod"),
+        ("greek", "βιβλία", "ΒΙΒΛΙΑ"),
+    ],
+)
+def test_case_width_and_accents_are_of_no_account(language: str, one: str, other: str) -> None:
+    analyzer = TextAnalyzer()
+    _, tokens = analyzer.analyse(one, lambda: language)
+    terms = analyzer.query_terms(other, [language])
+    assert any(token in tokens for term in terms for token in term), (tokens, terms)

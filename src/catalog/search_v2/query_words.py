@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer
+from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language
 
 _SEPARATORS = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word
@@ -84,7 +84,9 @@ class QueryWords:
         """Return the runs of a word's single characters, pairs and other parts that match."""
         start = end = tokens = 0
         for low, high in _parts(word):
-            bits = self._bits(word[low:high])
+            part = word[low:high]
+            is_token = UNSPACED.match(part)
+            bits = self.tokens.get(fold(part), 0) if is_token else self._bits(part)
             if not bits:
                 continue
             if low > end and tokens:
