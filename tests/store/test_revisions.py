@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 
-from builders import drop, make_database, put
+from builders import NOW, drop, make_database, put
 from catalog.core.documents import Heading, ParsedDocument, Segment
+from catalog.store import embedding_cache
+from catalog.store.engine_types import read_stamp
 from catalog.store.revisions import content_hash, set_source
 from catalog.store.schema import datasets, document_fields, documents, outbox
 
@@ -91,8 +94,27 @@ def test_the_row_number_of_a_removed_chunk_is_not_given_again(tmp_path):
     assert put(database, "d", "b.md", ["five"]) == [5]
 
 
+def test_a_passage_is_announced_to_the_vector_index_once_it_has_a_vector(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", ["one"], embed_keys=["k1"])
+    put(database, "e", "a.md", ["one"], embed_keys=["k1"])
+    with database.write() as connection:
+        assert connection.execute(select(outbox)).all() == []
+        vectors = {"k1": np.ones(4, dtype=np.float32)}
+        before = [read_stamp(connection, name) for name in "de"]
+        embedding_cache.save(connection, vectors, fingerprint="f", side="document", now=NOW)
+        rows = connection.execute(select(outbox.c.dataset, outbox.c.action, outbox.c.seq)).all()
+        assert [tuple(row) for row in rows] == [("d", "upsert", 1), ("e", "upsert", 2)]
+        assert all(
+            read_stamp(connection, name) != stamp for name, stamp in zip("de", before, strict=True)
+        )
+
+
 def test_the_outbox_deletes_every_window_of_what_is_replaced_before_it_upserts(tmp_path):
     database = make_database(tmp_path)
+    vectors = {key: np.ones(4, dtype=np.float32) for key in ("k1", "k2", "k3", "k4")}
+    with database.write() as connection:
+        embedding_cache.save(connection, vectors, fingerprint="f", side="document", now=NOW)
     put(database, "d", "a.md", ["one", "two"], embed_keys=["k1", ["k2", "k3"]])
     put(database, "d", "a.md", ["three"], embed_keys=["k4"])
     with database.read() as connection:

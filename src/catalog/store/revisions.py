@@ -253,6 +253,7 @@ def _insert_chunks(connection: Connection, document_id: int, revision: NewRevisi
         for seq, chunk in numbered
         for window, key in enumerate(chunk.embed_keys)
     ]
+    embedded = _find_embedded(connection, [row["embed_key"] for row in windows])
     upserts = [
         {
             "dataset": revision.dataset,
@@ -262,10 +263,16 @@ def _insert_chunks(connection: Connection, document_id: int, revision: NewRevisi
             "windows": len(chunk.embed_keys),
         }
         for seq, chunk in numbered
-        if len(chunk.embed_keys) > 0
+        if not embedded.isdisjoint(chunk.embed_keys)
     ]
     for target, rows in ((chunk_sections, sections), (chunk_windows, windows), (outbox, upserts)):
         _insert_all(connection, target, rows)
+
+
+def _find_embedded(connection: Connection, keys: Sequence[str]) -> set[str]:
+    """Return those of the keys that have a vector; the others announce it once they get it."""
+    query = select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, keys))
+    return set(connection.scalars(query))
 
 
 def _chunk_row(
