@@ -76,10 +76,11 @@ def test_after_a_calibration_searches_tell_their_relevance_and_confidence(catalo
     assert told(found(catalog)) == (False, False)
     code, out, err = catalog("golden", "calibrate", "--golden", labelled)
     assert (code, err) == (0, "")
-    first, pairs, error, last = out.splitlines()
+    first, pairs, error, balance, last = out.splitlines()
     assert first == "set on docs, 25 queries: 250 passages, left out of the fit in turn:"
     assert pairs.endswith("in 100.0% of pairs")
     assert error.startswith("  estimate and truth differ by 0.0")
+    assert balance == "  the balance of the legs takes 50 queries to fit; there are 25"
     assert last == "kept: searches of this store now tell their relevance"
     sure = found(catalog)
     best = sure["results"][0]

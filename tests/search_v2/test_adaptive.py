@@ -1,5 +1,7 @@
 """Adaptive fusion against numbers worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,25 @@ def test_the_share_of_the_vector_leg_falls_as_the_lexical_best_stands_out_more()
         for z in (8.0, 12.0, 4.0, 40.0, 0.0)
     }
     assert shares == pytest.approx({8.0: 0.7, 12.0: 0.5, 4.0: 0.9, 40.0: 0.4, 0.0: 0.95})
+
+
+def test_a_query_as_long_as_a_passage_leaves_more_to_the_vector_leg():
+    # 64 words: .7 + .15 log2(64 / 32) = .85; 32 words and fewer: .7
+    lexical, vector = ranked("lexical", {"a": 17.0}), ranked("vector", {"a": 0.9})
+    shares = [
+        BALANCE.vector_share(replace(lexical, query="word " * words), vector)
+        for words in (1, 32, 64, 4096)
+    ]
+    assert shares == pytest.approx([0.7, 0.7, 0.85, 0.95])
+
+
+def test_a_shift_moves_the_share_beyond_its_usual_ends_but_not_beyond_0_and_1():
+    vector = ranked("vector", {"a": 0.9})
+    for shift, shares in ((-0.3, [0.4, 0.1]), (-0.5, [0.2, 0.0]), (0.2, [0.9, 0.6])):
+        balance = replace(BALANCE, shift=shift)
+        assert [
+            balance.vector_share(ranked("lexical", {"a": best}), vector) for best in (17.0, 81.0)
+        ] == pytest.approx(shares)
 
 
 def test_a_vector_list_in_which_nothing_stands_out_has_the_least_share():

@@ -3,7 +3,10 @@
 Mean and deviation are of the scores that the query gives all chunks of the dataset:
 
     z_leg = (best score - mean_leg) / deviation_leg
-    a = base - slope · (z_lexical / z_vector - 2), from least to most
+    a = base - slope · (z_lexical / z_vector - 2) + long · log2(words / 32), from least to most
+
+A query of at most 32 words has no last term; ``shift`` is added at the end, from 0 to 1.
+
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
@@ -23,6 +26,7 @@ from catalog.search_v2.fusion import FusedHit, RankedList, fuse
 
 DEPTH = 100
 SCALE_VERSION = 2  # of the formula: raise it whenever the same hits would get other scores
+_LONG = 32  # words
 _USUAL_RATIO = 2.0  # of the legs' z, on questions that both legs are of use for
 
 
@@ -34,12 +38,18 @@ class Balance:
     slope: float = 0.2
     least: float = 0.4
     most: float = 0.95
+    long: float = 0.15
+    shift: float = 0.0  # learnt from the dataset's own labels: see evaluation.balance
 
     def vector_share(self, lexical: RankedList, vector: RankedList) -> float:
-        """Return ``a``: the vector leg's share of the score, between ``least`` and ``most``."""
+        """Return ``a``, the vector leg's share of the score: 0 to 1."""
         z_lexical, z_vector = standing(lexical), standing(vector)
         ratio = z_lexical / z_vector if z_vector > 0 else math.inf
-        return max(self.least, min(self.most, self.base - self.slope * (ratio - _USUAL_RATIO)))
+        share = self.base - self.slope * (ratio - _USUAL_RATIO)
+        words = len(lexical.query.split())
+        if words > _LONG:  # many words are found in any passage: their sum tells less
+            share += self.long * math.log2(words / _LONG)
+        return max(0.0, min(1.0, max(self.least, min(self.most, share)) + self.shift))
 
 
 PRIOR = Balance()

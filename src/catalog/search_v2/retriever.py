@@ -19,7 +19,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
-from catalog.search_v2.adaptive import adaptive
+from catalog.search_v2.adaptive import PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.legs import LegRetriever, LegRun, check_embedding
 from catalog.search_v2.passages import PassageNode, ScoredPassage
@@ -165,7 +165,12 @@ class HybridRetrieverV2(FusionRetriever):
                     hit.seq for run in answered if run.leg == "vector" for hit in run.hits
                 }
                 waiting = find_unembedded(connection, self._dataset, ids.keys() - of_vectors)
-                fused = fuse_lists(lists, self._parts.rag, {ids[seq] for seq in waiting})
+                fused = fuse_lists(
+                    lists,
+                    self._parts.rag,
+                    {ids[seq] for seq in waiting},
+                    self._parts.balance(self._dataset),
+                )
             best = fused[: self.similarity_top_k]
             seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
             best_seqs = [seq_of[hit.chunk_id] for hit in best]
@@ -198,6 +203,8 @@ class HybridRetrieverV2(FusionRetriever):
         if len(errors) == len(run.legs):
             raise errors[0]
         note = f"{self.fusion}: {run.candidates} candidates"
+        if self.fusion == "adaptive" and (shift := self._parts.balance(self._dataset).shift):
+            note = f"{note}, vector share {shift:+.2f} as labels taught"
         if len(run.legs) > 2:
             note = f"{note} of {len(run.legs)} lists"
         if not run.is_whole:
@@ -230,11 +237,14 @@ class HybridRetrieverV2(FusionRetriever):
 
 
 def fuse_lists(
-    lists: Sequence[RankedList], rag: RAGv2Settings, unembedded: AbstractSet[str] = frozenset()
+    lists: Sequence[RankedList],
+    rag: RAGv2Settings,
+    unembedded: AbstractSet[str] = frozenset(),
+    balance: Balance = PRIOR,
 ) -> list[FusedHit]:
     """Return the lists as one, fused as the settings say."""
     if rag.fusion_mode == "adaptive":
-        return adaptive(lists, unembedded=unembedded)
+        return adaptive(lists, balance, unembedded=unembedded)
     if rag.fusion_mode == "relative_score":
         return relative_score(lists, unembedded=unembedded)
     bonuses = {"bonus_first": rag.bonus_first, "bonus_second": rag.bonus_second}

@@ -13,6 +13,8 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.params import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
+from catalog.search_v2.adaptive import PRIOR, Balance
+from catalog.search_v2.balances import find_balance
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.sources import get_source
@@ -67,6 +69,7 @@ class SearchParts:
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
+        self._balances: dict[tuple[str, Signals], Balance] = {}
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
@@ -175,6 +178,16 @@ class SearchParts:
         if signals not in self._calibrations:
             self._calibrations[signals] = find_calibration(self.database, signals)
         return self._calibrations[signals]
+
+    def balance(self, dataset: DatasetNames) -> Balance:
+        """Return how adaptive fusion weighs the legs there; the prior over several datasets."""
+        signals = self.signals("hybrid", reranked=False)
+        if not isinstance(dataset, str) or self.rag.fusion_mode != "adaptive":
+            return PRIOR
+        if (dataset, signals) not in self._balances:
+            balance = find_balance(self.database, dataset, signals)
+            self._balances[dataset, signals] = balance
+        return self._balances[dataset, signals]
 
     def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
         """Return the expanded retrievals of late over this state; those of another are dropped."""

@@ -21,8 +21,10 @@ from catalog.interfaces.cli.output import RESUMABLE, complain, say
 
 if TYPE_CHECKING:
     from catalog.core.user_search import RankedHit, Ranking
-    from catalog.evaluation.golden import GoldenQuery
+    from catalog.evaluation.golden import GoldenQuery, GoldenSet
+    from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
+    from catalog.search_v2.search_parts import SearchParts
 
 
 app = typer.Typer(help="Labelled queries: check a set, or make one.", no_args_is_help=True)
@@ -118,7 +120,11 @@ def calibrate(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Fit relevance to labelled queries: what thresholds and low confidence go by."""
+    """Fit relevance, and the balance of the legs, to labelled queries.
+
+    Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
+    hybrid search with adaptive fusion, and kept if it wins on queries that it was not fitted on.
+    """
     from catalog.core.params import MODES
     from catalog.evaluation.calibration import collect_candidates, cross_validate, fit_calibration
     from catalog.evaluation.golden_files import read_golden
@@ -133,6 +139,9 @@ def calibrate(
         library.require_dataset(name)
         service = SearchServiceV2(library)
         with TerminalProgress() as progress:
+            balance = "the balance of the legs is one of hybrid search with adaptive fusion"
+            if known_mode == "hybrid" and service.parts.rag.fusion_mode == "adaptive":
+                balance = _fit_balance(service.parts, queries, name, progress, keep=not dry_run)
             observations = collect_candidates(
                 service, queries, name, mode=known_mode, rerank=rerank, progress=progress
             )
@@ -146,7 +155,29 @@ def calibrate(
     say(f"{about}: {quality.n} passages, left out of the fit in turn:")
     say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
     say(f"  estimate and truth differ by {quality.error:.3f} on average")
+    say(f"  {balance}")
     say("kept nothing" if dry_run else "kept: searches of this store now tell their relevance")
+
+
+def _fit_balance(
+    parts: SearchParts, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
+) -> str:
+    """Fit the balance of the dataset's legs, keep it if it wins, and return what came of it."""
+    from catalog.evaluation.balance import LEAST_QUERIES, fit_balance, measure_shifts
+    from catalog.search_v2.balances import save_balance
+
+    count = sum(query.filters is None for query in queries.answerable)
+    if count < LEAST_QUERIES:
+        return f"the balance of the legs takes {LEAST_QUERIES} queries to fit; there are {count}"
+    fit = fit_balance(measure_shifts(parts, queries, dataset, progress=progress))
+    if keep:
+        signals = parts.signals("hybrid", reranked=False)
+        about = f"{queries.name}, {fit.queries} queries"
+        save_balance(parts.database, dataset, signals, fit.shift if fit.wins else 0.0, about)
+    if not fit.wins:
+        return "the balance of the legs stays: no other wins on queries left out of the fit"
+    gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"
+    return f"the vector leg's share is shifted by {fit.shift:+.2f}: {gain} on queries left out"
 
 
 def _texts(queries: list[str] | None) -> Iterator[str]:

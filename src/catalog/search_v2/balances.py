@@ -1,0 +1,32 @@
+"""The balance of the legs that a dataset's own labels taught, kept in the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from catalog.core.ids import sha256_hex
+from catalog.search_v2.adaptive import PRIOR, Balance
+
+if TYPE_CHECKING:
+    from catalog.search_v2.relevance import Signals
+    from catalog.store import Database
+
+
+def find_balance(database: Database, dataset: str, signals: Signals) -> Balance:
+    """Return the dataset's balance for such a hybrid search; the prior if none was learnt."""
+    stored = database.meta(_key(dataset, signals))
+    return PRIOR if stored is None else replace(PRIOR, shift=float(json.loads(stored)["shift"]))
+
+
+def save_balance(
+    database: Database, dataset: str, signals: Signals, shift: float, about: str
+) -> None:
+    """Save how far the vector leg's share is shifted; searches use it from the next opening on."""
+    database.set_meta(_key(dataset, signals), json.dumps({"shift": shift, "about": about}))
+
+
+def _key(dataset: str, signals: Signals) -> str:
+    """Return the name of the entry: it holds for one model, engine and formula only."""
+    return f"balance:{sha256_hex(f'{dataset}|{signals.key}')[:16]}"

@@ -1,0 +1,81 @@
+"""The balance of the legs that labels teach: chosen, shrunk, and adopted only when it wins."""
+
+import json
+
+import numpy as np
+import pytest
+
+from catalog.evaluation.balance import SHIFTS, fit_balance, measure_shifts
+from catalog.evaluation.golden_files import read_golden
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
+from catalog.search_v2.adaptive import PRIOR
+from catalog.search_v2.balances import find_balance, save_balance
+from catalog.search_v2.search_parts import SearchParts
+from fakes import open_library
+
+
+def curves(queries, best, height, noise, seed=7):
+    """Scores that fall off evenly to both sides of the best shift, with chance added."""
+    fall = np.abs(np.array(SHIFTS) - best) * height
+    return 0.6 - fall + np.random.default_rng(seed).normal(0, noise, (queries, len(SHIFTS)))
+
+
+def test_a_shift_that_most_queries_gain_by_is_found_and_wins():
+    fit = fit_balance(curves(60, best=-0.4, height=0.3, noise=0.02))
+    assert fit.shift == pytest.approx(-0.4, abs=0.1)
+    assert fit.gain == pytest.approx(0.12, abs=0.04)
+    assert fit.wins
+
+
+def test_what_chance_prefers_does_not_win():
+    sets = [curves(50, best=0.0, height=0.0, noise=0.2, seed=seed) for seed in range(40)]
+    assert sum(fit_balance(scores).wins for scores in sets) <= 4
+
+
+def test_few_queries_move_the_balance_less_than_many_with_the_same_scores():
+    row = 0.6 - np.abs(np.array(SHIFTS) + 0.6) * 0.05
+    few, many = (fit_balance(np.tile(row, (queries, 1))).shift for queries in (10, 1000))
+    assert many <= -0.5
+    assert abs(few) < abs(many)
+
+
+def test_the_prior_itself_never_wins():
+    fit = fit_balance(np.ones((60, len(SHIFTS))))
+    assert (fit.shift, fit.gain, fit.wins) == (0.0, 0.0, False)
+
+
+@pytest.fixture
+def parts(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number in range(6):
+        (folder / f"{number}.md").write_text(f"alpha beta topic{number} gamma\n")
+    with open_library(tmp_path / "home", vector_engine="exact") as library:
+        Indexer(library).build(folder, "docs")
+        yield SearchParts(library)
+
+
+def test_every_shift_is_scored_for_every_answerable_query_without_filters(parts, tmp_path):
+    lines = [
+        {"id": "a", "query": "topic3", "expected": [{"path": "3.md"}]},
+        {"id": "b", "query": "nothing here", "kind": "unanswerable"},
+        {"id": "c", "query": "topic4", "expected": [{"path": "4.md"}], "filters": ["path=4.md"]},
+    ]
+    file = tmp_path / "set.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    scores = measure_shifts(parts, read_golden(file), "docs", progress=Silent())
+    assert scores.shape == (1, len(SHIFTS))
+    assert scores[0] == pytest.approx(1.0)
+
+
+def test_a_learnt_balance_is_of_its_dataset_model_and_formula(parts):
+    signals = parts.signals("hybrid", reranked=False)
+    assert parts.with_settings({"rrf_k": 61}).balance("docs") == PRIOR
+    save_balance(parts.database, "docs", signals, -0.3, "by hand")
+    assert parts.balance("docs").shift == -0.3
+    assert parts.balance("other") == parts.balance(("docs", "other")) == PRIOR
+    assert parts.with_settings({"fusion_mode": "rrf"}).balance("docs") == PRIOR
+    heavier = parts.with_settings({"vector_weight": 2.0})
+    assert heavier.balance("docs") == PRIOR
+    assert find_balance(parts.database, "docs", signals).shift == -0.3
