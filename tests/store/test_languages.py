@@ -77,9 +77,9 @@ def test_a_passage_too_short_to_tell_is_in_its_documents_language(
     [_, short] = put(database, "notes", "a.md", [body, "Schiffskatzen."])
     [alone] = put(database, "notes", "b.md", "Schiffskatzen.")
     engine = Bm25Engine(database, "notes", folder)
-    assert engine.languages() == {"": 1, "german": 2}
     assert ranked(engine, "Schiffskatze") == [short]
     assert set(ranked(engine, "Schiffskatzen")) == {short, alone}
+    assert engine.languages() == {"": 1, "german": 2}
 
 
 def test_an_index_that_grew_by_updates_is_the_one_built_afresh(
@@ -110,8 +110,8 @@ def test_the_forms_of_a_word_in_several_languages_are_one_term(
     engine = Bm25Engine(database, "notes", folder)
     alone = engine.search("run", 5, WHOLE)
     put(database, "notes", "d.md", "Der Schuh ist nicht von dem Mann und der Frau.")
-    assert engine.languages() == {"": 3, "german": 1}
     assert [hit.seq for hit in engine.search("running", 5, WHOLE)] == [seq, other]
+    assert engine.languages() == {"": 3, "german": 1}
     assert [hit.seq for hit in alone] == [seq, other]
     assert alone[0].score == pytest.approx(log(1 + 1.5 / 2.5) / 2.2)
 
@@ -163,3 +163,12 @@ def test_case_width_and_accents_are_of_no_account(language: str, one: str, other
     _, tokens = analyzer.analyse(one, lambda: language)
     terms = analyzer.query_terms(other, [language])
     assert any(token in tokens for term in terms for token in term), (tokens, terms)
+
+
+def test_a_saved_index_tells_its_languages_without_being_opened(
+    database: Database, folder: Path
+) -> None:
+    put_passages(database, ["german", "russian"])
+    assert Bm25Engine(database, "notes", folder).languages() == {}
+    Bm25Engine(database, "notes", folder).refresh()
+    assert Bm25Engine(database, "notes", folder).languages() == {"german": 6, "russian": 6}

@@ -45,6 +45,9 @@ class TerminalText(NamedTuple):
         return cls("".join(f"{line}\n" for line in out), "".join(f"{line}\n" for line in err))
 
 
+_LANGUAGES_SHOWN = 3
+
+
 def render(verb: str, result: Any, form: Form) -> TerminalText:
     """Return what the verb's command prints for the result of its function."""
     if form.json:
@@ -162,10 +165,12 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
     vectors, windows = dataset["vectors"], dataset["windows"]
+    languages = ", ".join(list(dataset["languages"])[:_LANGUAGES_SHOWN])
     parts = [
         f"{dataset['documents']:,} documents",
         f"{dataset['chunks']:,} chunks",
         f"{vectors:,} vectors" if vectors == windows else f"{vectors:,} of {windows:,} vectors",
+        *([f"in {languages}"] if languages else []),
         f"from {dataset['root']}",
         f"made with {describe_origin(dataset['preset'], dataset['settings'])}",
     ]

@@ -55,7 +55,9 @@ class DatasetStats:
     """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet.
 
     ``preset`` and ``settings`` are what it was made with, ``settings`` empty if an older release
-    did not note it. ``sizes`` are held against its ``chunk_min_size`` and ``chunk_size``.
+    did not note it. ``languages`` counts passages by language, the most first, as the keyword index
+    was last saved; none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size``
+    and ``chunk_size``.
     ``database_bytes`` is the whole store's, all datasets and caches included; ``updated_at`` is
     seconds since 1970.
     """
@@ -68,6 +70,7 @@ class DatasetStats:
     documents: int
     chunks: int
     modalities: dict[str, int]
+    languages: dict[str, int]
     sizes: ChunkSizes
     windows: int
     vectors: int
@@ -94,6 +97,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             documents=totals.documents,
             chunks=totals.chunks,
             modalities=count_modalities(connection, dataset),
+            languages=_count_languages(library, dataset),
             sizes=measure_chunk_sizes(connection, dataset, low, high),
             windows=totals.windows,
             vectors=totals.vectors,
@@ -101,6 +105,11 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
         )
+
+
+def _count_languages(library: Library, dataset: str) -> dict[str, int]:
+    counts = library.indexes.lexical(dataset).languages().items()
+    return {name or "unknown": count for name, count in sorted(counts, key=lambda item: -item[1])}
 
 
 def stored_dataset(library: Library, name: str) -> StoredDataset:

@@ -289,11 +289,13 @@ def _as_dict(report: SyncReport) -> dict[str, Any]:
 def _print_stats(stats: DatasetStats) -> None:
     """Print the counts, why files are missing, and the histogram of sizes."""
     modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
+    languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())
     updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     _print_files(stats.files)
     for name, value in (
         ("documents", stats.documents),
         ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
+        ("languages", languages or "not known yet"),
         ("vectors", f"{stats.vectors} of {stats.windows}"),
         ("pending points", stats.pending_points),
         ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),

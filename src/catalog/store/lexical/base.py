@@ -30,6 +30,13 @@ class LexicalEngine(Protocol):
         """Tell whether the text has a word that is looked for without a phrase to require."""
         ...
 
+    def languages(self) -> dict[str, int]:
+        """Return the languages that passages are known to be in, with how many are in each.
+
+        ``""`` stands for unknown ones; an engine that takes all for one language returns ``{}``.
+        """
+        ...
+
     def refresh(self) -> None:
         """Bring what is derived up to date and persist it; searching without it is only slower."""
         ...

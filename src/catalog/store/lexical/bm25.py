@@ -110,10 +110,12 @@ class Bm25Engine:
         return len(self.analyzer.query_terms(text, self.languages())) > 0
 
     def languages(self) -> dict[str, int]:
-        """Return the languages of the passages with how many are in each; ``""`` is unknown."""
-        with self.database.read() as connection:
-            stamp = read_stamp(connection, self.dataset)
-            return {} if stamp is None else self._snapshot_at(connection, stamp).languages
+        """Return the languages of the passages with how many are in each; ``""`` is unknown.
+
+        As the last search saw them, or as they were when last saved: nothing is brought up to date.
+        """
+        snapshot = self._snapshot
+        return self._files.languages() if snapshot is None else snapshot.languages
 
     def refresh(self) -> None:
         """Take in what changed and save it; does nothing while another process is saving.
@@ -212,7 +214,7 @@ class Bm25Engine:
         snapshot = self._snapshot
         assert snapshot is not None
         assert snapshot.stamp is not None
-        self._loaded = self._files.save(snapshot.stamp, compact(snapshot.parts))
+        self._loaded = self._files.save(snapshot.stamp, compact(snapshot.parts), snapshot.languages)
         self._snapshot = LexicalSnapshot(snapshot.stamp, self._loaded.parts, self.k1, self.b)
 
     def _is_saved(self) -> bool:

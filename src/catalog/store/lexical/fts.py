@@ -68,6 +68,10 @@ class FtsEngine:
         """Tell whether the text has a word to look for."""
         return len(self._terms(text)) > 0
 
+    def languages(self) -> dict[str, int]:
+        """Return ``{}``: all passages are taken for one language."""
+        return {}
+
     def refresh(self) -> None:
         """Do nothing: triggers keep the index in the transaction that changes the chunks."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
@@ -45,7 +46,15 @@ class JoinedBm25Engine:
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
-        return any(engine.is_searchable(text) for engine in self._engines)
+        analyzer = self._engines[0].analyzer
+        return len(analyzer.query_terms(text, self.languages())) > 0
+
+    def languages(self) -> dict[str, int]:
+        """Return the languages of the passages of all datasets."""
+        counts: Counter[str] = Counter()
+        for engine in self._engines:
+            counts.update(engine.languages())
+        return dict(counts)
 
     def refresh(self) -> None:
         """Take in what changed in each dataset and save it."""

@@ -25,7 +25,7 @@ from catalog.store.engine_types import Stamp
 from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import LiveSegment
 
-FORMAT = 3
+FORMAT = 4
 _POINTER = "current.json"
 _CHECKSUMS = "checksums.json"  # of a segment's files; CRC-32
 _NO_POINTER = (  # however odd the JSON is
@@ -49,11 +49,14 @@ class StoredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
-    """What ``current.json`` says: which save it is, and each segment's folder and removed rows."""
+    """What ``current.json`` says: which save it is, each segment's folder and removed rows, and of
+    how many rows each is the language.
+    """
 
     token: str
     stamp: Stamp
     parts: tuple[tuple[str, tuple[int, ...]], ...]
+    languages: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ class SegmentFiles:
         """Name the current save; ``None`` when there is none."""
         pointer = self._read_pointer()
         return None if pointer is None else pointer.token
+
+    def languages(self) -> dict[str, int]:
+        """Return of how many rows each was the language at the current save; empty without one."""
+        pointer = self._read_pointer()
+        return {} if pointer is None else pointer.languages
 
     def load(self) -> StoredSnapshot | None:
         """Return the saved state, its arrays read from the files."""
@@ -102,7 +110,9 @@ class SegmentFiles:
         except _NO_POINTER:
             return True
 
-    def save(self, stamp: Stamp, parts: Sequence[LiveSegment]) -> StoredSnapshot:
+    def save(
+        self, stamp: Stamp, parts: Sequence[LiveSegment], languages: dict[str, int]
+    ) -> StoredSnapshot:
         """Write what has no files yet and make these parts current; the caller holds the lock.
 
         Raises ``OSError`` when the folder cannot be written.
@@ -116,7 +126,7 @@ class SegmentFiles:
             )
             for part in parts
         )
-        pointer = _Pointer(uuid.uuid4().hex, stamp, folders_and_dead)
+        pointer = _Pointer(uuid.uuid4().hex, stamp, folders_and_dead, languages)
         self._write_pointer(pointer)
         in_use = pointer.parts if replaced is None else (*pointer.parts, *replaced.parts)
         self._sweep(keep={folder for folder, _ in in_use})
@@ -135,13 +145,20 @@ class SegmentFiles:
                 (str(part["folder"]), tuple(int(row) for row in part["dead"]))
                 for part in content["parts"]
             )
-            return _Pointer(str(content["token"]), stamp, parts)
+            languages = {str(name): int(n) for name, n in content["languages"].items()}
+            return _Pointer(str(content["token"]), stamp, parts, languages)
         except _NO_POINTER:
             return None
 
     def _write_pointer(self, pointer: _Pointer) -> None:
         parts = [{"folder": folder, "dead": dead} for folder, dead in pointer.parts]
-        content = {**self._origin(), "token": pointer.token, "stamp": pointer.stamp, "parts": parts}
+        content = {
+            **self._origin(),
+            "token": pointer.token,
+            "stamp": pointer.stamp,
+            "parts": parts,
+            "languages": pointer.languages,
+        }
         unfinished = self.folder / f"unfinished-{_POINTER}"
         with unfinished.open("w", encoding="utf-8") as file:
             json.dump({**content, "checksum": _checksum(content)}, file)
