@@ -6,7 +6,7 @@ A language is called by its Snowball name; those without a stemmer by their Engl
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -105,7 +105,7 @@ def _language_of_letters(text: str) -> str | None:
     """Return the language that has most of a text by its letters; ``None``: Latin ones."""
     if len("".join(_NOT_LATIN.findall(text))) * _MOST_SPACES < len(text):
         return None
-    letters: Counter[str] = Counter()
+    letters: defaultdict[str, float] = defaultdict(float)
     for run in _LETTERS.finditer(text):
         name = run.lastgroup or ""
         letters[name] += len(run.group()) * (_LETTERS_OF_DENSE if name in _DENSE else 1)
@@ -193,7 +193,7 @@ class WordRules:
     def stem(self, word: str) -> str:
         """Return the stem of a lower-case word with its accents."""
         with self._lock:  # a Snowball stemmer serves one thread at a time
-            return self._stemmer.stemWord(word)
+            return str(self._stemmer.stemWord(word))
 
 
 @cache
