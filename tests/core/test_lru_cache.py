@@ -107,3 +107,12 @@ def test_threads_never_see_another_keys_value_and_the_size_holds():
     for key in range(24):
         recent.put(key, key)
     assert kept(recent, range(24)) == list(range(16, 24))
+
+
+def test_values_may_be_held_by_their_weight() -> None:
+    recent: LRUCache[str, str] = LRUCache(5, len)
+    for value in ("aa", "bbb", "c", "longer than all"):
+        recent.put(value, value)
+    assert [recent.get(key) for key in ("aa", "bbb", "c", "longer than all")] == [
+        None, "bbb", "c", None
+    ]  # fmt: skip

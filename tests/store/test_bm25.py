@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from math import log
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from catalog.store.engine_types import Restriction, Stamp, read_stamp
 from catalog.store.lexical import bm25
 from catalog.store.lexical import snapshot as compaction
 from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.impacts import find_contenders
 from catalog.store.lexical.postings import (
     MAX_COUNT,
     PostingsSegment,
@@ -107,6 +109,41 @@ def test_the_best_are_those_of_a_full_sort(scores: list[int], k: int) -> None:
     seqs = np.arange(100, 100 + len(scores), dtype=np.int64)
     expected = sorted(zip(seqs.tolist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
     assert top_hits(seqs, np.array(scores, dtype=np.float64), k) == expected[:k]
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=400),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
+def test_the_contenders_hold_the_best_and_all_that_tie_with_them(
+    scores: list[int], k: int, chance: Random
+) -> None:
+    allowed = np.array([chance.random() < 0.7 for _ in scores])
+    for mask in (None, allowed):
+        there = [score if mask is None or mask[row] else 0 for row, score in enumerate(scores)]
+        rows = find_contenders(np.array(scores, dtype=np.float64), mask, k).tolist()
+        least = max(1, sorted(there, reverse=True)[:k][-1] if len(there) >= k else 1)
+        assert {row for row, score in enumerate(there) if score >= least} <= set(rows)
+        assert all(there[row] > 0 for row in rows)
+
+
+def test_what_a_term_adds_is_worked_out_once_for_each_state_of_the_index(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[str] = []
+    find = PostingsSegment.find
+    monkeypatch.setattr(
+        PostingsSegment, "find", lambda self, term: looked_up.append(term) or find(self, term)
+    )
+    put(database, "notes", "a.md", "flour and water")
+    engine = engine_at(database, folder)
+    first = engine.search("flour", 5, WHOLE)
+    assert engine.search("flour", 5, WHOLE) == first
+    assert looked_up == ["flour"]
+    put(database, "notes", "b.md", "flour and salt")
+    assert len(engine.search("flour", 5, WHOLE)) == 2
+    assert looked_up == ["flour"] * 3  # in both parts
 
 
 # An index kept up to date equals one built afresh

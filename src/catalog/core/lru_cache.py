@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -13,10 +14,13 @@ ValueT = TypeVar("ValueT")
 
 
 class LRUCache(Generic[KeyT, ValueT]):
-    """Hold the ``size`` values last put or read, at least one; safe between threads."""
+    """Hold the ``size`` values last put or read, at least one; safe between threads.
 
-    def __init__(self, size: int) -> None:
-        self._values: cachetools.LRUCache[KeyT, ValueT] = cachetools.LRUCache(max(1, size))
+    With ``weigh`` a value counts as much as that says, and one of more than ``size`` is not held.
+    """
+
+    def __init__(self, size: int, weigh: Callable[[ValueT], int] | None = None) -> None:
+        self._values: cachetools.LRUCache[KeyT, ValueT] = cachetools.LRUCache(max(1, size), weigh)
         self._lock = Lock()
 
     def get(self, key: KeyT) -> ValueT | None:
@@ -26,7 +30,7 @@ class LRUCache(Generic[KeyT, ValueT]):
 
     def put(self, key: KeyT, value: ValueT) -> None:
         """Hold a value; beyond the size, the one unused for longest goes."""
-        with self._lock:
+        with self._lock, suppress(ValueError):  # larger than the cache
             self._values[key] = value
 
     def clear(self) -> None:

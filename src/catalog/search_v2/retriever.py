@@ -25,7 +25,8 @@ from catalog.search_v2.legs import LegRetriever, LegRun, check_embedding
 from catalog.search_v2.passages import PassageNode, ScoredPassage
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
-from catalog.store.chunks import load_chunks, read_chunk_ids
+from catalog.store.chunks import load_chunks
+from catalog.store.engine_types import read_chunk_ids
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.waiting import find_unembedded
 

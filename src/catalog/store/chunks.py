@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import Connection, Row, select, true
+from sqlalchemy import Connection, Row, bindparam, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
@@ -24,7 +24,7 @@ from catalog.core.documents import (
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import Places
 from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
-from catalog.store.filter_sql import DatasetNames, among, of_datasets
+from catalog.store.filter_sql import DatasetNames, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_errors import is_damage
 
@@ -42,6 +42,12 @@ _KNOWN = (  # of the document; its own checksum covers them, not that of its pas
     .scalar_subquery()
     .label("modified"),
 )
+_PASSAGES = (
+    select(*PASSAGE, chunks.c.checksum.label("sealed"), *_KNOWN)
+    .join(documents, documents.c.id == chunks.c.document_id)
+    .where(among_bound(chunks.c.seq, "seqs"))
+)
+_HAS_NAME = select(datasets.c.name).where(datasets.c.name == bindparam("name"))
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # no such column
 
 
@@ -75,15 +81,6 @@ class StoredDataset:
     generation: int
     created_at: float
     updated_at: float
-
-
-def read_chunk_ids(
-    connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
-) -> dict[int, str]:
-    """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
-    where = (among(chunks.c.seq, seqs), of_datasets(chunks.c.dataset, dataset))
-    query = select(chunks.c.seq, chunks.c.chunk_id).where(*where)
-    return {row.seq: row.chunk_id for row in connection.execute(query)}
 
 
 def load_chunks(
@@ -142,8 +139,7 @@ def list_dataset_names(connection: Connection) -> list[str]:
 
 def has_dataset(connection: Connection, name: str) -> bool:
     """Tell whether there is a dataset of that name."""
-    query = select(datasets.c.name).where(datasets.c.name == name)
-    return connection.scalar(query) is not None
+    return connection.scalar(_HAS_NAME, {"name": name}) is not None
 
 
 def require_dataset(connection: Connection, name: str) -> None:
@@ -243,12 +239,10 @@ def _passages(
     errors: list[DamagedDocumentError],
 ) -> Sequence[Any]:
     """Return the rows; where one of them cannot be read at all, the others, one after another."""
-    query = select(*PASSAGE, chunks.c.checksum.label("sealed"), *_KNOWN).join(
-        documents, documents.c.id == chunks.c.document_id
-    )
+    here = (dataset,) if isinstance(dataset, str) else dataset
     try:
-        is_here = of_datasets(chunks.c.dataset, dataset)
-        return connection.execute(query.where(among(chunks.c.seq, seqs), is_here)).all()
+        rows = connection.execute(_PASSAGES, {"seqs": as_bound(seqs)}).all()
+        return [row for row in rows if row.dataset in here]
     except (DatabaseError, UnicodeDecodeError) as error:
         if not is_damage(error):
             raise
@@ -291,9 +285,13 @@ def _json_object(text: str) -> dict[str, MetadataValue]:
     return value
 
 
+def _json_list(text: str | None) -> tuple[Any, ...]:
+    return tuple(json.loads(text)) if text and text != "[]" else ()
+
+
 def _chunk(row: Row[Any]) -> Chunk:
     modality: Modality = row.modality
-    page_breaks = tuple(json.loads(row.page_breaks or "[]"))
+    page_breaks = _json_list(row.page_breaks)
     places = parse_places(row.places, row.page)
     locator = Locator(
         page=row.page,
@@ -314,18 +312,18 @@ def _chunk(row: Row[Any]) -> Chunk:
         position=row.position,
         start_offset=row.start_offset,
         end_offset=row.end_offset,
-        heading_path=tuple(json.loads(row.headings)),
+        heading_path=_json_list(row.headings),
         modality=modality,
         locator=locate(places, 0, len(row.text), locator),
         text=row.text,
         metadata=_json_object(row.metadata),
-        cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
+        cues=tuple(Cue(*cue) for cue in _json_list(row.cues)),
         page_breaks=page_breaks,
         file_type=row.file_type,
         source_type=row.source_type,
         modified=row.modified,
         dated=row.dated,
-        sections=tuple(json.loads(row.sections or "[]")),
+        sections=_json_list(row.sections),
         places=places,
         file=row.file,
     )

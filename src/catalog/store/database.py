@@ -19,7 +19,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -35,9 +45,12 @@ from catalog.store.sql_errors import is_unwritable, translate_errors
 INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are held against
 
 
+_VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
+
+
 def read_meta(connection: Connection, key: str) -> str | None:
     """Return the value of a key, if it has one."""
-    value: str | None = connection.scalar(select(meta.c.value).where(meta.c.key == key))
+    value: str | None = connection.scalar(_VALUE, {"key": key})
     return value
 
 

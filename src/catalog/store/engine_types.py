@@ -7,12 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import Connection, and_, func, select, true, update
+from sqlalchemy import Connection, and_, bindparam, func, select, true, update
 
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.scope import ALL, Scope
 from catalog.store.checksums import seal_rows
-from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
+from catalog.store.filter_sql import (
+    DatasetNames,
+    among,
+    among_bound,
+    as_bound,
+    compile_filter,
+    of_datasets,
+)
 from catalog.store.fts_match import phrase_clause
 from catalog.store.schema import chunks, datasets, documents
 
@@ -53,7 +60,8 @@ class Hits(list[Hit]):
 
 def best_first(hits: Iterable[Hit], k: int) -> list[Hit]:
     """Return the ``k`` best, highest score first, ties by row number."""
-    return sorted(hits, key=lambda hit: (-hit.score, hit.seq))[:k]
+    ordered = sorted([(-score, seq) for seq, score in hits])
+    return [Hit(seq, -negative) for negative, seq in ordered[:k]]
 
 
 _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
@@ -138,6 +146,20 @@ def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset
     return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))
 
 
+_IDS = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.dataset).where(
+    among_bound(chunks.c.seq, "seqs")
+)
+
+
+def read_chunk_ids(
+    connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
+) -> dict[int, str]:
+    """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
+    rows = connection.execute(_IDS, {"seqs": as_bound(seqs)}).all()
+    here = (dataset,) if isinstance(dataset, str) else dataset
+    return {seq: chunk_id for seq, chunk_id, of_dataset in rows if of_dataset in here}
+
+
 class Stamp(NamedTuple):
     """One state of a dataset; equal stamps, equal chunks.
 
@@ -151,13 +173,17 @@ class Stamp(NamedTuple):
     state: str
 
 
+_STAMP = select(
+    datasets.c.created_at,
+    datasets.c.generation,
+    datasets.c.updated_at,
+    func.coalesce(datasets.c.state, "").label("state"),  # unchanged since an older release
+).where(datasets.c.name == bindparam("dataset"))
+
+
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
     """Return the dataset's present state, ``None`` when there is no such dataset."""
-    state = func.coalesce(datasets.c.state, "")  # unchanged since an older release
-    columns = select(
-        datasets.c.created_at, datasets.c.generation, datasets.c.updated_at, state.label("state")
-    )
-    row = connection.execute(columns.where(datasets.c.name == dataset)).one_or_none()
+    row = connection.execute(_STAMP, {"dataset": dataset}).one_or_none()
     return None if row is None else Stamp(*row)
 
 

@@ -13,7 +13,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, delete, distinct, func, select
 
 from catalog.store.database import read_meta, set_meta
-from catalog.store.filter_sql import DatasetNames, among, of_datasets
+from catalog.store.filter_sql import (
+    DatasetNames,
+    among,
+    among_bound,
+    as_bound,
+    of_datasets,
+)
 from catalog.store.schema import (
     chunk_windows,
     chunks,
@@ -24,6 +30,7 @@ from catalog.store.schema import (
 )
 
 _NOTE = "waiting:"  # with a dataset's name: the key of its note
+_NOTED = select(meta.c.key).where(among_bound(meta.c.key, "keys")).limit(1)
 _LEAD = 16  # tokens before a window that say where it stands, about
 
 
@@ -116,7 +123,7 @@ def find_unembedded(
 
 def _is_noted(connection: Connection, names: DatasetNames) -> bool:
     keys = map(_key, (names,) if isinstance(names, str) else names)
-    return connection.scalar(select(meta.c.key).where(among(meta.c.key, keys)).limit(1)) is not None
+    return connection.scalar(_NOTED, {"keys": as_bound(keys)}) is not None
 
 
 def _waiting(query: Select[Any]) -> Select[Any]:

@@ -7,7 +7,8 @@ with N live chunks, n_t of them holding t, and t running over the query's terms,
 as often as they stand there. A term may have several tokens, one for each language: then a chunk
 holds it as often as it holds any of them. Robertson and Zaragoza, "The Probabilistic Relevance
 Framework: BM25 and Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
-Nothing is computed ahead, so an index kept up to date scores exactly like one built afresh.
+What is computed ahead holds for one state of the index, so that one kept up to date scores
+exactly like one built afresh.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
 from catalog.store.engine_types import Hits, Restriction, Spread, Stamp
+from catalog.store.lexical.impacts import CACHE_BYTES, Impacts, TermImpacts, find_contenders
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import (
     Counts,
@@ -24,7 +25,6 @@ from catalog.store.lexical.postings import (
     join_postings,
     length_norms,
     merge_segments,
-    saturate,
     term_weight,
     top_hits,
 )
@@ -131,11 +131,13 @@ class LexicalSnapshot:
     languages: dict[str, int] = field(init=False)  # of how many rows each is the language
     _norms: tuple[Scores, ...] = field(init=False, repr=False)
     _masks: LRUCache[Hashable, tuple[Mask, ...]] = field(init=False, repr=False)
+    _impacts: LRUCache[Term, TermImpacts] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", self._count_languages())
         object.__setattr__(self, "_norms", self._length_norms())
         object.__setattr__(self, "_masks", LRUCache(_MASKS))
+        object.__setattr__(self, "_impacts", LRUCache(CACHE_BYTES, TermImpacts.count_bytes))
 
     def __len__(self) -> int:
         return sum(len(part.segment) - part.dead for part in self.parts)
@@ -145,7 +147,8 @@ class LexicalSnapshot:
         all_scores = self._scores(terms)
         seqs, scores = [], []
         for part, mask, of_part in zip(self.parts, masks, all_scores, strict=True):
-            rows = np.flatnonzero((of_part > 0) & mask)
+            is_whole = part.dead == 0 and mask is part.live
+            rows = find_contenders(of_part, None if is_whole else mask, k)
             seqs.append(part.segment.seqs[rows])
             scores.append(of_part[rows])
         if not seqs:
@@ -200,20 +203,31 @@ class LexicalSnapshot:
 
     def _scores(self, terms: Sequence[Term]) -> list[Scores]:
         scores = [np.zeros(len(part.segment)) for part in self.parts]
-        size = len(self)
         for term, times in Counter(terms).items():
-            postings = [_find(part.segment, term) for part in self.parts]
-            holding = sum(
-                _count_live(part, rows_and_counts[0])
-                for part, rows_and_counts in zip(self.parts, postings, strict=True)
-                if rows_and_counts is not None
-            )
-            weight = times * term_weight(size, holding)
-            for of_part, norm, rows_and_counts in zip(scores, self._norms, postings, strict=True):
-                if rows_and_counts is not None:
-                    rows, counts = rows_and_counts
-                    of_part[rows] += weight * saturate(counts, norm[rows])
+            impacts = self._impacts_of(term)
+            for of_part, of_term in zip(scores, impacts.parts, strict=True):
+                if of_term is not None:
+                    of_term.add_to(of_part, times * impacts.weight)
         return scores
+
+    def _impacts_of(self, term: Term) -> TermImpacts:
+        """Return what the term adds to scores; terms asked for of late are remembered."""
+        cached = self._impacts.get(term)
+        if cached is not None:
+            return cached
+        postings = [_find(part.segment, term) for part in self.parts]
+        holding = sum(
+            _count_live(part, found[0])
+            for part, found in zip(self.parts, postings, strict=True)
+            if found is not None
+        )
+        of_parts = tuple(
+            None if found is None else Impacts.of(*found, norms)
+            for found, norms in zip(postings, self._norms, strict=True)
+        )
+        impacts = TermImpacts(term_weight(len(self), holding), of_parts)
+        self._impacts.put(term, impacts)
+        return impacts
 
 
 def find_missing_rows(parts: Sequence[LiveSegment], seqs: Int64) -> Int64:

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, bindparam, delete, select
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.ids import point_id, sha1_hex
@@ -33,10 +33,12 @@ _MOST_WINDOWS = 10_000  # of a chunk, whatever a damaged row says
 _log = logging.getLogger(__name__)
 
 
+_PENDING = select(outbox.c.id).where(outbox.c.dataset == bindparam("dataset")).limit(1)
+
+
 def is_pending(connection: Connection, dataset: str) -> bool:
     """Tell whether the outbox holds anything for the dataset."""
-    query = select(outbox.c.id).where(outbox.c.dataset == dataset).limit(1)
-    return connection.scalar(query) is not None
+    return connection.scalar(_PENDING, {"dataset": dataset}) is not None
 
 
 class StaleIndexError(Exception):

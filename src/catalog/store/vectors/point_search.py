@@ -15,11 +15,20 @@ from sqlalchemy import select
 from catalog.core.errors import InputError
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, best_first
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import among_bound, as_bound
 from catalog.store.schema import chunks
 from catalog.store.vectors.point_filters import PointCondition, point_condition
 
 _MOST_TIES = 4_096  # points fetched to order equal scores by row number
+_NAMED = select(chunks.c.chunk_id, chunks.c.seq, chunks.c.dataset).where(
+    among_bound(chunks.c.chunk_id, "ids")
+)
+_ALLOWED = select(chunks.c.chunk_id, chunks.c.seq).where(
+    # by row number, so that no planner walks the whole dataset instead
+    chunks.c.seq.in_(
+        select(chunks.c.seq).where(among_bound(chunks.c.chunk_id, "ids")).correlate(None)
+    )
+)
 _SCORE_DIGITS = 6  # what float32 arithmetic in any order agrees on
 
 
@@ -62,7 +71,8 @@ def nearest_chunks(
         points = fetch(limit, None if isinstance(condition, bool) else condition)
         best: dict[str, float] = {}
         for chunk_id, score in points:
-            best[chunk_id] = max(round_score(score), best.get(chunk_id, -1.0))
+            if chunk_id not in best:  # the first window is the best
+                best[chunk_id] = round_score(score)
         seqs |= _live_seqs(database, restriction, [name for name in best if name not in seqs])
         live = (
             Hit(seq, score)
@@ -87,10 +97,13 @@ def _live_seqs(
     seqs: dict[str, int | None] = dict.fromkeys(chunk_ids)
     if not chunk_ids:
         return seqs
-    # by row number, so that no planner walks the whole dataset instead
-    named = select(chunks.c.seq).where(among(chunks.c.chunk_id, chunk_ids)).correlate(None)
-    query = select(chunks.c.chunk_id, chunks.c.seq).where(chunks.c.seq.in_(named))
+    ids = as_bound(chunk_ids)
     with database.read() as connection:
-        rows = connection.execute(query.where(restriction.clause()))
-        seqs.update((chunk_id, seq) for chunk_id, seq in rows)
+        if restriction.is_whole_dataset:
+            named = connection.execute(_NAMED, {"ids": ids}).all()
+            here = frozenset(restriction.datasets)
+            seqs |= {chunk_id: seq for chunk_id, seq, dataset in named if dataset in here}
+        else:
+            allowed = _ALLOWED.where(restriction.clause())
+            seqs.update(connection.execute(allowed, {"ids": ids}).tuples().all())
     return seqs
