@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from catalog.core.query import SubQueryOrigin
 from catalog.store.engine_types import FLAT, Spread
@@ -42,8 +42,7 @@ class RankedList:
     spread: Spread = FLAT
 
 
-@dataclass(frozen=True, slots=True)
-class ListContribution:
+class ListContribution(NamedTuple):
     """What one list gave to the score of one chunk."""
 
     source: RankedList
@@ -52,8 +51,7 @@ class ListContribution:
     contribution: float
 
 
-@dataclass(frozen=True, slots=True)
-class FusedHit:
+class FusedHit(NamedTuple):
     """A chunk after fusion: ``score`` is the sum of the contributions, in order, plus ``bonus``."""
 
     chunk_id: str
@@ -72,7 +70,7 @@ class FusedHit:
     @property
     def best_rank(self) -> int:
         """The best rank in any list."""
-        return min(part.rank for part in self.contributions)
+        return min([part.rank for part in self.contributions])
 
 
 def rrf(
@@ -138,16 +136,13 @@ def fuse(
                 given *= both_legs
             part = ListContribution(source, rank, score, given)
             by_chunk.setdefault(chunk_id, []).append(part)
-    fused = [
-        FusedHit(
-            chunk_id=chunk_id,
-            score=sum(part.contribution for part in parts) + bonus(parts),
-            contributions=tuple(parts),
-            bonus=bonus(parts),
-        )
-        for chunk_id, parts in by_chunk.items()
-    ]
-    return sorted(fused, key=lambda hit: (-hit.score, hit.best_rank, hit.chunk_id))
+    fused = []
+    for chunk_id, parts in by_chunk.items():
+        added = bonus(parts)
+        score = sum([part.contribution for part in parts]) + added
+        hit = FusedHit(chunk_id, score, tuple(parts), added)
+        fused.append((-score, hit.best_rank, chunk_id, hit))
+    return [hit for *_, hit in sorted(fused)]
 
 
 def _weight_for_both(lists: Sequence[RankedList]) -> float:
