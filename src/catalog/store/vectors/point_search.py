@@ -105,5 +105,6 @@ def _live_seqs(
             seqs |= {chunk_id: seq for chunk_id, seq, dataset in named if dataset in here}
         else:
             allowed = _ALLOWED.where(restriction.clause())
-            seqs.update(connection.execute(allowed, {"ids": ids}).tuples().all())
+            rows = connection.execute(allowed, {"ids": ids}).all()
+            seqs |= {chunk_id: seq for chunk_id, seq in rows}
     return seqs
