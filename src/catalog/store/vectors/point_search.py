@@ -106,5 +106,5 @@ def _live_seqs(
         else:
             allowed = _ALLOWED.where(restriction.clause())
             rows = connection.execute(allowed, {"ids": ids}).all()
-            seqs |= {chunk_id: seq for chunk_id, seq in rows}
+            seqs.update((chunk_id, seq) for chunk_id, seq in rows)
     return seqs
