@@ -2,8 +2,7 @@
 
 import pytest
 
-from catalog.ingest.sync_report import Pace
-from catalog.ingest.transforms import next_batch
+from catalog.ingest.sync_report import Pace, next_batch
 from catalog.interfaces.cli.output import TerminalProgress, time_left
 from catalog.library.indexing import Indexer
 from fakes import WordEncoder, open_library, write

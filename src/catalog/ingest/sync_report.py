@@ -123,3 +123,13 @@ class Pace:
         """Return ``, 31 a second``; nothing before that can be told."""
         rate = self.per_second
         return "" if rate is None else f", {rate:.{0 if rate >= 10 else 1}f} a second"
+
+
+_SLOW = 4.0  # seconds a batch may take before the next is made smaller
+
+
+def next_batch(size: int, seconds: float) -> int:
+    """Return how many texts the next batch may have, seeing how long one of ``size`` took."""
+    if seconds > _SLOW:
+        return max(1, size // 2)
+    return 2 * size if seconds < _SLOW / 4 else size

@@ -23,6 +23,7 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.llama_splitter import split_text
 from catalog.ingest.nodes import ChunkNode, PrefixedNode, Source, read_sources
+from catalog.ingest.sync_report import next_batch
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 
@@ -179,9 +180,6 @@ def _format_names(path: str, titles: Iterable[str], text: str) -> str:
     return " > ".join(unseen) + "\n" if unseen else ""
 
 
-_SLOW = 4.0  # seconds a batch may take before the next is made smaller
-
-
 class CachedEmbedding(TransformComponent):
     """Gives each chunk the vectors of its windows, asking the model only for what is new.
 
@@ -273,13 +271,6 @@ class CachedEmbedding(TransformComponent):
         self.computed += len(computed)
         vectors |= computed
         return {keys[index]: reason for index, reason in result.failures.items()}
-
-
-def next_batch(size: int, seconds: float) -> int:
-    """Return how many texts the next batch may have, seeing how long one of ``size`` took."""
-    if seconds > _SLOW:
-        return max(1, size // 2)
-    return 2 * size if seconds < _SLOW / 4 else size
 
 
 class ChunkPersistenceTransform(TransformComponent):
