@@ -63,9 +63,21 @@ def test_words_are_compared_whole_and_without_case():
     assert "STRASSE" in window(text, "Straße", 1)[0].upper().replace("ß", "SS")
 
 
-def test_short_words_count_only_with_a_digit():
-    text = "it is so to be of my v2 to do"
-    assert window(text, "is it v2 so", 3)[0] == "my v2 to"
+def test_stop_words_of_the_query_do_not_draw_the_run():
+    # "how", "do", "i" and "the" stand first; only "key" is looked for
+    text = "how do i see the man who said how do you do and now one key turns"
+    assert window(text, "how do i turn the key", 4)[0] == "now one key turns"
+
+
+def test_words_are_found_in_their_other_forms():
+    text = "a b c d revoked keys e f g"
+    assert window(text, "revoking a key", 2)[0] == "revoked keys"
+
+
+def test_words_of_a_script_without_spaces_are_found():
+    text = "今日は天気がいい。" * 3 + "鍵を回転させる。"
+    spans = np.array([(at, at + 1) for at in range(len(text))])
+    assert best_window(text, "鍵の回転", 8, spans)[0] == "鍵を回転させる。"
 
 
 def test_a_run_begins_at_a_sentence_where_it_can():

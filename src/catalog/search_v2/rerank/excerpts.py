@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from catalog.core.tokens import TokenCounter
+from catalog.search_v2.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     Spans = npt.NDArray[np.int64]
 
 
+EXCERPTS_VERSION = "2"  # raise it whenever the same passage would be read at another run
 SPECIAL_TOKENS = 4  # what models put around a pair: 3 in BERT, 4 in RoBERTa
-_WORD = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
-_SHORTEST_WORD = 3
 _SENTENCE_END = re.compile(r"""(?:\n|[.!?…]['"”’)\]]*\s|[。！？])\s*$""")
 _LOOK_BACK = 8  # characters before a token that tell whether a sentence begins there
 
@@ -63,10 +62,10 @@ def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[s
     """Return the run of ``max_tokens`` tokens with most different query words, and if it is cut.
 
     ``spans`` has the shape ``(n, 2)``: character offsets of the text's tokens, ascending. Query
-    words are compared whole and case-folded; those under three characters count only with a
-    digit in them. Of runs with equally many words the earliest stretch wins, and in it the run
-    that begins a sentence or line, or else a word, near the stretch's middle, so that the text
-    on both sides of the words is read. Without any query word it is the head.
+    words are those of the keyword index, without stop words and by their stems. Of runs with
+    equally many words the earliest stretch wins, and in it the run that begins a sentence or
+    line, or else a word, near the stretch's middle, so that the text on both sides of the words
+    is read. Without any query word it is the head.
     Takes time linear in the text.
     """
     if len(spans) <= max_tokens:
@@ -83,8 +82,8 @@ def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, i
     Runs that reach over either end of the text count too, so that the stretch's middle has the
     words in the middle of the run wherever they stand.
     """
-    words = _query_words(text, query, spans)
-    held: Counter[str] = Counter()
+    words = _find_words(text, query, spans)
+    held: Counter[int] = Counter()
     entering = leaving = 0
     most, first, last = 0, 0, 0
     for start in range(1 - size, len(spans)):
@@ -104,20 +103,20 @@ def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, i
     return first, last
 
 
-def _query_words(text: str, query: str, spans: Spans) -> list[tuple[int, int, str]]:
-    """List the query's words in the text: first token, last token, and case-folded form."""
+def _find_words(text: str, query: str, spans: Spans) -> list[tuple[int, int, int]]:
+    """List the query's words in the text: first token, last token, and which word it is."""
     import numpy as np
 
-    wanted = {word for word in map(str.casefold, _WORD.findall(query)) if _counts(word)}
-    matches = [match for match in _WORD.finditer(text) if match[0].casefold() in wanted]
-    firsts = np.searchsorted(spans[:, 1], [match.start() for match in matches], side="right")
-    lasts = np.searchsorted(spans[:, 0], [match.end() for match in matches], side="left") - 1
-    words = zip(firsts.tolist(), lasts.tolist(), matches, strict=True)
-    return [(first, last, match[0].casefold()) for first, last, match in words if first <= last]
-
-
-def _counts(word: str) -> bool:
-    return len(word) >= _SHORTEST_WORD or _DIGIT.search(word) is not None
+    wanted = query_words(query, language_of_words(text))
+    matches = wanted.matches(text)
+    firsts = np.searchsorted(spans[:, 1], [match.start for match in matches], side="right")
+    lasts = np.searchsorted(spans[:, 0], [match.end for match in matches], side="left") - 1
+    return [
+        (first, last, number)
+        for first, last, match in zip(firsts.tolist(), lasts.tolist(), matches, strict=True)
+        for number, word in enumerate(wanted.words)
+        if word & match.tokens and first <= last
+    ]
 
 
 def _choose_start(text: str, spans: Spans, size: int, first: int, last: int) -> int:

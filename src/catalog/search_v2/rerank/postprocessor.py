@@ -28,6 +28,7 @@ from catalog.core.results import Reranked
 from catalog.search_v2.passages import PassagePostprocessor, ScoredPassage
 from catalog.search_v2.rerank.base import check_scores
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
+from catalog.search_v2.rerank.excerpts import EXCERPTS_VERSION
 from catalog.search_v2.select import text_of
 from catalog.store.llm_cache import CacheEntry, cache_key
 
@@ -208,7 +209,8 @@ class RerankText:
     def of_text(cls, text: str, query: str, model: str, *, head: str = "") -> RerankText:
         """Return the text with the key of its score for the query by the model."""
         text_hash = sha1_hex(text)
-        return cls(head, text, cache_key("rerank", query, head, text_hash, model), text_hash)
+        key = cache_key("rerank", query, head, text_hash, model, EXCERPTS_VERSION)
+        return cls(head, text, key, text_hash)
 
 
 class RerankScoring:
