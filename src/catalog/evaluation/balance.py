@@ -17,9 +17,9 @@ import numpy as np
 
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.search_v2.adaptive import DEPTH, PRIOR, adaptive
-from catalog.search_v2.fusion import RankedList
+from catalog.search_v2.fusion import Leg, RankedList
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Restriction
+from catalog.store.engine_types import Hit, Restriction, Spread
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -103,14 +103,15 @@ def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList],
     by_words = parts.lexical(dataset).search(text, DEPTH, within)
     by_meaning = parts.vector(dataset).search(vector, DEPTH, within)
     spread = parts.library.indexes.sample(dataset).spread(vector)
+    legs: tuple[tuple[Leg, float, Sequence[Hit], Spread], ...] = (
+        ("lexical", rag.lexical_weight, by_words, by_words.spread),
+        ("vector", rag.vector_weight, by_meaning, spread),
+    )
     found = [
         RankedList(
             leg, leg, text, "original", weight, tuple((str(hit.seq), hit.score) for hit in hits), of
         )
-        for leg, weight, hits, of in (
-            ("lexical", rag.lexical_weight, by_words, by_words.spread),
-            ("vector", rag.vector_weight, by_meaning, spread),
-        )
+        for leg, weight, hits, of in legs
     ]
     seqs = {hit.seq for hits in (by_words, by_meaning) for hit in hits}
     with parts.database.read() as connection:
