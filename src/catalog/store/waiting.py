@@ -94,7 +94,9 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
 
 def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
     """Count the documents, and the passages, that wait for a vector."""
-    columns = select(func.count(distinct(chunks.c.document_id)), func.count(distinct(chunks.c.seq)))
+    columns = select(
+        func.count(distinct(chunks.c.document_id)), func.count(distinct(chunks.c.seq))
+    )
     row = connection.execute(_waiting(columns).where(chunks.c.dataset == dataset)).one()
     return int(row[0]), int(row[1])
 
@@ -126,7 +128,7 @@ def _is_noted(connection: Connection, names: DatasetNames) -> bool:
     return connection.scalar(_NOTED, {"keys": as_bound(keys)}) is not None
 
 
-def _waiting(query: Select[Any]) -> Select[Any]:
+def _waiting(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     """Confine a query of chunks and their windows to windows without a vector."""
     windows = chunks.join(chunk_windows).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key

@@ -139,7 +139,7 @@ def update(
 
     if dry_run and watch:
         raise typer.BadParameter("a dry run watches nothing", param_hint="--dry-run/--watch")
-    told: dict[str, bool] = {
+    told: dict[str, Any] = {
         "allow_deletions": allow_deletions,
         "reread": reread,
         "apply_settings": apply_settings,

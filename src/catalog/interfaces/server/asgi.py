@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
@@ -71,7 +71,7 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
         if body.form is None:
             return {"data": engine.ask(body.operation, body.arguments)}
         result = engine.answer(body.operation, body.arguments)
-        printed = render(body.operation, result, Form(**body.form))
+        printed = render(body.operation, result, Form(**cast("dict[str, Any]", body.form)))
         return {"out": printed.out, "err": printed.err, "code": printed.code}
 
     async def respond(request: Request) -> Response:
