@@ -253,7 +253,9 @@ def _insert_chunks(connection: Connection, document_id: int, revision: NewRevisi
         for seq, chunk in numbered
         for window, key in enumerate(chunk.embed_keys)
     ]
-    embedded = _find_embedded(connection, [key for _, chunk in numbered for key in chunk.embed_keys])
+    embedded = _find_embedded(
+        connection, [key for _, chunk in numbered for key in chunk.embed_keys]
+    )
     upserts = [
         {
             "dataset": revision.dataset,
