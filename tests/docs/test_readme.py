@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from catalog.embedding import model_files as packaged
+from catalog.interfaces.cli import main
 from catalog.interfaces.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
@@ -33,17 +34,24 @@ def test_a_command_of_the_readme_exists_with_its_options(line):
         assert context.params
 
 
-def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys):
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other Pythons have other pages")
+def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch, capsys):
     if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     from catalog import search_v2
     from catalog.interfaces import agents as tools
-    from catalog.library.indexing import Indexer
-    from catalog.library.library import Library
 
-    with Library.open() as library:
-        Indexer(library).build(notes, "notes")
-    search, agents, _ = BLOCKS
+    monkeypatch.chdir(tmp_path)
+    pages, search, agents, _ = BLOCKS
+    (block,) = re.findall(r"```\n(catalog index build python.*?)```", README, re.DOTALL)
+    build, ask, *shown = block.rstrip().splitlines()
+    exec(compile(pages, "README.md", "exec"), {})
+    _run(build, monkeypatch)
+    capsys.readouterr()
+    _run(ask, monkeypatch)
+    printed = [line.rstrip() for line in capsys.readouterr().out.rstrip().splitlines()]
+    assert printed == shown[1:]
+    title, path, line, share = re.match(r"\[1\] (.*) — (.*):(\d+)-\d+  (\d+) %", shown[1]).groups()
     try:
         exec(compile(search, "README.md", "exec"), {})
         out = capsys.readouterr().out
@@ -52,15 +60,22 @@ def test_the_python_lines_of_the_readme_run(notes, monkeypatch, tmp_path, capsys
     finally:
         search_v2.close()
         tools.close()
-    assert out.startswith("keys.md 4 ")
-    assert "('vector', 'ran'" in out
-    assert "\n[1] keys.md — " in told
+    assert out == f"{path}:{line} {share}%\n"
+    assert f"[1] {path} — {title}" in told
+
+
+def _run(line, monkeypatch):
+    """Run a command of the page."""
+    monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
 
 
 def test_the_llama_index_lines_of_the_readme_are_the_example_and_it_runs():
     if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
-    assert EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2] == BLOCKS[2]
+    assert EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2] == BLOCKS[3]
     run = subprocess.run(
         [sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=300
     )
