@@ -3,12 +3,12 @@
     python benchmarks/precision.py ../shared/data/scifact ../shared/data/tutorialvqa … \
         --golden golden_queries/python-docs.jsonl --dataset python --home DIR [--write]
 
-Every query is asked once: the legs, fusion, and the reranker over its 20 best candidates (the
-store keeps the scores, so that a second run costs little). Every blend then orders the same
-candidates. Printed are nDCG@10 over those, the difference to the fused order, and for the default
-blend its 95 % bootstrap interval. Three kinds of sets: splits and the golden set are real
-questions, ``exact`` are queries of rare tokens (see fusion.py), ``foreign`` are real questions of
-another collection, which this one cannot answer: they are for calibration only.
+Every query is asked once: the legs, fusion, and the reranker over its 20 best candidates, more than
+the settings say (the store keeps the scores, so that a second run costs little). Every blend then
+orders the same candidates. Printed are nDCG@10 over those, the difference to the fused order, and
+for the default blend its 95 % bootstrap interval. Three kinds of sets: splits and the golden set
+are real questions, ``exact`` are queries of rare tokens (see fusion.py), ``foreign`` are real
+questions of another collection, which this one cannot answer: they are for calibration only.
 
 Relevance is fitted on training splits, the golden set and foreign questions, never on a test split,
 and never on a collection that has a test split alone. ``--write`` puts the result into the package.
@@ -87,10 +87,11 @@ def main() -> None:
     settings = load_settings(overrides={"home": options.home}).settings
     with Library(settings) as library:
         service = SearchServiceV2(library)
+        deep = service.with_settings({"rerank_candidates": POOL})
         sets = list(_sets(library, options))
         seen = {
             one.name: collect_candidates(
-                service, one.golden, one.dataset, rerank=True, depth=POOL, progress=Silent()
+                deep, one.golden, one.dataset, rerank=True, depth=POOL, progress=Silent()
             )
             for one in sets
         }
