@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 Unit = Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
 """What the citations of a document count."""
+_UNITS = frozenset(get_args(Unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Places:
 
     def _steps(self, start: int, end: int) -> tuple[int, int]:
         """Return the range of the steps that ``text[start:end]`` stands on."""
+        if len(self.offsets) < 2:
+            return 0, len(self.offsets)
         first = max(0, bisect_right(self.offsets, start) - 1)
         stop = max(first + 1, bisect_left(self.offsets, end, first))
         return first, min(stop, len(self.offsets))
@@ -78,7 +81,7 @@ class Places:
     def from_dict(cls, form: Mapping[str, Any]) -> Places:
         """Return the map of a stored form; raise ``ValueError`` if it is none."""
         unit = form["unit"]
-        if unit not in get_args(Unit):
+        if unit not in _UNITS:
             raise ValueError(f"no unit {unit!r}")
         offsets, numbers = (
             tuple(accumulate(form.get(name, ()))) for name in ("offsets", "numbers")

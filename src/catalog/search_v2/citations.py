@@ -162,6 +162,8 @@ def _format_range(first: str, last: str) -> str:
 
 def _one_line(name: str) -> str:
     """Strip control and formatting characters; white space of any kind is one blank."""
+    if name.isprintable():  # most names are
+        return " ".join(name.split())
     visible = (
         char
         for char in name

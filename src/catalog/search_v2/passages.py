@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
@@ -65,16 +66,22 @@ class PassageNode(TextNode):
         return self._chunk
 
 
+class _Account(NamedTuple):
+    """How a passage came about: one record, since each private attribute costs every passage."""
+
+    fused: FusedHit
+    kinds_answered: frozenset[SubQueryKind]
+    reranked: Reranked | None = None
+    relevance: float | None = None
+    restriction: Restriction | None = None
+    snippet: Snippet | None = None
+    evidence: Evidence | None = None
+
+
 class ScoredPassage(NodeWithScore):
     """A :class:`PassageNode` with its score and how that came about."""
 
-    _fused: FusedHit = PrivateAttr()
-    _reranked: Reranked | None = PrivateAttr(default=None)
-    _relevance: float | None = PrivateAttr(default=None)
-    _kinds_answered: frozenset[SubQueryKind] = PrivateAttr(default=frozenset())
-    _restriction: Restriction | None = PrivateAttr(default=None)
-    _snippet: Snippet | None = PrivateAttr(default=None)
-    _evidence: Evidence | None = PrivateAttr(default=None)
+    _account: _Account = PrivateAttr()
 
     @classmethod
     def of(
@@ -85,37 +92,32 @@ class ScoredPassage(NodeWithScore):
     ) -> ScoredPassage:
         """Pair a node with its fusion record and the kinds of original parts that answered."""
         scored = cls(node=node, score=fused.score)
-        scored._fused, scored._kinds_answered = fused, kinds_answered
+        scored._account = _Account(fused, kinds_answered)
         return scored
 
     def with_rerank(self, score: float, record: Reranked) -> ScoredPassage:
         """Return the same passage under the score a reranker led to."""
-        scored = self.model_copy(update={"score": score})
-        scored._reranked = record
-        return scored
+        return self._copy(self._account._replace(reranked=record), {"score": score})
 
     def with_relevance(self, relevance: float) -> ScoredPassage:
         """Return the same passage with its relevance, 0 to 1."""
-        scored = self.model_copy()
-        scored._relevance = relevance
-        return scored
+        return self._copy(self._account._replace(relevance=relevance))
 
     def with_restriction(self, restriction: Restriction) -> ScoredPassage:
         """Return the same passage with what its search let answer."""
-        scored = self.model_copy()
-        scored._restriction = restriction
-        return scored
+        return self._copy(self._account._replace(restriction=restriction))
 
     def with_snippet(self, snippet: Snippet) -> ScoredPassage:
         """Return the same passage with the part of it to show."""
-        scored = self.model_copy()
-        scored._snippet = snippet
-        return scored
+        return self._copy(self._account._replace(snippet=snippet))
 
     def with_evidence(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
         """Return the same passage by another node, with what its recording holds around it."""
-        scored = self.model_copy(update={"node": node})
-        scored._evidence = evidence
+        return self._copy(self._account._replace(evidence=evidence), {"node": node})
+
+    def _copy(self, account: _Account, changes: Mapping[str, Any] | None = None) -> ScoredPassage:
+        scored = self.model_copy(update=changes)
+        scored._account = account
         return scored
 
     @property
@@ -131,37 +133,37 @@ class ScoredPassage(NodeWithScore):
     @property
     def fused(self) -> FusedHit:
         """Contributions and bonus that add up to the fused score."""
-        return self._fused
+        return self._account.fused
 
     @property
     def kinds_answered(self) -> frozenset[SubQueryKind]:
         """The kinds of the user's own sub-queries that were answered, by hits or by none."""
-        return self._kinds_answered
+        return self._account.kinds_answered
 
     @property
     def reranked(self) -> Reranked | None:
         """What a reranker made of the fused score, if one was asked."""
-        return self._reranked
+        return self._account.reranked
 
     @property
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` if not calibrated."""
-        return self._relevance
+        return self._account.relevance
 
     @property
     def restriction(self) -> Restriction | None:
         """What the passage's search let answer, exclusions included; ``None`` if not known."""
-        return self._restriction
+        return self._account.restriction
 
     @property
     def snippet(self) -> Snippet | None:
         """The part of it to show, around its best sentence; ``None`` until that is looked for."""
-        return self._snippet
+        return self._account.snippet
 
     @property
     def evidence(self) -> Evidence | None:
         """What its recording holds around it; ``None`` unless it is timed and was expanded."""
-        return self._evidence
+        return self._account.evidence
 
 
 class PassagePostprocessor(BaseNodePostprocessor):

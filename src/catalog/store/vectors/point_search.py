@@ -61,8 +61,10 @@ def nearest_chunks(
     ``fetch(limit, condition)`` gives the nearest points that meet the condition, best first, and
     fewer than ``limit`` only when there are no more.
     """
-    with database.read() as connection:
-        condition = point_condition(connection, restriction)
+    condition: PointCondition | bool = True
+    if not restriction.is_whole_dataset:
+        with database.read() as connection:
+            condition = point_condition(connection, restriction)
     if condition is False:
         return []
     limit = 2 * k + 8
