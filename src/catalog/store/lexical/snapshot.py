@@ -184,7 +184,8 @@ class LexicalSnapshot:
         ]
         size = max(1, len(self))
         mean = sum(float(of_part.sum()) for of_part in live) / size
-        square = sum(float(np.dot(of_part, of_part)) for of_part in live) / size
+        # not np.dot: it waits for threads of its own, and their number shows in the last digits
+        square = sum(float(np.square(of_part).sum()) for of_part in live) / size
         return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
 
     def _length_norms(self) -> tuple[Scores, ...]:
