@@ -73,7 +73,7 @@ class Scale:
         first = ranked.hits[:DEPTH]
         is_cut = len(first) == DEPTH or ranked.leg == "vector"
         floor = first[-1][1] if first and is_cut else 0.0
-        return cls(floor, ranked.spread.deviation or 1.0)
+        return cls(floor, 1.0 if ranked.spread.is_flat else ranked.spread.deviation)
 
     def part(self, score: float) -> float:
         """Return a raw score on this scale, at least 0."""

@@ -44,7 +44,12 @@ class Spread(NamedTuple):
 
     def standardize(self, score: float) -> float:
         """Return how many deviations a score is above the mean; 0 if all scores are equal."""
-        return (score - self.mean) / self.deviation if self.deviation > 0 else 0.0
+        return 0.0 if self.is_flat else (score - self.mean) / self.deviation
+
+    @property
+    def is_flat(self) -> bool:
+        """Tell whether all scores are equal but for rounding."""
+        return self.deviation <= 1e-6 * abs(self.mean)
 
 
 FLAT = Spread(0.0, 0.0)  # of nothing, or of scores that are all 0
