@@ -19,7 +19,7 @@ def backup(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Copy the store to a file, as it is at one moment; others may write meanwhile.
+    """Copy the store to a file, while others search and write.
 
     Indexes are not in it: they are made anew from the store, with no model.
     """
@@ -44,7 +44,7 @@ def restore(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Put a copy back in the store's place; the replaced store is kept beside it."""
+    """Put a copy in the store's place; the replaced store is kept."""
     from catalog.core.private_files import new_folder
     from catalog.store.backup import restore as put_back
     from catalog.store.database import find_store

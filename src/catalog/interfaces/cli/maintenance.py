@@ -82,7 +82,7 @@ def doctor(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Check the store, its indexes and the model; exit 1 with the fix if something is wrong."""
+    """Check the store, indexes and model; exit 1 and tell the fix."""
     from catalog.library.health import diagnose
 
     with open_library(context, home, preset) as library:
@@ -97,7 +97,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-cache = typer.Typer(help="What models answered, kept to be used again.", no_args_is_help=True)
+cache = typer.Typer(help="Show or clear the kept answers of models.", no_args_is_help=True)
 
 
 @cache.command("stats")

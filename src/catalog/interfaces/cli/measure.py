@@ -73,7 +73,7 @@ def compare(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Put labelled queries to two searches: which is better, how surely, where, at what cost."""
+    """Compare two searches on labelled queries: which is better, how surely."""
     from catalog.core.errors import InputError
     from catalog.evaluation.comparison import compare_runs
     from catalog.evaluation.false_alarms import (
@@ -183,7 +183,10 @@ def ablate(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Measure what each stage is worth: hybrid search with one stage more or other at a time."""
+    """Measure what each stage of a search is worth.
+
+    Hybrid search is asked with one stage more, or another one, at a time.
+    """
     from catalog.evaluation.ablation import (
         ablation_dict,
         ablation_lines,
@@ -207,7 +210,7 @@ def ablate(
     say(*ablation_lines(rows))
 
 
-runs_app = typer.Typer(help="Recorded evaluation runs.", no_args_is_help=True)
+runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
 
 

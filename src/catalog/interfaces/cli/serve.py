@@ -30,7 +30,7 @@ def serve(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Keep the model and indexes open for other commands, agents and programs, until Ctrl-C.
+    """Keep model and indexes open for commands, agents and programs.
 
     Commands with the same settings ask it by themselves. Programs find the HTTP API described at
     /openapi.json, agents the Model Context Protocol at /mcp; see docs/serving.md.

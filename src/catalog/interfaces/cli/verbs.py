@@ -104,7 +104,7 @@ browse = verb_command(
     "Show what documents there are: titles, summaries, types, dates, tags, sizes.",
 )
 status = verb_command(
-    "status", StatusParams, "What the store holds, and which model and engines are set."
+    "status", StatusParams, "Show what the store holds, and which model and engines are set."
 )
 
 
