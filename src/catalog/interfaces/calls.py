@@ -232,7 +232,7 @@ class DocumentsShape(_Shape):
 
 
 class StatusShape(_Shape):
-    """Show what the store holds, and which model and engines are set; ``datasets`` in full counts."""
+    """What the store holds, and which model and engines are set; ``datasets`` in full counts."""
 
     home: str
     model: str | None

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from catalog.search_v2.search_parts import SearchParts
 
 
-app = typer.Typer(help="Make, check and use labelled queries (golden queries).", no_args_is_help=True)
+app = typer.Typer(
+    help="Make, check and use labelled queries (golden queries).", no_args_is_help=True
+)
 EXCERPT = 600  # characters of a passage to grade
 UNOFFERED_KINDS = ("filtered", "unanswerable")  # one needs filters, one follows from grades
 
