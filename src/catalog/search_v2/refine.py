@@ -131,15 +131,21 @@ class Refiner:
     def _estimate(
         self, nodes: list[NodeWithScore], bundle: QueryBundle, top_k: int, stages: StageLog
     ) -> tuple[list[NodeWithScore], float | None]:
-        """Return the nodes with their relevance, and the best of those that may be shown."""
+        """Return the nodes with their relevance, and the best of those that may be shown.
+
+        That is not known, ``None``, while one of these waits for its vector and is not judged.
+        """
         if self._estimator.calibration(_passages(nodes)) is None:
             why = "no passage" if not nodes else "no calibration fits what answered"
             stages.skipped("relevance", why)
             return nodes, None if nodes or not self._is_calibrated else 0.0
         with stages.run("relevance") as notes:
             nodes = self._estimator.postprocess_nodes(nodes, bundle)
-            best = max(passage.relevance or 0.0 for passage in _passages(nodes)[:top_k])
-            notes.append(f"best {best:.2f}")
+            judged = [passage.relevance for passage in _passages(nodes)[:top_k]]
+            known = [relevance for relevance in judged if relevance is not None]
+            best = max(known) if len(known) == len(judged) else None
+            unknown = f"{len(judged) - len(known)} of {len(judged)} have no vector yet"
+            notes.append(unknown if best is None else f"best {best:.2f}")
         return nodes, best
 
     def _build_cuts(self, top_k: int) -> list[BaseNodePostprocessor]:

@@ -177,7 +177,8 @@ class SearchServiceV2:
         with self.library.database.read() as connection:
             share = embedded_share(connection, request.restriction.dataset)
         if share is not None:
-            yield f"by meaning: {math.floor(100 * share)} % of the passages so far; all by words"
+            others = "no others were searched" if request.mode == "vector" else "all by words"
+            yield f"by meaning: {math.floor(100 * share)} % of the passages so far; {others}"
 
     def _explain_nothing(
         self, params: SearchParams, request: SearchRequest, stages: StageLog
