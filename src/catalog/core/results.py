@@ -280,7 +280,8 @@ class SearchResults(ResultList[SearchResult]):
     ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
     found), and ``low_confidence`` whether that is below the setting; ``None`` where nothing was
-    calibrated, or a passage shown waits for its vector. ``notes`` say what else there is when nothing was found.
+    calibrated, or a passage shown waits for its vector.
+    ``notes`` say what else there is when nothing was found.
     """
 
     def __init__(
