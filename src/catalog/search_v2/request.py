@@ -76,7 +76,10 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
                 check_values(connection, replace(restriction, filter=filters), params.file_type)
                 restriction, count = _name_whole(connection, restriction, notes)
                 is_one_document &= _is_of_one_dataset(connection, restriction)
-                filters = keep_whole(connection, restriction.datasets, filters)
+                if tree is filters:
+                    filters = restriction.filter
+                else:
+                    filters = keep_whole(connection, restriction.datasets, filters)
                 is_one_document |= count == 1
         visible = replace(restriction, filter=filters)
         restriction = _within_dates(library, restriction, params, notes)
