@@ -162,6 +162,41 @@ def test_a_vector_reaches_every_dataset_that_waits_for_it(tmp_path, folder):
         assert [check for check in diagnose(library) if not check.ok] == []
 
 
+def test_two_runs_that_wait_for_the_same_texts_ask_the_model_once_for_each(tmp_path, folder):
+    encoder = WordEncoder()
+    with small_batches(open_library(tmp_path / "home", encoder)) as library:
+        encoder.down = True
+        for name in ("notes", "twin"):
+            Indexer(library).build(folder, name)
+        encoder.down = False
+        others = []
+
+        def pause():
+            if not others:  # after the first batch of this run another one begins, and ends
+                others.append(Indexer(library).update("twin"))
+            return False
+
+        report = Indexer(library).update("notes", pause=pause)
+        assert len(encoder.texts) == len(set(encoder.texts)) == 8
+        assert (report.embedded, others[0].embedded, report.incomplete) == (2, 6, 0)
+
+
+def test_a_search_counts_what_has_no_vector_among_what_may_answer_only(tmp_path, folder):
+    encoder = WordEncoder()
+    encoder.poison = "number2"  # in c.md
+    with open_library(tmp_path / "home", encoder) as library:
+        Indexer(library).build(folder, "notes")
+        service = SearchServiceV2(library)
+
+        def notes(**within):
+            return service.search("walrus", dataset="notes", **within).notes
+
+        assert notes()[0].startswith("by meaning: 87 %")
+        assert notes(doc_ids=["c.md", "d.md"])[0].startswith("by meaning: 50 %")
+        assert notes(filters="path=c.md")[0].startswith("by meaning: 0 %")
+        assert notes(doc_ids=["d.md"]) == notes(filters="path=d.md") == notes(doc_ids=[]) == ()
+
+
 def test_doctor_and_a_dry_run_say_what_waits(tmp_path, folder):
     encoder = WordEncoder()
     with open_library(tmp_path / "home", encoder) as library:

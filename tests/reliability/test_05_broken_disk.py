@@ -157,6 +157,35 @@ def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path,
         assert [check for check in diagnose(library) if not check.ok] == []
 
 
+@pytest.mark.parametrize("engine", ["qdrant", "exact"])
+def test_vectors_that_reread_takes_from_other_datasets_are_waited_for_there(tmp_path, engine):
+    for name in ("one", "two"):
+        write(tmp_path / name, **{f"{n}_dot_md": f"# {n}\n\n{name} walrus {n}." for n in range(4)})
+    with open_library(tmp_path / "home", vector_engine=engine) as library:
+        for name in ("one", "two"):
+            Indexer(library).build(tmp_path / name, name)
+        of_two = (
+            "SELECT embed_key FROM chunk_windows JOIN chunks USING (seq) WHERE dataset = 'two' "
+            "ORDER BY seq LIMIT 2"
+        )
+        with library.database.write() as connection:
+            connection.exec_driver_sql(
+                f"UPDATE embeddings SET vector = zeroblob(256) WHERE embed_key IN ({of_two})"
+            )
+        Indexer(library).update("one", reread=True)
+    shutil.rmtree(tmp_path / "home" / "indexes")
+    with open_library(tmp_path / "home", vector_engine=engine) as library:
+        service = SearchServiceV2(library)
+        results = service.search("walrus", dataset="two", mode="vector", top_k=20)
+        assert results.notes[0].startswith("by meaning: 50 %")
+        failed = [check for check in diagnose(library) if not check.ok]
+        assert [check.fix for check in failed] == ["catalog index update --dataset two"]
+        Indexer(library).update("two")
+        whole = service.search("walrus", dataset="two", mode="vector", top_k=20)
+        assert (len(whole), whole.notes) == (4, ())
+        assert [check for check in diagnose(library) if not check.ok] == []
+
+
 NOTES = [
     ("UPDATE datasets SET include = '['", "d: source", "catalog index build FOLDER --dataset d"),
     ("UPDATE datasets SET root = '/other'", "d: source", "catalog index build FOLDER --dataset d"),

@@ -12,6 +12,7 @@ from llama_index.core.schema import QueryBundle
 from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
 from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
+from catalog.library.references import find_document, resolve_documents
 from catalog.search_v2.llama import CatalogRetriever, HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
@@ -120,6 +121,20 @@ def test_an_id_names_one_document_and_a_path_those_of_each_dataset(service, mode
     assert set(ids(found)) == {"manuals:keys.md", "notes:keys.md"}
     with pytest.raises(DocumentNotFoundError, match="'manuals' or 'notes'"):
         service.search("key", dataset=both, docs=["vault.md"])
+
+
+@pytest.mark.parametrize("name", ["vault.md", "vault", "secrets:vault.md", "*vault*"])
+def test_what_may_have_been_meant_is_of_the_datasets_named(service, name):
+    database = service.library.database
+    for dataset in ("notes", ("notes", "manuals")):
+        with pytest.raises(DocumentNotFoundError) as found:
+            find_document(database, name, dataset=dataset)
+        with pytest.raises(DocumentNotFoundError) as resolved:
+            resolve_documents(database, dataset, [name])
+        for raised in (found, resolved):
+            assert "secrets" not in str(raised.value).replace(repr(name), "")
+    with pytest.raises(DocumentNotFoundError, match=r"secrets:vault\.md"):
+        find_document(database, "valt.md")
 
 
 @pytest.mark.parametrize("mode", MODES)

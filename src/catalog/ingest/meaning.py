@@ -70,7 +70,7 @@ class _EmbeddingRun:
         self._reasons: dict[str, str] = {}  # by path, of the first passage that failed
         self._failed: Counter[str] = Counter()
         self._unlike = 0
-        self._embedded = self._done = 0
+        self._before, self._done = steps.embedding.computed, 0
         self._down = ""
 
     def embed(self, waiting: Sequence[WaitingChunk], pause: Callable[[], bool]) -> None:
@@ -102,7 +102,8 @@ class _EmbeddingRun:
                 f"{self._unlike} passages are not stored as these settings would make them, and "
                 "are not embedded: run 'catalog index update --reread'"
             )
-        return EmbeddingReport(self._embedded, failed, tuple(notes))
+        embedded = self._steps.embedding.computed - self._before
+        return EmbeddingReport(embedded, failed, tuple(notes))
 
     def _embed_group(self, group: Sequence[WaitingChunk], total: int, pace: Pace) -> Iterator[None]:
         """Embed some chunks, batch by batch."""
@@ -116,7 +117,6 @@ class _EmbeddingRun:
         self._unlike += len({chunk.seq for key, chunk in owners.items() if key not in texts})
         left = Counter(chunk.seq for chunk in owners.values())
         for keys, reasons in self._steps.embedding.embed_in_turn(wanted):
-            self._embedded += len(keys) - len(reasons)
             self._note_failures({owners[key].seq: why for key, why in reasons.items()}, stored)
             left.subtract(owners[key].seq for key in keys)
             whole = len({owners[key].seq for key in keys if left[owners[key].seq] == 0})

@@ -241,9 +241,12 @@ class CachedEmbedding(TransformComponent):
             start = max(0, min(left.index(first) - size // 2, len(left) - size))
             batch, left = left[start : start + size], left[:start] + left[start + size :]
             done.update(batch)
-            started = time.monotonic()
-            reasons = self._embed_missing({key: texts[key] for key in batch}, {})
-            self._batch = next_batch(len(batch), time.monotonic() - started)
+            with self._database.read() as connection:  # another run may have done some since
+                vectors = embedding_cache.load(connection, batch)
+            is_new, started = not vectors, time.monotonic()
+            reasons = self._embed_missing({key: texts[key] for key in batch}, vectors)
+            if is_new:
+                self._batch = next_batch(len(batch), time.monotonic() - started)
             yield batch, reasons
 
     def _key(self, window: str) -> str:

@@ -17,7 +17,7 @@ from catalog.library.document_parts import DocumentLines, Part
 from catalog.library.named_parts import NamedDocument, find_named, named_datasets, several_documents
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
-from catalog.store.chunks import find_by_path, list_dataset_names, list_paths
+from catalog.store.chunks import list_paths
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
@@ -168,18 +168,11 @@ def _no_document(
 
 
 def _near(connection: Connection, name: str, dataset: DatasetNames | None) -> list[str]:
-    """Return references that may have been meant: the same path elsewhere, then similar ones."""
-    here = named_datasets(connection, dataset)
-    elsewhere = [
-        document.source_doc_id
-        for name_ in list_dataset_names(connection)
-        if (dataset is None or name_ not in here)
-        and (document := find_by_path(connection, name_, name)) is not None
-    ]
+    """Return references that may have been meant, of the datasets to look in: no others' paths."""
     text = name.removeprefix("#").casefold()
     inside: list[str] = []
     by_name: defaultdict[str, list[str]] = defaultdict(list)
-    for name_ in here:
+    for name_ in named_datasets(connection, dataset):
         for path in list_paths(connection, name_):
             reference = f"{name_}:{path}"
             if text in reference.casefold():
@@ -187,7 +180,7 @@ def _near(connection: Connection, name: str, dataset: DatasetNames | None) -> li
             for form in {reference, path, path.rpartition("/")[2]}:
                 by_name[form.casefold()].append(reference)
     alike = find_alike(text, by_name)
-    return list(dict.fromkeys((*elsewhere, *inside, *alike)))[:_SUGGESTIONS]
+    return list(dict.fromkeys((*inside, *alike)))[:_SUGGESTIONS]
 
 
 def find_alike(text: str, by_name: Mapping[str, Sequence[str]]) -> list[str]:

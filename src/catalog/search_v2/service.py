@@ -171,11 +171,11 @@ class SearchServiceV2:
         ]
 
     def _tell_waiting(self, request: SearchRequest) -> Iterator[str]:
-        """Say how much of the dataset can be found by meaning, if it is not all."""
+        """Say how much of what may answer can be found by meaning, if it is not all."""
         if request.mode == "lexical":
             return
         with self.library.database.read() as connection:
-            share = embedded_share(connection, request.restriction.dataset)
+            share = embedded_share(connection, request.restriction)
         if share is not None:
             others = "no others were searched" if request.mode == "vector" else "all by words"
             yield f"by meaning: {math.floor(100 * share)} % of the passages so far; {others}"

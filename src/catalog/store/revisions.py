@@ -34,7 +34,7 @@ from catalog.store.schema import (
     revisions,
 )
 from catalog.store.statistics import rebuild_full_text
-from catalog.store.waiting import note_waiting
+from catalog.store.waiting import note_waiting, settle_waiting
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
@@ -146,7 +146,8 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     """Remove what is not what was stored, so that it can be made anew from its files.
 
     That is the dataset's damaged documents, whose number is returned, every damaged vector and
-    answer of a model, documents of no dataset, and all cards.
+    answer of a model, documents of no dataset, and all cards. Passages of other datasets that lose
+    a vector are noted as waiting for one.
     """
     rebuild_full_text(connection)  # as the rows are: else none could go
     for derived in (document_cards, CARDS_FTS):
@@ -160,7 +161,16 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
         change_stamp(connection, dataset, now)
     keys = list(find_damaged_vectors(connection))
     connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
+    for name in _datasets_of_vectors(connection, keys):
+        settle_waiting(connection, name)
+        change_stamp(connection, name, now)
     return len(document_ids)
+
+
+def _datasets_of_vectors(connection: Connection, keys: Sequence[str]) -> list[str]:
+    joined = chunk_windows.join(chunks, chunks.c.seq == chunk_windows.c.seq)
+    query = select(chunks.c.dataset).select_from(joined).distinct()
+    return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
 
 
 def _note_deletions(connection: Connection, dataset: str, document_ids: list[int]) -> None:

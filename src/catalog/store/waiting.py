@@ -13,12 +13,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, delete, distinct, func, select
 
 from catalog.store.database import read_meta, set_meta
+from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import (
     DatasetNames,
     among,
     among_bound,
     as_bound,
-    of_datasets,
 )
 from catalog.store.schema import (
     chunk_windows,
@@ -99,11 +99,14 @@ def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def embedded_share(connection: Connection, names: DatasetNames) -> float | None:
-    """Return the share of the datasets' passages that have a vector, 0 to 1; ``None`` for all."""
-    if not _is_noted(connection, names):
+def embedded_share(connection: Connection, restriction: Restriction) -> float | None:
+    """Return the share of the passages that may answer which have a vector, 0 to 1.
+
+    ``None`` says that all have, or that there are none.
+    """
+    if restriction.scope.is_nothing or not _is_noted(connection, restriction.dataset):
         return None
-    of_them = of_datasets(chunks.c.dataset, names)
+    of_them = restriction.clause()
     total = connection.scalar(select(func.count()).select_from(chunks).where(of_them)) or 0
     with_vector = select(func.count(distinct(chunks.c.seq))).select_from(embedded_windows)
     done = connection.scalar(with_vector.where(of_them)) or 0
