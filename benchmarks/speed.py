@@ -2,11 +2,14 @@
 
     python benchmarks/speed.py                        # 10,000 and 50,000 chunks
     python benchmarks/speed.py --chunks 10000 --queries 100
+    python benchmarks/speed.py --chunks 50000 200000 1000000 --alone   # without the stock stack
 
 The peer is QueryFusionRetriever over BM25Retriever and QdrantVectorStore on a local path, over
 the same chunks and document vectors. Documents' vectors are synthetic and cost nothing on either
-side; every query is embedded by the real model on both. Each system runs in a process of its own,
-so that its memory is its own. Nothing here is a pass or a fail: machines differ, ratios less so.
+side; every query is embedded by the real model on both. ``recall@10`` is the share of the ten
+nearest passages of all that the vector index finds; an exponent of 1 is linear growth. Each
+system runs in a process of its own, so that its memory is its own. Nothing here is a pass or a
+fail: machines differ, ratios less so.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ WARM_UP = 5
 ROWS = (
     "build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95",
     "hybrid p50", "hybrid p95", "filtered p95", "memory MB", "private MB", "no change s",
-    "one file s",
+    "one file s", "recall@10",
 )  # fmt: skip
+ASKED_EXACTLY = 20  # queries
 
 
 def main() -> None:
@@ -42,14 +46,23 @@ def main() -> None:
     if options.child:
         print(json.dumps(STEPS[options.child](options.folder, options.count)))
         return
+    medians: list[tuple[int, float, float]] = []
     for chunks in options.chunks:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             write_corpus(folder / "corpus", chunks)
             found: dict[str, dict[str, float]] = {"ours": {}, "stock": {}}
             for step in STEPS:
+                if options.alone and step.startswith("stock"):
+                    continue
                 found[step.split("-")[0]] |= _in_a_process(step, folder, options.queries)
         _print(chunks, found["ours"], found["stock"])
+        medians.append((chunks, found["ours"]["lexical p50"], found["ours"]["hybrid p50"]))
+    if len(medians) > 1:
+        sizes, lexical, hybrid = np.log(np.array(medians)).T
+        for name, times in (("lexical", lexical), ("hybrid", hybrid)):
+            exponent = np.polyfit(sizes, times, 1)[0]
+            print(f"{name} p50 grows with the number of chunks to the power of {exponent:.2f}")
 
 
 def build_ours(folder: Path, _count: int) -> dict[str, float]:
@@ -78,6 +91,7 @@ def serve_ours(folder: Path, count: int) -> dict[str, float]:
         inside = ask("hybrid", filters="path~doc0001")
         found["filtered p95"] = _latency("filtered", inside, count)["filtered p95"]
         found |= _memory()
+        found["recall@10"] = _recall(library)
         found["no change s"] = _seconds(lambda: Indexer(library).update("bench"))
         changed = folder / "corpus" / "doc00003.md"
         changed.write_text(changed.read_text().replace("Section 3-4", "Zanzibar"))
@@ -195,6 +209,22 @@ def _latency(name: str, ask: Callable[[str], Any], count: int) -> dict[str, floa
     return {f"{name} p50": float(np.median(times)), f"{name} p95": float(np.percentile(times, 95))}
 
 
+def _recall(library: Any) -> float:
+    """Return the share of the ten nearest that the vector index finds."""
+    from catalog.store.engine_types import Restriction
+
+    index, exact = library.indexes.vector("bench"), library.indexes.exact("bench")
+    shares = []
+    for query in queries(ASKED_EXACTLY):
+        vector = library.model.embed_query(query)
+        found, nearest = (
+            {hit.seq for hit in engine.search(vector, 10, Restriction("bench"))}
+            for engine in (index, exact)
+        )
+        shares.append(len(found & nearest) / len(nearest))
+    return float(np.mean(shares))
+
+
 def _library(home: Path) -> Any:
     from catalog.core.settings import load_settings
     from catalog.library.library import Library
@@ -250,6 +280,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--chunks", nargs="+", type=int, default=[10_000, 50_000])
     parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--alone", action="store_true", help="leave the stock stack out")
     parser.add_argument("--child", choices=list(STEPS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
