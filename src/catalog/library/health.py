@@ -18,7 +18,7 @@ from catalog.core.errors import (
 from catalog.core.os_errors import errno_of, remedy
 from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
-from catalog.store import llm_cache
+from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
     count_damaged_rows,
@@ -29,7 +29,6 @@ from catalog.store.checksums import (
 )
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.dataset_settings import DatasetSettings, read_dataset_settings
-from catalog.store.embedding_cache import query_cache_stats, read_stored_model, require_model
 from catalog.store.manifest import FileCounts, count_files
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
@@ -132,9 +131,9 @@ class Check:
 def describe_store(library: Library) -> dict[str, Any]:
     """Say where the store is, its model and engines, and the counts of each dataset."""
     settings = library.settings
-    model = read_stored_model(library.database)
+    model = embedding_cache.read_stored_model(library.database)
     with library.database.read() as connection:
-        cached, hits = query_cache_stats(connection)
+        cached, hits = embedding_cache.query_cache_stats(connection)
     return {
         "home": str(settings.home.resolve()),
         "model": model.model if model else None,
@@ -195,7 +194,7 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     yield _check(f"{name}: files", lambda: _files(library, name), _reread(name), home)
     yield _check(f"{name}: cards", lambda: _cards(library, name), _reread(name), home)
     yield _check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
-    yield _check(f"{name}: vectors", lambda: _vectors(library), _reread(name), home)
+    yield _check(f"{name}: vectors", lambda: _vectors(library, name), _reread(name), home)
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
     yield _check(
         f"{name}: lexical index",
@@ -278,14 +277,17 @@ def _embedded(library: Library, name: str) -> str:
     return detail
 
 
-def _vectors(library: Library) -> str:
-    model = read_stored_model(library.database)
+def _vectors(library: Library, name: str) -> str:
+    model = embedding_cache.read_stored_model(library.database)
     with library.database.read() as connection:
         keys = list(find_damaged_vectors(connection, model.dim if model else None))
         owners = documents_of_vectors(connection, keys)
+        foreign = embedding_cache.count_foreign(connection, name, model.fingerprint) if model else 0
     if keys:
         named = ", ".join(owners[:_NAMED])
         raise CatalogError(f"{len(keys)} not as they were stored: {named or 'of no document'}")
+    if model and foreign:
+        raise CatalogError(f"{foreign} are of another model than the store's, {model.model}")
     return "sound"
 
 
@@ -335,13 +337,13 @@ def _database(library: Library) -> str:
 
 def _model(library: Library) -> str:
     library.model.embed_query("probe")
-    require_model(library.database, library.wanted_model)
+    embedding_cache.require_model(library.database, library.wanted_model)
     encoder = library.model.encoder
     return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
 
 
 def _model_note(library: Library) -> str:
-    stored, wanted = read_stored_model(library.database), library.wanted_model
+    stored, wanted = embedding_cache.read_stored_model(library.database), library.wanted_model
     if stored is not None and stored.fingerprint == wanted.fingerprint and stored != wanted:
         raise CatalogError("the store's note of its embedding model is not as stored")
     return "sound"

@@ -71,9 +71,9 @@ class Indexes:
         """
         rag, model = self._settings.rag_v2, self._model()
         name = name or rag.vector_engine
+        self.require_model()
         with self._lock:
             if (name, dataset) not in self._vector:
-                require_model(self._database, model)
                 self._vector[name, dataset] = get_vector_engine(
                     name,
                     self._database,
@@ -86,14 +86,26 @@ class Indexes:
                 )
             return self._vector[name, dataset]
 
+    def require_model(self) -> None:
+        """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` as :meth:`vector` does.
+
+        Another process may change the model of a store at any time, so that a search asks before
+        it reads vectors, and again when it has.
+        """
+        require_model(self._database, self._model())
+
     def exact(self, dataset: str) -> VectorEngine:
         """Return the engine that needs no index of its own; raises as :meth:`vector` does."""
         return self.vector(dataset, "exact")
 
     def sample(self, dataset: str) -> VectorSample:
-        """Return the sample of the dataset's vectors, whichever engine searches them."""
+        """Return the sample of the dataset's vectors, whichever engine searches them.
+
+        Raises as :meth:`vector` does.
+        """
         from catalog.store.vectors.sample import VectorSample
 
+        self.require_model()
         with self._lock:
             return self._samples.setdefault(dataset, VectorSample(self._database, dataset))
 

@@ -57,6 +57,7 @@ class Indexer:
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         require_model(library.database, library.wanted_model)
         with self._lock(dataset):
+            require_model(library.database, library.wanted_model)  # the run before may change it
             started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
             pipeline = made.build()

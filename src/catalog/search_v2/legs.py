@@ -187,6 +187,7 @@ class VectorRetriever(LegRetriever):
 
         samples = map(self._parts.library.indexes.sample, self.restriction.datasets)
         spread = spread_over(samples, vector)
+        self._parts.library.indexes.require_model()  # else they may be scores of two models
         return LegRun(sub_query, self.top_k, engine, hits, spread, note, fallback, damaged)
 
     def _nearest(self, vector: Vector, dataset: str) -> _Nearest:

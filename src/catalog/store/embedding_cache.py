@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, true, update
+from sqlalchemy import Connection, delete, distinct, exists, func, insert, select, true, update
 
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
@@ -21,7 +21,16 @@ from catalog.store.checksums import is_whole_vector, seal_rows, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, datasets, documents, embeddings, outbox
+from catalog.store.schema import (
+    chunk_windows,
+    chunks,
+    datasets,
+    documents,
+    embedded_windows,
+    embeddings,
+    outbox,
+)
+from catalog.store.waiting import settle_waiting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,8 +72,10 @@ def save(
 ) -> None:
     """Keep vectors; a key that is there already stays as it is, unless its vector is damaged.
 
-    Stored chunks that waited for one are found by it from this transaction on.
+    Stored chunks that waited for one are found by it from this transaction on. Raises
+    :class:`EmbeddingMismatchError` where the store's vectors are of another model.
     """
+    require_fingerprint(connection, fingerprint)
     new = find_missing(connection, vectors) if vectors else set()
     if new:
         connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
@@ -140,6 +151,13 @@ def purge_unused(connection: Connection) -> int:
     return result.rowcount
 
 
+def count_foreign(connection: Connection, dataset: str, fingerprint: str) -> int:
+    """Count the vectors of the dataset's passages that are of another model."""
+    query = select(func.count(distinct(embeddings.c.embed_key))).select_from(embedded_windows)
+    of_other = embeddings.c.fingerprint != fingerprint
+    return connection.scalar(query.where(chunks.c.dataset == dataset, of_other)) or 0
+
+
 def encode(vector: Vector) -> bytes:
     """Return the vector as little-endian float32 bytes."""
     import numpy as np
@@ -165,7 +183,12 @@ class StoredModel:
 
 def read_stored_model(database: Database) -> StoredModel | None:
     """Return the store's model; ``None`` while nothing was ever embedded."""
-    value = database.meta(_MODEL)
+    with database.read() as connection:
+        return _read_model(connection)
+
+
+def _read_model(connection: Connection) -> StoredModel | None:
+    value = read_meta(connection, _MODEL)
     try:
         return StoredModel(**json.loads(value)) if value is not None else None
     except (ValueError, TypeError, RecursionError) as error:
@@ -177,17 +200,28 @@ def read_stored_model(database: Database) -> StoredModel | None:
 
 def require_model(database: Database, model: StoredModel) -> None:
     """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
-    bound_model = read_stored_model(database)
-    if bound_model is None:
-        with database.write() as connection:
-            set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=False)
-        bound_model = read_stored_model(database)
-    if bound_model is not None and bound_model.fingerprint != model.fingerprint:
+    with database.read() as connection:
+        if require_fingerprint(connection, model.fingerprint, model.model):
+            return
+    with database.write() as connection:
+        if not require_fingerprint(connection, model.fingerprint, model.model):
+            set_meta(connection, _MODEL, json.dumps(asdict(model)))
+
+
+def require_fingerprint(connection: Connection, fingerprint: str, name: str = "") -> bool:
+    """Tell whether the store is bound to a model; raise if it is another than this one.
+
+    ``name`` is how the :class:`EmbeddingMismatchError` calls this one. Within a write transaction
+    no other process can change the model until it ends.
+    """
+    bound = _read_model(connection)
+    if bound is not None and bound.fingerprint != fingerprint:
+        other = f"{name} ({fingerprint})" if name else fingerprint
         raise EmbeddingMismatchError(
-            f"the store holds vectors of {bound_model.model} ({bound_model.fingerprint}), not of "
-            f"{model.model} ({model.fingerprint}); use that model, or re-embed everything: "
-            "catalog index rebuild --keep-settings"
+            f"the store holds vectors of {bound.model} ({bound.fingerprint}), not of {other}; "
+            "use that model, or re-embed everything: catalog index rebuild --keep-settings"
         )
+    return bound is not None
 
 
 def _is_of(bound: str, model: StoredModel) -> bool:
@@ -198,7 +232,10 @@ def _is_of(bound: str, model: StoredModel) -> bool:
 
 
 def adopt_model(database: Database, model: StoredModel) -> None:
-    """Bind the store to another model: every old vector goes, texts and lexical index stay."""
+    """Bind the store to another model: every old vector goes, texts and lexical index stay.
+
+    All passages wait, then, until they are read anew.
+    """
     with database.write() as connection:
         bound = read_meta(connection, _MODEL)
         if bound is not None and _is_of(bound, model):
@@ -206,6 +243,8 @@ def adopt_model(database: Database, model: StoredModel) -> None:
             return
         for table in (chunk_windows, embeddings, outbox):
             connection.execute(delete(table))
+        for name in connection.scalars(select(datasets.c.name)).all():
+            settle_waiting(connection, name)
         forget_indexes(connection)
         changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
         connection.execute(update(datasets).values(changed))

@@ -112,8 +112,11 @@ def publish(connection: Connection, revision: NewRevision, now: float) -> None:
     """Replace whatever revision the document has by this one.
 
     Its vectors are stored with it, if it has any: another run may have purged them since they were
-    embedded. What has none yet is found by its words.
+    embedded. What has none yet is found by its words. Raises ``EmbeddingMismatchError`` if it was
+    cut for another model than the store's.
     """
+    if revision.embedded_by:
+        embedding_cache.require_fingerprint(connection, revision.embedded_by)
     remove_documents(connection, revision.dataset, [revision.document.path], now)
     fields = _fields(revision)
     document_id = _insert_document(connection, revision, fields, now)

@@ -75,7 +75,10 @@ def count_orphans(connection: Connection) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a dataset holds now; all files of one recording are one of the ``documents``."""
+    """What a dataset holds now; all files of one recording are one of the ``documents``.
+
+    A chunk whose windows are not known, since the store was given another model, counts as one.
+    """
 
     documents: int
     chunks: int
@@ -87,7 +90,7 @@ def count_totals(connection: Connection, dataset: str) -> Totals:
     """Count documents, chunks, windows, and windows that have their vector."""
     count = func.count()
     of_dataset = chunks.c.dataset == dataset
-    windows = select(count).select_from(chunk_windows.join(chunks)).where(of_dataset)
+    windows = select(count).select_from(chunks.outerjoin(chunk_windows)).where(of_dataset)
     stored = connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0
     groups = find_groups(connection, dataset).values()
     return Totals(

@@ -70,7 +70,7 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
     query = (
         _waiting(select(chunks.c.seq, chunk_windows.c.embed_key, size, chunks.c.cues.is_not(None)))
         .join(documents, documents.c.id == chunks.c.document_id)
-        .where(chunks.c.dataset == dataset)
+        .where(chunks.c.dataset == dataset, chunk_windows.c.embed_key.is_not(None))
         .order_by(
             documents.c.indexed_at < since,
             documents.c.dated.desc().nulls_last(),
@@ -130,8 +130,11 @@ def _is_noted(connection: Connection, names: DatasetNames) -> bool:
 
 
 def _waiting(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """Confine a query of chunks and their windows to windows without a vector."""
-    windows = chunks.join(chunk_windows).outerjoin(
+    """Confine a query of chunks and their windows to windows without a vector.
+
+    A chunk without windows is among them: its document is to be read anew, for another model.
+    """
+    windows = chunks.outerjoin(chunk_windows).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
     return query.select_from(windows).where(embeddings.c.embed_key.is_(None))

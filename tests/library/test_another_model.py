@@ -1,0 +1,180 @@
+"""A store whose embedding model changes while it is open, being built, or half rebuilt."""
+
+import contextlib
+import json
+from dataclasses import asdict
+
+import pytest
+
+from catalog.core.errors import EmbeddingMismatchError, StageFailedError
+from catalog.ingest.pipeline import PipelineSteps
+from catalog.library import indexing
+from catalog.library.health import diagnose
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.backup import back_up, restore
+from catalog.store.database import store_file
+from catalog.store.embedding_cache import StoredModel, adopt_model
+from catalog.store.schema import embeddings
+from fakes import DIM, WordEncoder, open_library, write
+
+OTHER = StoredModel("words2", "words-2", DIM)
+
+
+class OtherEncoder(WordEncoder):
+    """Vectors of the same length in another space."""
+
+    model, fingerprint = OTHER.model, OTHER.fingerprint
+
+    def encode(self, texts):
+        return [-vector for vector in super().encode(texts)]
+
+
+@pytest.fixture
+def home(tmp_path):
+    for name in ("bread", "soup"):
+        write(tmp_path / name, **{f"a{n}_dot_md": f"# {name} {n}\n\nFlour and salt." for n in "12"})
+        with open_library(tmp_path / "home") as library:
+            Indexer(library).build(tmp_path / name, name)
+    return tmp_path / "home"
+
+
+def rebuild_with_other(home):
+    with open_library(home, OtherEncoder()) as library:
+        Indexer(library).rebuild()
+
+
+def put_back_a_copy_of_other(home):
+    other, copy = home.with_name("other"), home.with_name("copy.db")
+    with open_library(other, OtherEncoder()) as library:
+        Indexer(library).build(home.with_name("bread"), "bread")
+    back_up(store_file(other), copy)
+    restore(copy, store_file(home), locks=home / "locks")
+
+
+def fingerprints(library):
+    with library.database.read() as connection:
+        return set(
+            connection.scalars(embeddings.select().with_only_columns(embeddings.c.fingerprint))
+        )
+
+
+def check(library, name):
+    return next(check for check in diagnose(library) if check.name == name)
+
+
+@pytest.mark.parametrize("engine", ["qdrant", "exact"])
+@pytest.mark.parametrize("change", [rebuild_with_other, put_back_a_copy_of_other])
+def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, change):
+    with open_library(home, vector_engine=engine) as library:
+        service = SearchServiceV2(library)
+        assert service.search("flour", dataset="bread", mode="vector")
+        library.indexes.close()  # the lock of the index only
+        assert service.search("salt", dataset="bread", mode="vector")
+        change(home)
+        for query in ("salt", "bread"):  # known to the caches, and not
+            with pytest.raises(EmbeddingMismatchError, match="words2"):
+                service.search(query, dataset="bread", mode="vector")
+            results = service.search(query, dataset="bread")
+            assert len(results) > 0
+            assert [stage.status for stage in results.stages if stage.name == "vector"] == [
+                "failed"
+            ]
+            with pytest.raises(StageFailedError, match="words2"):
+                service.search(query, dataset="bread", strict=True)
+
+
+@pytest.mark.parametrize("part", ["vector", "exact", "sample"])
+def test_no_index_is_given_out_once_the_model_changed(home, part):
+    with open_library(home) as library:
+        getattr(library.indexes, part)("bread")
+        adopt_model(library.database, OTHER)
+        with pytest.raises(EmbeddingMismatchError):
+            getattr(library.indexes, part)("bread")
+
+
+def test_a_model_that_changes_during_a_search_is_noticed(home, monkeypatch):
+    with open_library(home, vector_engine="exact") as library:
+        service, engine = SearchServiceV2(library), library.indexes.exact("bread")
+        search = engine.search
+
+        def search_meanwhile(*given):
+            rebuild_with_other(home)
+            return search(*given)
+
+        monkeypatch.setattr(engine, "search", search_meanwhile)
+        with pytest.raises(EmbeddingMismatchError):
+            service.search("flour", dataset="bread", mode="vector")
+
+
+def test_a_build_that_waited_while_the_model_changed_writes_nothing(home, monkeypatch):
+    hold_lock = indexing.hold_lock
+
+    @contextlib.contextmanager
+    def hold_after_a_rebuild(*given, **more):
+        monkeypatch.setattr(indexing, "hold_lock", hold_lock)
+        rebuild_with_other(home)
+        with hold_lock(*given, **more):
+            yield
+
+    write(home.with_name("bread"), new_dot_md="# New\n\nYeast.")
+    monkeypatch.setattr(indexing, "hold_lock", hold_after_a_rebuild)
+    with open_library(home) as library:
+        with pytest.raises(EmbeddingMismatchError):
+            Indexer(library).update("bread")
+        assert fingerprints(library) == {"words-2"}
+    with open_library(home, OtherEncoder()) as library:
+        assert all(check.ok for check in diagnose(library))
+
+
+@pytest.mark.parametrize("step", ["publish", "encode"])
+def test_a_build_under_way_stops_when_the_model_changes(home, monkeypatch, step):
+    encoder = WordEncoder()
+    with open_library(home, encoder) as library:
+        owner = PipelineSteps if step == "publish" else encoder
+        do = getattr(owner, step)
+
+        def do_meanwhile(*given):
+            adopt_model(library.database, OTHER)
+            return do(*given)
+
+        monkeypatch.setattr(owner, step, do_meanwhile)
+        write(home.with_name("bread"), new_dot_md="# New\n\nYeast.")
+        with pytest.raises(EmbeddingMismatchError):
+            Indexer(library).update("bread")
+        assert fingerprints(library) == set()
+
+
+def test_doctor_names_vectors_of_another_model_and_what_mends_it(home):
+    with open_library(home, OtherEncoder()) as library:
+        library.database.set_meta("embedding", json.dumps(asdict(OTHER)))
+        found = check(library, "bread: vectors")
+        assert not found.ok
+        assert "2 are of another model than the store's, words2" in found.detail
+        assert found.fix == "catalog index update --dataset bread --reread"
+        Indexer(library).update("bread", reread=True)
+        assert check(library, "bread: vectors").ok
+
+
+def test_after_a_rebuild_that_was_stopped_every_passage_is_said_to_wait(home, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with open_library(home, OtherEncoder()) as library:
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Indexer, "build", stop)
+            with pytest.raises(KeyboardInterrupt):
+                Indexer(library).rebuild()
+        service = SearchServiceV2(library)
+        for mode in ("hybrid", "vector"):
+            notes = service.search("flour", dataset="bread", mode=mode).notes
+            assert "by meaning: 0 % of the passages so far; all by words" in notes
+        assert Indexer(library).stats("bread").windows == 2
+        found = check(library, "bread: embedded")
+        assert not found.ok
+        assert found.detail == "0 of 2 windows have a vector"
+        assert found.fix == "catalog index update --dataset bread"
+        for name in ("bread", "soup"):
+            Indexer(library).update(name)
+        assert all(check.ok for check in diagnose(library))
+        assert service.search("flour", dataset="bread").notes == ()
