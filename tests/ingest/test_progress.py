@@ -1,10 +1,13 @@
 """How fast a run goes, how long it will take, and how it is told."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from catalog.ingest.sync_report import Pace, next_batch
 from catalog.interfaces.cli.output import TerminalProgress, time_left
 from catalog.library.indexing import Indexer
+from catalog.store.locks import hold_lock
 from fakes import WordEncoder, open_library, write
 
 
@@ -73,9 +76,10 @@ class Watcher:
     """Remembers what a run told."""
 
     def __init__(self):
-        self.totals, self.done, self.counts = {}, {}, []
+        self.totals, self.done, self.counts, self.phases = {}, {}, [], []
 
-    def start(self, total, doing=""):
+    def start(self, total, doing="", *, then=""):
+        self.phases.append(doing)
         self.doing, self.totals[doing], self.done[doing] = doing, total, 0
 
     def advance(self, amount, label, counts=""):
@@ -93,7 +97,7 @@ def test_a_run_tells_files_of_files_and_moves_within_a_long_document(tmp_path):
         chunks = Indexer(library).build(tmp_path / "notes", "notes", progress=watcher).chunks
     assert watcher.counts[0] == f"reading long.md: 1 of 1 files, {chunks} passages"
     moves = [told for told in watcher.counts if told.startswith("embedding long.md")]
-    assert len(moves) == -(-chunks // 4) >= 3
+    assert len(moves) == 1 + -(-(chunks - 2) // 4) >= 3  # the first batch is of two
     assert f"{chunks} of {chunks} passages" in moves[-1]
     for doing in ("reading", "embedding"):
         assert watcher.done[doing] == pytest.approx(watcher.totals[doing])
@@ -120,3 +124,71 @@ def test_without_a_terminal_a_line_tells_counts_pace_and_time_left(capsys, monke
             progress.advance(10, "a.md", f"{done} of 10 passages")
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "embedding   30%  3 of 10 passages, 42 s left  a.md"
+    assert lines[0] == "embedding"
+
+
+def test_while_files_are_read_the_time_left_is_of_that_and_what_follows_is_told(
+    capsys, monkeypatch
+):
+    clock = Clock()
+    monkeypatch.setattr("catalog.interfaces.cli.output.time.monotonic", clock)
+    with TerminalProgress() as progress:
+        progress.start(30, "reading", then="embedding")
+        for done in (1, 2):
+            clock.now += 6
+            progress.advance(10, "a.md", f"{done} of 3 files")
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "reading"
+    assert last == "reading   67%  2 of 3 files, 6 s left of reading, then embedding  a.md"
+
+
+def test_a_run_names_what_it_does_from_its_beginning_to_its_end(tmp_path):
+    write(tmp_path / "notes", a_dot_md="A walrus.", b_dot_md="An otter.")
+    watcher = Watcher()
+    with open_library(tmp_path / "home", WordEncoder()) as library:
+        Indexer(library).build(tmp_path / "notes", "notes", progress=watcher)
+        first, watcher.phases = watcher.phases, []
+        Indexer(library).update("notes", progress=watcher)
+    reading = ["listing files", "reading", "indexing words"]
+    assert first == [*reading, "starting the model", "embedding"]
+    assert watcher.phases == reading
+
+
+def test_the_first_batches_are_small_so_that_something_is_stored_soon(tmp_path):
+    """And the next ones larger, as long as the model is quick."""
+    sizes = []
+
+    class Counting(WordEncoder):
+        def encode(self, texts):
+            sizes.append(len(texts))
+            return super().encode(texts)
+
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number}.md").write_text(f"Walrus number {number}.")
+    with open_library(tmp_path / "home", Counting()) as library:
+        library.model.embed_batch_size = 16
+        Indexer(library).build(folder, "notes")
+    assert sizes == [2, 4, 8, 16, 10]
+
+
+def test_a_run_that_waits_for_another_says_so_at_once(tmp_path):
+    write(tmp_path / "notes", a_dot_md="A walrus.")
+    with ExitStack() as other, open_library(tmp_path / "home") as library:
+        lock = library.settings.home / "locks" / "notes.lock"
+        other.enter_context(hold_lock(lock, seconds=0, busy="held"))
+
+        class Ending(Watcher):
+            """Ends the other run as soon as this one says that it waits."""
+
+            def start(self, total, doing="", *, then=""):
+                super().start(total, doing, then=then)
+                other.close()
+
+        watcher = Ending()
+        Indexer(library).build(tmp_path / "notes", "notes", progress=watcher)
+    assert watcher.phases[:2] == [
+        "another process indexes 'notes': waiting for it up to 30 s",
+        "listing files",
+    ]

@@ -484,7 +484,7 @@ def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
 
 def test_a_file_that_an_interrupted_run_published_is_forgotten_when_it_goes(tmp_path):
     class Impatient:
-        def start(self, total, doing=""):
+        def start(self, total, doing="", *, then=""):
             pass
 
         def advance(self, amount, label, counts=""):

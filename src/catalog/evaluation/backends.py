@@ -121,14 +121,14 @@ class _IndexProgress:
     def __init__(self, progress: Progress, dataset: str, tell: Tell) -> None:
         self._progress, self._dataset, self._tell = progress, dataset, tell
 
-    def start(self, total: float, doing: str = "") -> None:
+    def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Announce the index: v1 starts a progress only when it has none that is current."""
         self._tell(
             f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} as it is now and "
             "makes one: that takes about as long as 'catalog index build' did, and happens once, "
             "until the dataset changes"
         )
-        self._progress.start(total, doing)
+        self._progress.start(total, doing, then=then)
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
         """Pass it on."""

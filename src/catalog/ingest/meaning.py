@@ -71,6 +71,7 @@ class _EmbeddingRun:
         self._failed: Counter[str] = Counter()
         self._unlike = 0
         self._before, self._done = steps.embedding.computed, 0
+        self._is_begun = False
         self._down = ""
 
     def embed(self, waiting: Sequence[WaitingChunk], pause: Callable[[], bool]) -> None:
@@ -78,10 +79,10 @@ class _EmbeddingRun:
         if not waiting:
             return
         pace = Pace(len(waiting))
-        self._progress.start(sum(chunk.tokens for chunk in waiting), "embedding")
+        self._progress.start(0, "starting the model")
         try:
             for group in _groups(waiting):
-                for _ in self._embed_group(group, len(waiting), pace):
+                for _ in self._embed_group(group, waiting, pace):
                     if pause():
                         return
         except EmbeddingError as error:
@@ -105,8 +106,10 @@ class _EmbeddingRun:
         embedded = self._steps.embedding.computed - self._before
         return EmbeddingReport(embedded, failed, tuple(notes))
 
-    def _embed_group(self, group: Sequence[WaitingChunk], total: int, pace: Pace) -> Iterator[None]:
-        """Embed some chunks, batch by batch."""
+    def _embed_group(
+        self, group: Sequence[WaitingChunk], waiting: Sequence[WaitingChunk], pace: Pace
+    ) -> Iterator[None]:
+        """Embed some of the chunks that wait, batch by batch."""
         damaged: list[DamagedDocumentError] = []
         with self._database.read() as connection:
             seqs = [chunk.seq for chunk in group]
@@ -124,7 +127,10 @@ class _EmbeddingRun:
             pace.advance(whole)
             work = sum(owners[key].tokens / len(owners[key].keys) for key in keys)
             path = stored[owners[keys[0]].seq].path
-            counts = f"{self._done:,} of {total:,} passages{pace.rate_text()}"
+            counts = f"{self._done:,} of {len(waiting):,} passages{pace.rate_text()}"
+            if not self._is_begun:  # the model has answered for the first time
+                self._progress.start(sum(chunk.tokens for chunk in waiting), "embedding")
+                self._is_begun = True
             self._progress.advance(work, path, counts)
             yield
 

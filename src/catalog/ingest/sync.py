@@ -76,6 +76,7 @@ def sync(
     progress = progress or Silent()
     steps, started = PipelineSteps.of(pipeline), time.monotonic()
     limits = ReadLimits.of(settings)
+    progress.start(0, "listing files")
     listing = discover(root, include=include, exclude=exclude, limits=limits)
     stored = StoredFiles.load(database, dataset)
     changes = FolderChanges(
@@ -101,7 +102,7 @@ def sync(
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
     files, pace = changes.in_order(listing.files), Pace(0)
     work = {file.path: file.size + _FILE_COST for file in files if not changes.is_unchanged(file)}
-    progress.start(sum(work.values()), "reading")
+    progress.start(sum(work.values()), "reading", then="embedding")
     for number, file in enumerate(files, start=1):
         is_left, before = run.leave_to_conversions(file), run.passages
         if changes.is_unchanged(file) and not is_left:

@@ -64,8 +64,11 @@ class SyncReport:
 class Progress(Protocol):
     """Shows how far a run is, in a unit of its own: bytes to read, tokens to embed, queries."""
 
-    def start(self, total: float, doing: str = "") -> None:
-        """Announce how much the run, or its next part, will cover, and what it is ``doing``."""
+    def start(self, total: float, doing: str = "", *, then: str = "") -> None:
+        """Announce how much the run, or its next part, will cover, and what it is ``doing``.
+
+        A ``total`` of 0 is not known before. ``then`` names a longer part that follows.
+        """
         ...
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
@@ -76,7 +79,7 @@ class Progress(Protocol):
 class Silent:
     """A progress that shows nothing."""
 
-    def start(self, total: float, doing: str = "") -> None:
+    def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Do nothing."""
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:

@@ -180,6 +180,9 @@ def _format_names(path: str, titles: Iterable[str], text: str) -> str:
     return " > ".join(unseen) + "\n" if unseen else ""
 
 
+_FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
+
+
 class CachedEmbedding(TransformComponent):
     """Gives each chunk the vectors of its windows, asking the model only for what is new.
 
@@ -192,7 +195,7 @@ class CachedEmbedding(TransformComponent):
     computed: int = Field(0, exclude=True)
     _model: ResilientEmbedding = PrivateAttr()
     _database: Database = PrivateAttr()
-    _batch: int = PrivateAttr(default=0)  # texts; 0: as many as the model's
+    _batch: int = PrivateAttr(default=_FIRST_BATCH)  # texts
 
     def __init__(self, model: ResilientEmbedding, database: Database) -> None:
         super().__init__()
@@ -228,8 +231,9 @@ class CachedEmbedding(TransformComponent):
     def embed_in_turn(self, texts: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
         """Embed texts by key, a batch a transaction: the first that is left, and others as long.
 
-        A batch is the model's, or as much less as takes a few seconds. Yield of each its keys, and
-        why there is no vector for some of them. Raises ``EmbeddingError`` when the model is down.
+        The first batch is small, each next one larger, up to the model's, as long as one takes no
+        more than a few seconds. Yield of each its keys, and why there is no vector for some of
+        them. Raises ``EmbeddingError`` when the model is down.
         """
         most = self._model.embed_batch_size
         left = sorted(texts, key=lambda key: len(texts[key]))
@@ -237,7 +241,7 @@ class CachedEmbedding(TransformComponent):
         for first in texts:
             if first in done:
                 continue
-            size = self._batch = min(self._batch or most, most)
+            size = self._batch = min(self._batch, most)
             start = max(0, min(left.index(first) - size // 2, len(left) - size))
             batch, left = left[start : start + size], left[:start] + left[start + size :]
             done.update(batch)

@@ -13,7 +13,7 @@ from catalog.core.errors import CatalogError, SourceError
 from catalog.ingest.meaning import embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import check_dataset_name, sync
-from catalog.ingest.sync_report import Progress, SyncReport
+from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
@@ -56,7 +56,8 @@ class Indexer:
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         require_model(library.database, library.wanted_model)
-        with self._lock(dataset):
+        progress = progress or Silent()
+        with self._lock(dataset, progress):
             require_model(library.database, library.wanted_model)  # the run before may change it
             started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
@@ -74,6 +75,7 @@ class Indexer:
                 reread=reread,
                 progress=progress,
             )
+            progress.start(0, "indexing words", then="embedding")
             lexical = self._library.indexes.lexical(dataset)
             notes = (*report.notes, *made.notes(), *_refresh("lexical index", lexical.refresh))
             report = replace(report, words_seconds=time.monotonic() - clock)
@@ -190,13 +192,15 @@ class Indexer:
         """Count straight from the truth."""
         return dataset_stats(self._library, dataset)
 
-    def _lock(self, dataset: str) -> AbstractContextManager[None]:
-        """Hold the lock that a run on the dataset needs."""
+    def _lock(self, dataset: str, progress: Progress) -> AbstractContextManager[None]:
+        """Hold the lock that a run on the dataset needs; tell the progress if it must wait."""
         settings = self._library.settings
+        seconds, held = settings.rag_v2.ingest.lock_seconds, f"another process indexes {dataset!r}"
         return hold_lock(
             settings.home / "locks" / f"{dataset}.lock",
-            seconds=settings.rag_v2.ingest.lock_seconds,
+            seconds=seconds,
             busy=f"another process is indexing {dataset!r}; try again later",
+            on_wait=lambda: progress.start(0, f"{held}: waiting for it up to {seconds:g} s"),
         )
 
     def _with_folder(self, dataset: str) -> StoredDataset:

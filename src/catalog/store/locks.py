@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,12 @@ from catalog.core.private_files import make_folder
 
 
 @contextmanager
-def hold_lock(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
+def hold_lock(
+    file: Path, *, seconds: float, busy: str, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
     """Hold the lock while inside; the file's folder is made if absent.
+
+    ``on_wait`` is called once if another holds it, before waiting for it.
 
     Raises :class:`StoreBusyError` with the words of ``busy`` when another holds it for longer
     than ``seconds`` (-1: waits for ever), and :class:`StoreError` when the file cannot be opened.
@@ -23,7 +27,7 @@ def hold_lock(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
     lock = FileLock(file, timeout=seconds, mode=0o600)
     try:
         make_folder(file.parent)
-        lock.acquire()
+        _acquire(lock, on_wait)
     except Timeout as error:
         raise StoreBusyError(busy) from error
     except OSError as error:
@@ -32,3 +36,14 @@ def hold_lock(file: Path, *, seconds: float, busy: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _acquire(lock: FileLock, on_wait: Callable[[], None] | None) -> None:
+    if on_wait is not None and lock.timeout != 0:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            on_wait()
+        else:
+            return
+    lock.acquire()

@@ -131,18 +131,24 @@ class TerminalProgress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._doing = self._counts = ""
+        self._doing = self._then = self._counts = ""
         self._total = self._done = 0.0
         self._pace = Pace(0, time.monotonic)
         self._printed = time.monotonic()
 
-    def start(self, total: float, doing: str = "") -> None:
-        """Begin the run, or its next part, which will cover this much."""
+    def start(self, total: float, doing: str = "", *, then: str = "") -> None:
+        """Begin the run, or its next part, which will cover this much (0: not known).
+
+        Where there is no terminal, a line says so.
+        """
         self._close_bar()
         self._total, self._done, self._pace = total, 0, Pace(total, time.monotonic)
-        self._doing, self._counts = doing, ""
+        self._doing, self._then, self._counts = doing, then, ""
         if sys.stderr.isatty():
             self._open_bar(total)
+        elif doing:
+            self._printed = time.monotonic()
+            note(f"{safe(doing)}\n")
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
         """Add to what is done; a line is written now and then where there is no terminal."""
@@ -160,24 +166,28 @@ class TerminalProgress:
             note(f"{'  '.join(filter(None, parts))}\n")
 
     def _state(self) -> str:
-        """Return how many are done, how fast, and how long the rest will take."""
-        left = self._pace.seconds_left
-        return ", ".join(filter(None, (self._counts, "" if left is None else time_left(left))))
+        """Return how many are done, how fast, how long the rest will take, and what follows."""
+        left, follows = self._pace.seconds_left, f"then {self._then}" if self._then else ""
+        of_part = f" of {self._doing}" if self._then else ""
+        rest = "" if left is None else f"{time_left(left)}{of_part}"
+        return ", ".join(filter(None, (self._counts, rest, follows)))
 
     def _open_bar(self, total: float) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+        measured = (BarColumn(bar_width=20), TaskProgressColumn()) if total else ()
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TaskProgressColumn(),
+            *measured,
             TextColumn("{task.fields[state]}", markup=False),
             TextColumn("{task.fields[label]}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task(self._doing, total=max(1, total), state="", label="")
+        self._task = self._bar.add_task(
+            self._doing, total=max(1, total), state=self._state(), label=""
+        )
         self._bar.start()
 
     def __enter__(self) -> TerminalProgress:
