@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from llama_index.core import QueryBundle
@@ -35,6 +36,7 @@ from catalog.search_v2 import (
     CitedPassages,
     DatasetRetriever,
     HybridRetrieverFactoryV2,
+    KeepFirst,
     QueryEngineBuilderV2,
     QueryExpansionRetrieverV2,
     RerankPostprocessor,
@@ -168,6 +170,46 @@ def test_a_depth_below_one_is_refused(service, depth):
         CatalogRetriever("notes", top_k=0)
     with pytest.raises(InputError, match="top_k"):
         HybridRetrieverFactoryV2().build(None, "notes", top_k=3)
+
+
+def test_names_that_llama_index_users_know_are_taken(service):
+    assert len(CatalogRetriever("notes", similarity_top_k=2).retrieve("the keys")) == 2
+    none = KeepFirst(limit=1)
+    for name in ("postprocessors", "node_postprocessors"):
+        build = QueryEngineBuilderV2().build_query_engine
+        engine = build("notes", similarity_top_k=3, **{name: [none]})
+        assert len(engine.query("the keys").source_nodes) == 1
+    streamed = build("notes", llm=MockLLM(max_tokens=3), streaming=True).query("bake bread")
+    assert "".join(streamed.response_gen) == "text text text"
+
+
+def test_an_argument_there_is_not_is_named_with_the_nearest(service):
+    build = QueryEngineBuilderV2().build_query_engine
+    for call in (
+        partial(CatalogRetriever, "notes"),
+        partial(build, "notes"),
+        partial(service.search, "bread"),
+    ):
+        with pytest.raises(InputError, match="no argument 'topk'; did you mean top_k"):
+            call(topk=3)
+    with pytest.raises(InputError, match="did you mean streaming"):
+        build("notes", stream=True)
+    with pytest.raises(InputError, match="no argument 'query'"):
+        CatalogRetriever("notes", query="bread")
+    with pytest.raises(InputError, match="did you mean k_fused"):
+        DatasetRetriever("notes", k_fuse=3)
+    with pytest.raises(InputError, match="k_fused is its depth"):
+        DatasetRetriever("notes", similarity_top_k=3)
+    with pytest.raises(InputError, match="give one of them"):
+        CatalogRetriever("notes", top_k=2, similarity_top_k=3)
+
+
+def test_streaming_without_a_model_to_write_is_refused(service):
+    build = QueryEngineBuilderV2().build_query_engine
+    with pytest.raises(InputError, match="streaming needs a language model"):
+        build("notes", streaming=True)
+    with pytest.raises(InputError, match="make it with streaming=True"):
+        build("notes", streaming=True, response_synthesizer=CitedPassages())
 
 
 def test_a_query_engine_without_a_model_answers_with_the_passages_cited(service):

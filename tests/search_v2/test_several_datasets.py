@@ -195,3 +195,10 @@ def test_documents_are_chosen_first_over_several_datasets(service):
     found = routed.search("key pump vault", dataset=["manuals", "secrets"], top_k=1)
     assert {hit.dataset for hit in found} <= {"manuals", "secrets"}
     assert "2 documents chosen" in next(one.note for one in found.stages if one.name == "route")
+
+
+def test_each_node_names_its_dataset(service):
+    nodes = CatalogRetriever(service=service).retrieve("the key")
+    told = {(node.metadata["dataset"], node.metadata["source_doc_id"]) for node in nodes}
+    assert {dataset for dataset, _ in told} == {"notes", "manuals", "secrets"}
+    assert all(source_doc_id.startswith(f"{dataset}:") for dataset, source_doc_id in told)

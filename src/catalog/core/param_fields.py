@@ -172,6 +172,18 @@ def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) ->
     return kind(**{name: getattr(checked, name) for name in checked.model_fields_set})
 
 
+def check_names(given: Iterable[str], names: Names) -> None:
+    """Raise :class:`InputError` for a name given that is none of an argument, with the nearest."""
+    for name in given:
+        if name not in names:
+            raise InputError(describe_unknown(name, names))
+
+
+def parameter_names(kind: type[Any]) -> Names:
+    """Return the aliases of each parameter that Python takes, by the parameter's name."""
+    return {field.name: field.param.aliases for field in param_fields(kind)}  # type: ignore[arg-type]
+
+
 def check_params(params: Params) -> None:
     """Raise :class:`InputError` for a value of another type than its parameter's, or out of bounds.
 
@@ -219,8 +231,11 @@ def takes(
     """Let a function of one params object be called with the parameters themselves."""
 
     def decorate(function: Callable[[ParamsT], ResultT]) -> Callable[P, ResultT]:
+        names = parameter_names(cast(type[Any], kind))
+
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+            check_names(kwargs, names)
             return function(kind(*args, **kwargs))
 
         result = signature(function).return_annotation
@@ -238,8 +253,11 @@ def takes_self(
     def decorate(
         method: Callable[[SelfT, ParamsT], ResultT],
     ) -> Callable[Concatenate[SelfT, P], ResultT]:
+        names = parameter_names(cast(type[Any], kind))
+
         @wraps(method)
         def call(self: SelfT, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+            check_names(kwargs, names)
             return method(self, kind(*args, **kwargs))
 
         own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)

@@ -35,6 +35,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer, CompactAndRe
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
+from catalog.core.errors import InputError
 from catalog.core.params import DatasetChoice, SearchParams
 from catalog.core.query import parse_query
 from catalog.ingest.transforms import (
@@ -50,7 +51,7 @@ from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.legs import LexicalRetriever, VectorRetriever
 from catalog.search_v2.passages import PassagePostprocessor
 from catalog.search_v2.relevance import RelevanceEstimator
-from catalog.search_v2.request import check_search
+from catalog.search_v2.request import check_search, search_arguments
 from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.search_v2.retriever_factory import (
     DatasetRetriever,
@@ -70,6 +71,8 @@ from catalog.search_v2.shared import shared_service
 from catalog.search_v2.temporal import TemporalExpansion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from llama_index.core.callbacks import CallbackManager
 
 __all__ = [
@@ -102,11 +105,21 @@ __all__ = [
 ]
 
 
+_ENGINE_ARGUMENTS = (
+    "llm",
+    "postprocessors",
+    "node_postprocessors",
+    "response_synthesizer",
+    "streaming",
+    "callback_manager",
+)
+
+
 class CatalogRetriever(BaseRetriever):
     """The v2 query path over a dataset, several or all as one LlamaIndex retriever, for any query.
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
-    ``rerank``. Several datasets are as one; without any all are. ``whole=False`` ends after
+    ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are as one; without any all are. ``whole=False`` ends after
     selection, for those who chain the later stages themselves. A query bundle's ``embedding`` or
     ``custom_embedding_strs`` are searched for by meaning in place of the query.
     """
@@ -121,7 +134,7 @@ class CatalogRetriever(BaseRetriever):
         **search: Any,
     ) -> None:
         self._service, self._is_whole = service, whole
-        self._params = SearchParams("", dataset=dataset, **search)
+        self._params = SearchParams("", dataset=dataset, **search_arguments(search))
         check_search(self._params)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
@@ -145,7 +158,8 @@ class ServicePostprocessor(PassagePostprocessor):
     _params: SearchParams = PrivateAttr()
 
     def __init__(self, service: SearchServiceV2 | None = None, **search: Any) -> None:
-        service, params = service or shared_service(), SearchParams("", **search)
+        params = SearchParams("", **search_arguments(search))
+        service = service or shared_service()
         super().__init__(stages=service.postprocessors(params))
         self._max_chars, self._params = service.parts.rag.max_query_chars, params
 
@@ -172,8 +186,10 @@ class QueryEngineBuilderV2:
         dataset_name: DatasetChoice = None,
         *,
         llm: LLM | None = None,
-        postprocessors: tuple[BaseNodePostprocessor, ...] = (),
+        postprocessors: Sequence[BaseNodePostprocessor] = (),
+        node_postprocessors: Sequence[BaseNodePostprocessor] | None = None,
         response_synthesizer: BaseSynthesizer | None = None,
+        streaming: bool = False,
         callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> RetrieverQueryEngine:
@@ -181,19 +197,31 @@ class QueryEngineBuilderV2:
 
         Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
         recordings), so that it answers from the passages ``retrieve`` gives, and then those added
-        here. Without an ``llm``, here or in LlamaIndex's ``Settings``, its answer is the passages
-        themselves, cited (:class:`CitedPassages`), and no model is asked.
+        here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here or in LlamaIndex's ``Settings``, its answer is the passages
+        themselves, cited (:class:`CitedPassages`), and no model is asked. ``streaming`` gives the
+        answer as the model writes it. Raises :class:`InputError` for an argument there is not, and
+        for ``streaming`` where no model made here writes.
         """
+        search = search_arguments(search, *_ENGINE_ARGUMENTS)
         model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI
         callbacks = callback_manager or LlamaSettings.callback_manager
+        if streaming and (response_synthesizer is not None or model is None):
+            raise InputError(
+                "streaming needs a language model: give llm, or leave streaming out"
+                if response_synthesizer is None
+                else "streaming is for the response_synthesizer to do: make it with streaming=True"
+            )
         if response_synthesizer is None and model is None:
             response_synthesizer = CitedPassages(callbacks)
         elif response_synthesizer is None:
-            response_synthesizer = CompactAndRefine(llm=model, callback_manager=callbacks)
+            response_synthesizer = CompactAndRefine(
+                llm=model, callback_manager=callbacks, streaming=streaming
+            )
         own = ServicePostprocessor(self._service, **search)
         retriever = CatalogRetriever(
             dataset_name, service=self._service, whole=False, callback_manager=callbacks, **search
         )
+        stages = [own, *postprocessors, *(node_postprocessors or ())]
         return RetrieverQueryEngine(
-            retriever, response_synthesizer, [own, *postprocessors], callback_manager=callbacks
+            retriever, response_synthesizer, stages, callback_manager=callbacks
         )

@@ -34,6 +34,7 @@ class PassageNode(TextNode):
             end_char_idx=chunk.end_offset,
             metadata={
                 **{name: _copy_value(value) for name, value in chunk.metadata.items()},
+                "dataset": chunk.source_doc_id.partition(":")[0],
                 "source_doc_id": chunk.source_doc_id,
                 "path": chunk.path,
                 "title": chunk.title,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from catalog.core.dates import read_bound
-from catalog.core.errors import DocumentNotFoundError, UnknownModeError
+from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
-from catalog.core.param_fields import check_params
+from catalog.core.param_fields import check_names, check_params, parameter_names
 from catalog.core.params import MODES, Mode, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
@@ -93,6 +93,24 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         expand=rag.expansion_enabled if params.expand is None else params.expand,
         is_one_document=is_one_document,
     )
+
+
+def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
+    """Return the parameters that a part of LlamaIndex's was given for its searches.
+
+    LlamaIndex's ``similarity_top_k`` is ``top_k``. ``own`` are what else the part takes. Raises
+    :class:`InputError` for any other name, with the nearest.
+    """
+    arguments = dict(given)
+    if "similarity_top_k" in arguments:
+        top_k = arguments.pop("similarity_top_k")
+        if arguments.get("top_k", top_k) != top_k:
+            raise InputError("similarity_top_k and top_k are the same argument: give one of them")
+        arguments["top_k"] = top_k
+    names = {name: () for name in own} | dict(parameter_names(SearchParams))
+    del names["query"]
+    check_names(arguments, names)
+    return arguments
 
 
 def check_search(params: SearchParams) -> None:

@@ -15,7 +15,7 @@ from catalog.core.query import ParsedQuery, parse_query
 from catalog.search_v2.expansion.expanded_retriever import ExpandedRetrieverV2
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import LegMaker, bundle_about
-from catalog.search_v2.request import SearchRequest, check_search, read_request
+from catalog.search_v2.request import SearchRequest, check_search, read_request, search_arguments
 from catalog.search_v2.retriever import FusionRetriever, HybridRetrieverV2
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
@@ -98,6 +98,7 @@ class HybridRetrieverFactoryV2:
         if isinstance(query, str):
             query = parse_query(query, max_chars=rag.max_query_chars)
         if within is None:
+            narrow = search_arguments(narrow)
             params = SearchParams(query.original, dataset=dataset_name, mode=mode, **narrow)
             within = read_request(params, parts, StageLog()).restriction
         maker = LegMaker(
@@ -149,6 +150,7 @@ class DatasetRetriever(FusionRetriever):
         callback_manager: CallbackManager | None = None,
         **narrow: Any,
     ) -> None:
+        narrow = search_arguments(narrow, "k_lex", "k_dense", "k_fused")
         chosen = narrow.keys() & {"top_k", "rerank", "expand", "explain", "compare_with_v1"}
         if chosen:
             names = ", ".join(sorted(chosen))
