@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from catalog.interfaces.engine import LocalEngine
 
 
+_NAMED = 20  # names without a document, each in a note
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
     """Something to ask of a store: what it takes, what it gives, and the function that runs it.
@@ -69,12 +72,16 @@ def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
 def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
     """Return the documents that the patterns name, in their order; large ones are only named.
 
-    So are those from the first on that would make all texts together more than 10 MB.
+    So are those from the first on that would make all texts together more than 10 MB. A pattern
+    that names no document is told in ``notes`` with near misses; an error if none names any.
     """
     database = engine.library.database
     dataset = engine.library.chosen_datasets(params.dataset)
-    parts = find_parts(database, dataset, params.patterns)
-    documents, skipped, notes = [], [], []
+    parts, missing = find_parts(database, dataset, params.patterns)
+    documents, skipped = [], []
+    notes = [str(error) for error in missing[:_NAMED]]
+    if len(missing) > _NAMED:
+        notes.append(f"no document of {len(missing) - _NAMED:,} more names")
     remaining = MAX_TEXT_BYTES
     wanted = parts[: params.limit]
     for at, (source_doc_id, part, told) in enumerate(wanted):

@@ -61,22 +61,27 @@ def find_document(
 
 def find_parts(
     database: Database, dataset: DatasetNames, patterns: Iterable[str]
-) -> list[tuple[str, Part, tuple[str, ...]]]:
+) -> tuple[list[tuple[str, Part, tuple[str, ...]]], list[DocumentNotFoundError]]:
     """Return the ids of documents, the part of each that the patterns name, and notes on it.
 
+    Beside them stands an error with near misses for each pattern that names none.
+
     A pattern is what :func:`resolve_documents` takes, or has a place as in :func:`find_document`:
-    then each file of a recording has a part of its own. Raises the same.
+    then each file of a recording has a part of its own. Raises the same if no pattern names any.
     """
     parts: dict[tuple[str, Part], tuple[str, ...]] = {}
+    missing: list[DocumentNotFoundError] = []
     with database.read() as connection:
         for pattern, ids in _match_each(_names_by_dataset(connection, dataset), patterns):
             parts |= {(id_, Part()): () for id_ in ids}
             found = [] if ids else find_named(connection, without_marks(pattern), dataset, Part())
             if not ids and not found:
-                raise _no_document(connection, dataset, pattern)
+                missing.append(_no_document(connection, dataset, pattern))
             for one in found:
                 parts |= {(f"{of}:{path}", part): one.notes for of, path, part in one.pieces}
-    return [(*part, notes) for part, notes in parts.items()]
+    if missing and not parts:
+        raise missing[0] if len(missing) == 1 else _none_of(missing)
+    return [(*part, notes) for part, notes in parts.items()], missing
 
 
 def read_part(database: Database, source_doc_id: str, part: Part) -> DocumentLines:
@@ -165,6 +170,15 @@ def _no_document(
     near = _near(connection, pattern, dataset)
     where = " or ".join(map(repr, named_datasets(connection, dataset)))
     return DocumentNotFoundError(f"no document of {where} is {pattern!r}", near)
+
+
+def _none_of(missing: Sequence[DocumentNotFoundError]) -> DocumentNotFoundError:
+    """Return one error that tells all, with the near misses of all."""
+    near = dict.fromkeys(chain.from_iterable(error.suggestions for error in missing))
+    problems = [error.problem for error in missing[:_SUGGESTIONS]]
+    more = len(missing) - len(problems)
+    problems += [f"{more:,} more names"] if more else []
+    return DocumentNotFoundError("; ".join(problems), list(near)[: 2 * _SUGGESTIONS])
 
 
 def _near(connection: Connection, name: str, dataset: DatasetNames | None) -> list[str]:

@@ -115,3 +115,23 @@ def test_words_too_common_to_look_for_are_said_to_be_that(engine):
     (note,) = answer.data["notes"]
     assert note.startswith("the query has no word that is not too common to look for: put words in")
     assert "too common" not in call(engine, "search", query="zebra").text
+
+
+def test_of_several_names_what_exists_is_given_and_the_rest_named(engine):
+    answer = call(engine, "multi_get", patterns=["a.md", "dep.md", "nowhere.pdf", "b.md"])
+    assert not answer.is_error
+    assert found(answer) == ["a.md", "b.md"]
+    first, second = answer.data["notes"]
+    assert first.startswith("no document of 'notes' is 'dep.md'; did you mean notes:guides/deep.md")
+    assert second == "no document of 'notes' is 'nowhere.pdf'"
+    assert first in answer.text
+    assert answer.text.index(first) > answer.text.index("<documents-")
+    plain = engine.ask("multi_get", {"patterns": ["a.md", "dep.md"], "dataset": "notes"})
+    assert len(plain["documents"]) == len(plain["notes"]) == 1
+
+
+def test_names_that_are_all_of_no_document_are_an_error_with_near_misses(engine):
+    answer = call(engine, "multi_get", patterns=["dep.md", "nowhere.pdf"])
+    assert answer.is_error
+    assert "'dep.md'; no document of 'notes' is 'nowhere.pdf'" in answer.text
+    assert "did you mean notes:guides/deep.md" in answer.text

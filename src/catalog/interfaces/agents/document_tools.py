@@ -93,12 +93,12 @@ def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ..
     answer = ask_by_names(engine, "multi_get", params, "patterns")
     documents, left_out = _take_fitting(map(_document, answer["documents"]), params["max_bytes"])
     skipped = [*map(_skipped_document, answer["skipped"]), *left_out]
-    notes = (*notes, *clean_notes(answer["notes"]))
+    quoted_notes = clean_notes(answer["notes"])  # they name documents
     pattern = quote_argument(params["patterns"])
     data = MultiGetData(
         status="ok" if documents else "no_results",
         message=None if documents else f"no results: no document of {pattern} could be given.",
-        notes=notes,
+        notes=(*notes, *quoted_notes),
         documents=tuple(documents),
         skipped=tuple(skipped),
     )
@@ -109,7 +109,7 @@ def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ..
         for document in documents
     ]
     quoted = "\n\n".join(filter(None, (*texts, not_given)))
-    return tool_result(data, lines=note_lines(notes), quoted=quoted)
+    return tool_result(data, lines=note_lines(notes), quoted=quoted, quoted_notes=quoted_notes)
 
 
 def _document(answer: Mapping[str, Any]) -> Document:
@@ -253,7 +253,8 @@ MULTI_GET = AgentTool(
     "multi_get",
     "Read several documents",
     "Read several documents at once, by a glob or a list of paths and #docids, or the passages "
-    "that references and citations name. Those that do not fit are named, not given.",
+    "that references and citations name. Those that do not fit or do not exist are named, not "
+    "given.",
     arguments_of(
         MultiGetParams,
         last=("dataset",),
