@@ -119,9 +119,10 @@ class CatalogRetriever(BaseRetriever):
     """The v2 query path over a dataset, several or all as one LlamaIndex retriever, for any query.
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
-    ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are as one; without any all are. ``whole=False`` ends after
-    selection, for those who chain the later stages themselves. A query bundle's ``embedding`` or
-    ``custom_embedding_strs`` are searched for by meaning in place of the query.
+    ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are as one; without
+    any all are. ``whole=False`` ends after selection, for those who chain the later stages
+    themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` are searched for by
+    meaning in place of the query.
     """
 
     def __init__(
@@ -197,10 +198,11 @@ class QueryEngineBuilderV2:
 
         Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
         recordings), so that it answers from the passages ``retrieve`` gives, and then those added
-        here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here or in LlamaIndex's ``Settings``, its answer is the passages
-        themselves, cited (:class:`CitedPassages`), and no model is asked. ``streaming`` gives the
-        answer as the model writes it. Raises :class:`InputError` for an argument there is not, and
-        for ``streaming`` where no model made here writes.
+        here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here or in
+        LlamaIndex's ``Settings``, its answer is the passages themselves, cited
+        (:class:`CitedPassages`), and no model is asked. ``streaming`` gives the answer as the model
+        writes it. Raises :class:`InputError` for an argument there is not, and for ``streaming``
+        where no model made here writes.
         """
         search = search_arguments(search, *_ENGINE_ARGUMENTS)
         model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI

@@ -107,7 +107,7 @@ def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
         if arguments.get("top_k", top_k) != top_k:
             raise InputError("similarity_top_k and top_k are the same argument: give one of them")
         arguments["top_k"] = top_k
-    names = {name: () for name in own} | dict(parameter_names(SearchParams))
+    names = dict.fromkeys(own, ()) | dict(parameter_names(SearchParams))
     del names["query"]
     check_names(arguments, names)
     return arguments
