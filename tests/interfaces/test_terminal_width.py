@@ -6,9 +6,10 @@ from itertools import pairwise
 import pytest
 
 from catalog.core.catalog_page import CatalogEntry, CatalogPage
+from catalog.interfaces import text_layout
 from catalog.interfaces.terminal import Form, render
 from catalog.interfaces.terminal_passages import passages_text
-from catalog.interfaces.text_layout import display_width, shorten, wrap
+from catalog.interfaces.text_layout import cut_line, display_width, find_blocks, shorten, wrap
 from made_results import answer, result
 
 PROSE = (
@@ -182,3 +183,41 @@ def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_fi
     assert facts == "    md  5 bytes in 1 passage"
     assert max(map(display_width, summary)) <= 60
     assert " ".join(line.strip() for line in summary) == " ".join(fields["summary"].split())
+
+
+@pytest.mark.parametrize("unit", ["a\u0301", "\u0301", "a\u200d", "\u5bc6", f"{FAMILY}\u200d"])
+@pytest.mark.parametrize(
+    "lay_out",
+    [lambda text: wrap(text, 40), lambda text: cut_line(text, 0, len(text), len(text) - 1, 40)],
+    ids=["wrap", "cut_line"],
+)
+def test_a_text_twice_as_long_takes_twice_the_steps_to_lay_out(monkeypatch, unit, lay_out):
+    steps = 0
+    columns = text_layout._columns
+
+    def counted(char):
+        nonlocal steps
+        steps += 1
+        return columns(char)
+
+    monkeypatch.setattr(text_layout, "_columns", counted)
+    counts = []
+    for size in (1_000, 2_000):
+        steps = 0
+        lay_out(unit * size + "b" * 80)
+        counts.append(steps)
+    assert counts[1] < 2.2 * counts[0]
+
+
+def test_signs_that_end_as_no_rule_are_prose():
+    text = "=" * 500_000 + "x"  # tried from each sign on, this takes half an hour
+    assert [block.is_prose for block in find_blocks(text, is_code=False)] == [True]
+    assert [block.is_prose for block in find_blocks("=== --- ==", is_code=False)] == [False]
+
+
+def test_joined_signs_without_end_are_cut_where_the_line_is_full():
+    assert [display_width(line) for line in wrap("a\u200d" * 100, 40)] == [40, 40, 20]
+
+
+def test_a_line_of_blanks_is_an_empty_line():
+    assert wrap(" " * 100, 40) == wrap("\t ", 40) == [""]

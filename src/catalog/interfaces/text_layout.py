@@ -21,7 +21,7 @@ _VERBATIM = re.compile(
     r"    |\t"  # code
     r"|\s*[|+╭│├╰┌└]"  # a table, or lines drawn with signs
     r"|\s*(?:\$|>>>|\.\.\.)\s"  # a session at a prompt
-    r"|\s*([-=~^*_#])\1{2,}[\s=-]*\Z"  # a rule
+    r"|\s*([-=~^*_#])\1{2,}+[\s=-]*+\Z"  # a rule
     r"|\s*[\w.-]{1,40}\s*[:=](?:\s|\Z)"  # a field and its value
     r"|.*\S[ \t]{3,}\S"  # columns
 )
@@ -59,6 +59,8 @@ def shorten(text: str, width: int) -> str:
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Return one line of text as lines of at most ``width`` columns, the further ones set in."""
+    if not text.strip():
+        return [""]
     if display_width(text) <= width:
         return [text]
     lead = text[: len(text) - len(text.lstrip())]
@@ -177,8 +179,8 @@ def cut_line(text: str, start: int, end: int, first_match: int, width: int) -> t
     stop = _fitting(text, start, end, width - 1)
     if first_match < stop:
         return start, stop
-    begin = first_match
-    while begin > start and display_width(text[begin - 1 : first_match]) < width // 3:
+    begin, used = first_match, 0
+    while begin > start and (used := used + _columns(text[begin - 1])) < width // 3:
         begin -= 1
     rest = display_width(text[begin:end])
     return begin, end if rest < width else _fitting(text, begin, end, width - 2)
@@ -237,24 +239,30 @@ def _fill(text: str, atoms: Sequence[Atom], width: int) -> list[list[Atom]]:
 def _split_long(text: str, atoms: Sequence[Atom], width: int) -> Iterator[Atom]:
     for atom in atoms:
         start, is_apart = atom.start, atom.is_apart
-        while display_width(text[start : atom.end]) > width:
+        left = display_width(text[start : atom.end])
+        while left > width:
             stop = _fitting(text, start, atom.end, width)
             yield Atom(start, stop, is_apart)
+            left -= display_width(text[start:stop])
             start, is_apart = stop, False
         yield Atom(start, atom.end, is_apart)
 
 
 def _fitting(text: str, start: int, end: int, width: int) -> int:
-    """Return the end of what fits into the columns, of one character at least."""
+    """Return the end of what fits into the columns, of one character at least.
+
+    What is joined is parted only if it is all that fits.
+    """
     used, at = 0, start
     while at < end:
         used += _TAB if text[at] == "\t" else _columns(text[at])
         if used > width:
             break
         at += 1
-    while start < at < end and _is_joined(text, at):
-        at -= 1
-    return max(at, start + 1)
+    cut = at
+    while start < cut < end and _is_joined(text, cut):
+        cut -= 1
+    return max(at if cut == start else cut, start + 1)
 
 
 def _written(text: str, atoms: Sequence[Atom]) -> str:
