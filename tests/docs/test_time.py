@@ -122,7 +122,7 @@ def test_the_example_of_the_readme_comes_out_as_it_shows(run, tmp_path, monkeypa
     (block,) = re.findall(r"```\n(catalog index build ~/vault.*?)```", README, re.DOTALL)
     build, search, *shown = [line for line in block.splitlines() if line]
     out, err = run(build.replace("~", str(tmp_path)))
-    assert "7 documents (8 texts; those of one recording are one document), 10 chunks" in out
+    assert "7 documents (8 texts; those of one recording are one document), 10 passages, all" in out
     assert "as text" not in err
     out, _ = run(search)
     lines = [line.replace(f"{heading[2:]} Slide: ", "Slide: ") for line in out.splitlines()]

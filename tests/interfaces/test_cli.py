@@ -403,7 +403,7 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     (folder / "empty.md").write_text("")
     _, out, err = catalog("index", "build", folder, "-d", "told")
     told = "log.jsonl: as text, not as records"
-    assert out.startswith("2 files, 1 left out: 1 document, 1 chunk; ")
+    assert out.startswith("2 files, 1 left out: 1 document, 1 passage, all embedded; ")
     assert "catalog: not indexed: empty.md: empty\n" in err
     assert f"catalog: indexed: {told}" in err
     os.utime(folder / "empty.md", (1, 1))

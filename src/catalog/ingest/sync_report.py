@@ -34,6 +34,7 @@ class SyncReport:
     ``documents`` and ``chunks`` are what the dataset holds now; ``embedded`` counts the texts
     the model was asked for in this run and ``reused`` those whose vectors were there already.
     ``added`` and the like count texts, of which several may be one document: see docs/time.md.
+    ``embedded_chunks`` are those of the ``chunks`` that have a vector.
     ``incomplete`` counts documents of which some text is not embedded, since the model failed or
     was down, ``unfinished`` files that are cut short; the next run retries both.
     ``files`` are those listed, ``left_out`` the ones of them of which nothing is found.
@@ -57,6 +58,7 @@ class SyncReport:
     kept: int = 0
     files: int = 0
     left_out: int = 0
+    embedded_chunks: int = 0
     words_seconds: float = 0.0
     notes: tuple[str, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -163,13 +164,20 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield "no dataset yet: make one with 'catalog index build FOLDER --dataset NAME'"
 
 
+def count_passages(passages: int, embedded: int) -> str:
+    """Return ``23 passages, all embedded``, or how many of them are, in per cent rounded down."""
+    noun = "passage" if passages == 1 else "passages"
+    if embedded == passages:
+        return f"{passages:,} {noun}{', all embedded' * (passages > 0)}"
+    share = embedded / passages  # as a search's notes say it
+    return f"{passages:,} {noun}, {embedded:,} embedded ({math.floor(100 * share)} %)"
+
+
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
-    vectors, windows = dataset["vectors"], dataset["windows"]
     languages = ", ".join(list(dataset["languages"])[:_LANGUAGES_SHOWN])
     parts = [
         f"{dataset['documents']:,} documents",
-        f"{dataset['chunks']:,} chunks",
-        f"{vectors:,} vectors" if vectors == windows else f"{vectors:,} of {windows:,} vectors",
+        count_passages(dataset["chunks"], dataset["embedded"]),
         *([f"in {languages}"] if languages else []),
         f"from {dataset['root']}",
         f"made with {describe_origin(dataset['preset'], dataset['settings'])}",

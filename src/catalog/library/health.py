@@ -51,7 +51,9 @@ _NAMED = 5  # documents in one message
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """What a dataset holds. ``vectors`` under ``windows`` means: some text is not embedded yet.
+    """What a dataset holds. ``embedded`` counts the chunks that have a vector.
+
+    ``vectors`` under ``windows`` means: some text is not embedded yet.
 
     ``preset`` and ``settings`` are what it was made with, ``settings`` empty if an older release
     did not note it. ``languages`` counts passages by language, the most first, as the keyword index
@@ -68,6 +70,7 @@ class DatasetStats:
     files: FileCounts
     documents: int
     chunks: int
+    embedded: int
     modalities: dict[str, int]
     languages: dict[str, int]
     sizes: ChunkSizes
@@ -95,6 +98,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             files=count_files(connection, dataset),
             documents=totals.documents,
             chunks=totals.chunks,
+            embedded=totals.embedded,
             modalities=count_modalities(connection, dataset),
             languages=_count_languages(library, dataset),
             sizes=measure_chunk_sizes(connection, dataset, low, high),

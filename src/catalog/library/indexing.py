@@ -21,7 +21,7 @@ from catalog.library.library import Library
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import adopt_model, read_stored_model, require_model
 from catalog.store.locks import hold_lock
-from catalog.store.statistics import count_vectors
+from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
 
 
@@ -86,11 +86,12 @@ class Indexer:
         notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
-            vectors = count_vectors(connection, dataset)
+            totals = count_totals(connection, dataset)
         return replace(
             report,
             embedded=meaning.embedded,
-            reused=max(0, vectors - meaning.embedded),
+            reused=max(0, totals.vectors - meaning.embedded),
+            embedded_chunks=totals.embedded,
             failed=report.failed + meaning.failed,
             incomplete=incomplete,
             seconds=time.monotonic() - clock,

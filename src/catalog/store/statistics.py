@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, column, func, insert, select, text
+from sqlalchemy import Connection, Table, column, distinct, func, insert, select, text
 from sqlalchemy import table as sql_table
 
 from catalog.store.document_names import find_groups
@@ -77,11 +77,13 @@ def count_orphans(connection: Connection) -> dict[str, int]:
 class Totals:
     """What a dataset holds now; all files of one recording are one of the ``documents``.
 
+    ``embedded`` are the chunks that have a vector, of one of their windows at least.
     A chunk whose windows are not known, since the store was given another model, counts as one.
     """
 
     documents: int
     chunks: int
+    embedded: int
     windows: int
     vectors: int
 
@@ -91,11 +93,14 @@ def count_totals(connection: Connection, dataset: str) -> Totals:
     count = func.count()
     of_dataset = chunks.c.dataset == dataset
     windows = select(count).select_from(chunks.outerjoin(chunk_windows)).where(of_dataset)
+    embedded = select(func.count(distinct(chunks.c.seq))).select_from(embedded_windows)
+    embedded = embedded.where(of_dataset)
     stored = connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0
     groups = find_groups(connection, dataset).values()
     return Totals(
         documents=stored - sum(len(group) - 1 for group in groups),
         chunks=connection.scalar(select(count).where(of_dataset)) or 0,
+        embedded=connection.scalar(embedded) or 0,
         windows=connection.scalar(windows) or 0,
         vectors=count_vectors(connection, dataset),
     )

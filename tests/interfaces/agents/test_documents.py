@@ -144,3 +144,29 @@ def test_an_empty_store_is_said_to_be_empty(tmp_path):
     assert status.data["status"] == "no_results"
     assert search.is_error
     assert "none yet" in search.text
+
+
+def test_while_a_dataset_is_embedded_all_edges_count_the_same_passages(tmp_path):
+    """Those with a vector, of all: speech has several vectors a passage, text has one."""
+    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.terminal import Form, render
+    from catalog.library.indexing import Indexer
+    from fakes import WordEncoder, open_library, write
+
+    cues = (f"00:00:{n}0.000 --> 00:00:{n}9.000\nWords {n} of a talk." for n in range(6))
+    write(tmp_path / "notes", talk_dot_vtt="WEBVTT\n\n" + "\n\n".join(cues))
+    for name in "abc":
+        write(tmp_path / "notes", **{f"{name}_dot_md": f"Walrus {name}."})
+    encoder = WordEncoder()
+    with LocalEngine(open_library(tmp_path / "home", encoder)) as engine:
+        indexer = Indexer(engine.library)
+        engine.library.model.embed_batch_size = 1
+        indexer.build(tmp_path / "notes", "notes", pause=lambda: len(encoder.texts) >= 1)
+        stats = indexer.stats("notes")
+        assert (stats.embedded, stats.chunks, stats.windows > stats.chunks) == (1, 4, True)
+        notes = engine.ask("search", {"query": "walrus"})["notes"]
+        text = AGENT_TOOLS["status"].call(engine, {}).text
+        printed = str(render("status", engine.ask("status", {}), Form()))
+    assert notes[0].startswith("by meaning: 25 % of the passages")
+    assert ", 25 % embedded" in text
+    assert "4 passages, 1 embedded (25 %)" in printed

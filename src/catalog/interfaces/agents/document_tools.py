@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from textwrap import indent
@@ -171,7 +172,7 @@ def _format_document(document: Document, text: str | None = None) -> str:
 
 
 class DatasetStatus(ToolPart):
-    """Counts of one dataset. ``embedded`` below 1: some text cannot be found by meaning yet."""
+    """Counts of one dataset. ``embedded`` is the share of the passages found by meaning so far."""
 
     name: str
     documents: int
@@ -208,23 +209,24 @@ def run_status(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...])
 
 
 def _dataset_status(answer: Mapping[str, Any]) -> DatasetStatus:
-    windows = answer["windows"]
+    passages = answer["chunks"]
     updated = datetime.fromtimestamp(answer["updated_at"], UTC)
     return DatasetStatus(
         name=one_line(answer["dataset"]),
         documents=answer["documents"],
-        passages=answer["chunks"],
+        passages=passages,
         modalities=answer["modalities"],
-        embedded=answer["vectors"] / windows if windows else 1.0,
+        embedded=answer["embedded"] / passages if passages else 1.0,
         updated=updated.isoformat(timespec="seconds"),
     )
 
 
 def _dataset_line(dataset: DatasetStatus) -> str:
     modalities = ", ".join(f"{name} {count}" for name, count in dataset.modalities.items())
+    embedded = math.floor(100 * dataset.embedded)
     return (
         f"dataset {dataset.name}: {dataset.documents} documents, {dataset.passages} passages "
-        f"({modalities}), {dataset.embedded:.0%} embedded, updated {dataset.updated}"
+        f"({modalities}), {embedded} % embedded, updated {dataset.updated}"
     )
 
 

@@ -17,7 +17,7 @@ from catalog.interfaces.cli.options import (
     open_library,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
-from catalog.interfaces.terminal import describe_origin
+from catalog.interfaces.terminal import count_passages, describe_origin
 
 if TYPE_CHECKING:
     from catalog.ingest.preview import SyncPreview
@@ -247,10 +247,9 @@ def _summary(report: SyncReport) -> str:
     return (
         f"{report.files} file{'s' * (report.files != 1)}{left_out}: "
         f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
-        f"{report.chunks} chunk{'s' * (report.chunks != 1)}; "
+        f"{count_passages(report.chunks, report.embedded_chunks)}; "
         f"{report.added} added, {report.updated} updated, {report.removed} removed, "
         f"{report.unchanged} unchanged; "
-        f"{report.embedded} embedded, {report.reused} reused; "
         f"{report.seconds:.1f} s, found by words after {report.words_seconds:.1f} s"
     )
 
@@ -296,7 +295,7 @@ def _print_stats(stats: DatasetStats) -> None:
         ("documents", stats.documents),
         ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
         ("languages", languages or "not known yet"),
-        ("vectors", f"{stats.vectors} of {stats.windows}"),
+        ("embedded", f"{stats.embedded} of {stats.chunks} passages"),
         ("pending points", stats.pending_points),
         ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
         ("updated", updated),
