@@ -128,7 +128,7 @@ class SearchParams:
             "settings, 10 or a preset's.",
             least=1,
             most=1000,
-            flags=("--top-k", "--limit", "-k"),
+            flags=("--top-k", "--limit", "-k", "-n"),
             aliases=("limit", *_COUNT_ALIASES),
         ),
     ] = None
@@ -285,7 +285,7 @@ class BrowseParams:
             "How many documents.",
             least=1,
             most=MAX_DOCUMENTS,
-            flags=("--limit", "--top-k", "-k"),
+            flags=("--limit", "--top-k", "-k", "-n"),
             aliases=("top_k", *_COUNT_ALIASES),
         ),
     ] = DEFAULT_LIMIT

@@ -152,6 +152,18 @@ def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
     return describe_shaping(preset, settings) if settings else "settings its next update will note"
 
 
+def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
+    """Say where a dataset came from and what it was made with; a pipeline's has no folder."""
+    if not dataset["root"] and not dataset["settings"]:
+        return ["made by a pipeline"]
+    origin = describe_origin(dataset["preset"], dataset["settings"])
+    return [f"from {dataset['root'] or 'a pipeline'}", f"made with {origin}"]
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if isinstance(value, Mapping):
@@ -176,10 +188,9 @@ def count_passages(passages: int, embedded: int) -> str:
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
     languages = ", ".join(list(dataset["languages"])[:_LANGUAGES_SHOWN])
     parts = [
-        f"{dataset['documents']:,} documents",
+        _count(dataset["documents"], "document"),
         count_passages(dataset["chunks"], dataset["embedded"]),
         *([f"in {languages}"] if languages else []),
-        f"from {dataset['root']}",
-        f"made with {describe_origin(dataset['preset'], dataset['settings'])}",
+        *_describe_source(dataset),
     ]
     return f"{dataset['dataset']}: {', '.join(parts)}"

@@ -73,7 +73,7 @@ def compare(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Compare two searches on labelled queries: which is better, how surely."""
+    """Compare two searches on labelled queries: which is better?"""
     from catalog.core.errors import InputError
     from catalog.evaluation.comparison import compare_runs
     from catalog.evaluation.false_alarms import (

@@ -62,7 +62,7 @@ def mcp(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Serve the documents to coding agents over the Model Context Protocol.
+    """Serve the documents to coding agents (Model Context Protocol).
 
     An agent starts it by itself, from its configuration: {"mcpServers": {"catalog": {"command":
     "catalog", "args": ["mcp"]}}}. It answers until its input ends; see docs/agents.md.

@@ -93,7 +93,7 @@ search = verb_command(
 get = verb_command(
     "get",
     GetParams,
-    "Print a document, or a range of its lines (pages, cells …), as it was indexed.",
+    "Print a document, or some of its lines, pages or cells.",
     numbers=Annotated[
         bool, typer.Option("--line-numbers", "-n", help="Number the lines as citations do.")
     ],
@@ -101,7 +101,7 @@ get = verb_command(
 browse = verb_command(
     "browse",
     BrowseParams,
-    "Show what documents there are: titles, summaries, types, dates, tags, sizes.",
+    "Show which documents there are, with titles, dates and tags.",
 )
 status = verb_command(
     "status", StatusParams, "Show what the store holds, and which model and engines are set."
