@@ -206,6 +206,26 @@ def test_a_backup_is_one_state_while_others_write_and_a_restore_brings_it_back(t
     assert answers_of(home) == changed
 
 
+def test_the_first_build_of_a_dataset_waits_for_a_restore(tmp_path, monkeypatch):
+    home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
+    update(home, folder, 0)
+    back_up(home / "catalog.db", copy)
+    refused = []
+
+    def back_up_beside_a_build(*given, **more):
+        with open_library(home, ingest={"lock_seconds": 0}) as library:
+            with pytest.raises(StoreBusyError, match="a copy is being put"):
+                Indexer(library).build(folder, "new")
+            refused.append("new")
+        return back_up(*given, **more)
+
+    monkeypatch.setattr("catalog.store.backup.back_up", back_up_beside_a_build)
+    restore(copy, home / "catalog.db", locks=home / "locks")
+    assert refused == ["new"]
+    with open_library(home) as library:
+        assert Indexer(library).build(folder, "new").documents > 0
+
+
 def test_a_damaged_store_is_moved_aside_by_a_restore(tmp_path):
     home, copy = tmp_path / "home", tmp_path / "copy.db"
     update(home, tmp_path / "notes", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.embedding_cache import adopt_model, read_stored_model, require_model
-from catalog.store.locks import hold_lock
+from catalog.store.locks import RESTORE_LOCK, hold_lock
 from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
 
@@ -193,16 +193,23 @@ class Indexer:
         """Count straight from the truth."""
         return dataset_stats(self._library, dataset)
 
-    def _lock(self, dataset: str, progress: Progress) -> AbstractContextManager[None]:
+    @contextmanager
+    def _lock(self, dataset: str, progress: Progress) -> Iterator[None]:
         """Hold the lock that a run on the dataset needs; tell the progress if it must wait."""
         settings = self._library.settings
+        folder = settings.home / "locks"
         seconds, held = settings.rag_v2.ingest.lock_seconds, f"another process indexes {dataset!r}"
-        return hold_lock(
-            settings.home / "locks" / f"{dataset}.lock",
+        with hold_lock(
+            folder / f"{dataset}.lock",
             seconds=seconds,
             busy=f"another process is indexing {dataset!r}; try again later",
             on_wait=lambda: progress.start(0, f"{held}: waiting for it up to {seconds:g} s"),
-        )
+        ):
+            # A restore that began before this lock was there does not know of it.
+            busy = "a copy is being put in the store's place; try again later"
+            with hold_lock(folder / RESTORE_LOCK, seconds=seconds, busy=busy):
+                pass
+            yield
 
     def _with_folder(self, dataset: str) -> StoredDataset:
         stored = stored_dataset(self._library, dataset)

@@ -21,14 +21,14 @@ from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.os_errors import describe_os_error
 from catalog.store.checksums import seal_rows
 from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes
-from catalog.store.locks import hold_lock
+from catalog.store.locks import RESTORE_LOCK, hold_lock
 from catalog.store.schema import datasets
 from catalog.store.sql_errors import translate_errors
 
 Progress = Callable[[int, int], None]  # pages copied, and all
 KEPT = ".before-restore"
 _PAGES = 2_000  # copied between two calls of progress
-_NOT_WRITERS = frozenset({"serve.lock"})
+_NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
 
 
 def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | None = None) -> int:
@@ -71,6 +71,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
         _require_sound(draft)
         _prepare(draft)
         busy = "the store is being updated; try again when that has ended"
+        held.enter_context(hold_lock(locks / RESTORE_LOCK, seconds=0, busy=busy))
         for lock in sorted(locks.glob("*.lock")):
             if lock.name not in _NOT_WRITERS:
                 held.enter_context(hold_lock(lock, seconds=0, busy=busy))

@@ -12,6 +12,8 @@ from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder
 
+RESTORE_LOCK = ".restore.lock"  # beside those of datasets, none of whose names begins with a dot
+
 
 @contextmanager
 def hold_lock(
