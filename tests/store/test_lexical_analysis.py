@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.core.errors import ConfigError
-from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer
+from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer, raw_words
 from catalog.store.lexical.text_analysis import TextAnalyzer
 
 PLAIN = Analyzer(stemming=False)
@@ -101,6 +101,17 @@ def test_time_grows_with_the_length_of_the_line_and_not_with_its_square(line: st
     began = time.process_time()
     PLAIN.tokens(text)
     assert time.process_time() - began < 10  # seconds; quadratic would be hours
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0316\uff9e", "\u0f73\u0301"])
+def test_marks_in_a_row_are_not_sorted_in_time_quadratic_in_their_number(marks: str) -> None:
+    assert len(PLAIN.tokens("x" + marks * 500_000)) == 1  # else this takes hours
+
+
+def test_a_word_with_thirty_marks_keeps_them_and_one_with_more_is_found_as_with_thirty() -> None:
+    marked = "\u03b1" + "\u0316\u0323" * 15
+    assert raw_words(f"{marked} {marked}\u0316\u0323") == [raw_words(marked)[0]] * 2
+    assert len(raw_words(marked)[0]) == 31
 
 
 def test_a_very_long_word_is_found_by_itself_and_no_token_is_long() -> None:

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
 _MAX_MARKS = 30  # in a row, as in the Stream-Safe Text Format of Unicode
+_BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # by NFC or NFKC
+# Every mark is among these, and few texts have so many in a row.
+_MANY_SIGNS = re.compile(rf"[\W{_BECOME_MARKS}]{{{_MAX_MARKS + 1},}}")
+# The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
 
 
@@ -18,18 +21,28 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def compose(text: str) -> str:
-    """Return the text in NFC, without what follows the thirtieth mark in a row.
+def limit_marks(text: str) -> str:
+    """Return the text without what follows the thirtieth combining mark in a row.
 
-    Marks are sorted in time quadratic in their number, during which no other thread runs:
+    Normalising sorts marks in time quadratic in their number, during which no other thread runs:
     http://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format.
     """
+    return text if text.isascii() else _MANY_SIGNS.sub(_limit_marks_of_run, text)
+
+
+def _limit_marks_of_run(run: re.Match[str]) -> str:
     chars, count = [], 0
-    for char in text:
-        count = count + 1 if unicodedata.combining(char) else 0
+    for char in run.group():
+        is_mark = unicodedata.combining(char) != 0 or char in _BECOME_MARKS
+        count = count + 1 if is_mark else 0
         if count <= _MAX_MARKS:
             chars.append(char)
-    return unicodedata.normalize("NFC", "".join(chars))
+    return "".join(chars)
+
+
+def compose(text: str) -> str:
+    """Return the text in NFC, its marks limited as :func:`limit_marks` does."""
+    return unicodedata.normalize("NFC", limit_marks(text))
 
 
 def all_storable(value: Any) -> Any:

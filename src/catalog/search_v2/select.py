@@ -12,6 +12,7 @@ from typing import Any
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field, SkipValidation, field_validator
 
+from catalog.core.text import limit_marks
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.search_v2.frame_text import frame_text
 from catalog.search_v2.fusion import FusedHit
@@ -128,7 +129,7 @@ def _vector_rank(node: NodeWithScore) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall(unicodedata.normalize("NFKC", limit_marks(text)).casefold())
 
 
 class MaxChunksPerDocument(PassagePostprocessor):

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from catalog.core.text import limit_marks
 from catalog.store.lexical.languages import SCRIPTS, WordRules, word_rules
 
 _CACHED = 50_000  # raw words whose tokens are kept
@@ -46,7 +47,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 def raw_words(text: str) -> list[str]:
     """Return the raw words of a text in order, compatibility forms unified (NFKC), case kept."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+        text = unicodedata.normalize("NFKC", limit_marks(text))
     return WORD.findall(text)
 
 
