@@ -5,7 +5,7 @@
 
 Asks the model of the settings for every labelled prompt which tool it would call, with and without
 the guidance, and prints the share of right choices with Wilson's 95 % interval, next to the
-deterministic router of the tests, which reads the same guidance by its quoted phrases alone. An
+deterministic router of the tests, which reads the same guidance by its words alone. An
 answer that names neither tool, or both, is a wrong choice. Without a model only the router is
 asked.
 """
