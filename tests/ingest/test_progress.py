@@ -149,7 +149,7 @@ def test_a_run_names_what_it_does_from_its_beginning_to_its_end(tmp_path):
         Indexer(library).build(tmp_path / "notes", "notes", progress=watcher)
         first, watcher.phases = watcher.phases, []
         Indexer(library).update("notes", progress=watcher)
-    reading = ["listing files", "reading", "indexing words"]
+    reading = ["reading", "indexing words"]
     assert first == [*reading, "starting the model", "embedding"]
     assert watcher.phases == reading
 
@@ -190,5 +190,5 @@ def test_a_run_that_waits_for_another_says_so_at_once(tmp_path):
         Indexer(library).build(tmp_path / "notes", "notes", progress=watcher)
     assert watcher.phases[:2] == [
         "another process indexes 'notes': waiting for it up to 30 s",
-        "listing files",
+        "reading",
     ]

@@ -76,7 +76,6 @@ def sync(
     progress = progress or Silent()
     steps, started = PipelineSteps.of(pipeline), time.monotonic()
     limits = ReadLimits.of(settings)
-    progress.start(0, "listing files")
     listing = discover(root, include=include, exclude=exclude, limits=limits)
     stored = StoredFiles.load(database, dataset)
     changes = FolderChanges(
