@@ -27,7 +27,7 @@ def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
         tools.close()
     out = capsys.readouterr().out
     assert "keys.md" in out
-    assert "ok note: top_k 500 is out of range: 50 was taken" in out
+    assert " note: top_k 500 is out of range: 50 was taken" in out
     assert "['search_chunks', 'query_catalog', 'get', 'multi_get']" in out
 
 

@@ -26,7 +26,7 @@ from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2.llama import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Hit
+from catalog.store.engine_types import Hit, Hits
 from fakes import WordEncoder, open_library
 
 
@@ -204,7 +204,12 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
 ):
     engine = library.indexes.lexical("notes")
     real = engine.search
-    monkeypatch.setattr(engine, "search", lambda *asked: [*real(*asked), Hit(999_999, 0.001)])
+
+    def search(*asked):
+        found = real(*asked)
+        return Hits([*found, Hit(999_999, 0.001)], found.spread)
+
+    monkeypatch.setattr(engine, "search", search)
     answer = service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
     assert "vanished" in stage(answer, "fuse").note

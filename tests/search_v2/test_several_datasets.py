@@ -50,7 +50,8 @@ def ids(results):
 
 
 def told(results):
-    return sorted((hit.path, round(hit.score, 9), hit.text) for hit in results)
+    found = sorted((hit.path, hit.text, hit.score) for hit in results)
+    return [(path, text, pytest.approx(score, abs=1e-5)) for path, text, score in found]
 
 
 @settings(

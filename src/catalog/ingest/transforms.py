@@ -115,11 +115,9 @@ class EmbeddingPrefixTransform(TransformComponent):
                 window for text in texts for window in self._model.windows(text, lead)
             )
         elif type(node) is TextNode:
-            text = node.text
+            text = node.get_content(metadata_mode=MetadataMode.EMBED)
             if self.context:
-                text = format_place_of(node) + text
-            else:
-                text = node.get_content(metadata_mode=MetadataMode.EMBED)
+                text = format_place_of(node) + node.text
             return PrefixedNode.of(node, self._model.document_prefix + text)
         return node
 

@@ -319,8 +319,7 @@ def _vector_index(library: Library, name: str) -> str:
     engine = library.indexes.vector(name)
     engine.refresh()
     wrong = engine.verify()
-    defect = engine.pop_defect()
-    if defect:
+    if defect := engine.pop_defect():
         raise CatalogError(f"it was damaged, and was made anew: {defect}")
     if wrong:
         raise CatalogError(f"{wrong} points are not as in the store")
@@ -333,8 +332,7 @@ def _database(library: Library) -> str:
         orphans = count_orphans(connection)
     if problem is not None:
         raise CatalogError(problem)
-    broken = {name: count for name, count in orphans.items() if count}
-    if broken:
+    if broken := {name: count for name, count in orphans.items() if count}:
         raise CatalogError(f"rows without an owner: {broken}")
     return "sound"
 
@@ -342,8 +340,7 @@ def _database(library: Library) -> str:
 def _model(library: Library) -> str:
     library.model.embed_query("probe")
     embedding_cache.require_model(library.database, library.wanted_model)
-    encoder = library.model.encoder
-    return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
+    return "{0.model} ({0.fingerprint}), {0.dim} dimensions".format(library.model.encoder)
 
 
 def _model_note(library: Library) -> str:

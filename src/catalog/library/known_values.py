@@ -39,7 +39,7 @@ def check_values(connection: Connection, within: Restriction, file_type: str | N
 
     Those conditions of ``within`` are looked at that must hold, are on a field of few values, and
     name values; ``file_type`` is one more. The error names the values, nearest first, of those
-    documents alone that the other conditions let through. Nothing is raised of an empty dataset.
+    documents alone that the other conditions let through. Nothing is raised where there are none.
     """
     required = list(_required(within.filter))
     unknown: list[tuple[Filter | None, str, object]] = [
@@ -60,7 +60,9 @@ def check_values(connection: Connection, within: Restriction, file_type: str | N
     rest = And(tuple(one for one in required if one not in unmet))
     among = allowed_documents(replace(within, filter=rest if rest.parts else None))
     among = without_repeats(among, find_groups(connection, within.dataset, among))
-    raise UnknownValueError(_message(name, value, count_by_value(connection, among, name)))
+    counts = count_by_value(connection, among, name)
+    if counts:
+        raise UnknownValueError(_message(name, value, counts))
 
 
 def nearest_first(text: str, counts: Mapping[str, int]) -> list[str]:

@@ -118,10 +118,10 @@ def test_the_catalog_tells_of_a_document_what_is_known(tools):
 
 
 def test_a_document_that_is_not_there_is_said_not_to_be(tools):
-    answer = tools.call("query_catalog", {"file_type": "zip", "query": "keys"})
+    answer = tools.call("query_catalog", {"file_type": "md", "query": "zebra"})
     assert answer.data["status"] == "no_results"
     assert answer.data["message"] == (
-        "no results: no document of dataset 'notes' fits query 'keys' and file_type 'zip'. "
+        "no results: no document of dataset 'notes' fits query 'zebra' and file_type 'md'. "
         "Leave some of it out, or try search_chunks."
     )
     beyond = tools.call("query_catalog", {"offset": 100})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from catalog.core.dates import display_date
+from catalog.core.errors import UnknownValueError
 from catalog.core.params import BrowseParams
 from catalog.interfaces.agents.arguments import (
     AFTER,
@@ -79,12 +81,7 @@ def run_query_catalog(
     params = arguments.params()
     if isinstance(params.get("filters"), str):
         params["filters"] = [params["filters"]]
-    for tags in possible_lists(params.get("tags")):
-        if tags is not None:
-            params["tags"] = tags
-        page = engine.ask("browse", params)
-        if page["total"] > 0:
-            break
+    page = _ask(engine, params)
     offset = params["offset"]
     documents = tuple(
         _catalog_document(entry, number)
@@ -106,6 +103,19 @@ def run_query_catalog(
     lines = [*_count_lines(data), *note_lines(notes)]
     quoted = "\n\n".join("\n".join(_document_lines(document)) for document in documents)
     return tool_result(data, lines=lines, quoted=quoted, quoted_notes=quoted_notes)
+
+
+def _ask(engine: Engine, params: dict[str, Any]) -> dict[str, Any]:
+    """List the documents; of what the text of ``tags`` may mean, keep the first that has some."""
+    *unlikely, likeliest = possible_lists(params.get("tags"))
+    for tags in unlikely:
+        with suppress(UnknownValueError):
+            page = engine.ask("browse", {**params, "tags": tags})
+            if page["total"]:
+                return page
+    if likeliest is not None:
+        params["tags"] = likeliest
+    return engine.ask("browse", params)
 
 
 def _catalog_document(entry: Mapping[str, Any], number: int) -> CatalogDocument:
