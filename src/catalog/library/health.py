@@ -328,8 +328,7 @@ def _vector_index(library: Library, name: str) -> str:
 
 def _database(library: Library) -> str:
     with library.database.read() as connection:
-        problem = find_damage(connection)
-        orphans = count_orphans(connection)
+        problem, orphans = find_damage(connection), count_orphans(connection)
     if problem is not None:
         raise CatalogError(problem)
     if broken := {name: count for name, count in orphans.items() if count}:
@@ -340,7 +339,8 @@ def _database(library: Library) -> str:
 def _model(library: Library) -> str:
     library.model.embed_query("probe")
     embedding_cache.require_model(library.database, library.wanted_model)
-    return "{0.model} ({0.fingerprint}), {0.dim} dimensions".format(library.model.encoder)
+    encoder = library.model.encoder
+    return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
 
 
 def _model_note(library: Library) -> str:

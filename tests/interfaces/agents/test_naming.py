@@ -82,7 +82,8 @@ def test_a_docid_is_one_of_the_dataset_that_is_named(engine):
 
 def test_near_names_are_of_the_datasets_looked_in_and_nothing_unlike_is_named(engine):
     elsewhere = call(engine, "get", reference="guides/deep.md", dataset="vault")
-    assert elsewhere.is_error and "did you mean" not in elsewhere.text
+    assert elsewhere.is_error
+    assert "did you mean" not in elsewhere.text
     assert "did you mean notes:guides/deep.md" in call(engine, "get", reference="dep.md").text
     assert "did you mean" not in call(engine, "get", reference="quarterly-report.pdf").text
 
