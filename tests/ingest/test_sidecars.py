@@ -403,16 +403,87 @@ def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(libr
     assert public(library) == {"b.txt"}
 
 
-@pytest.mark.parametrize("name", [".catalog.yml", "a.txt.meta.yml", "a.txt.META.YAML"])
-def test_a_metadata_file_by_another_ending_is_named_and_no_document(library, folder, name):
+@pytest.mark.parametrize("name", [".catalog.yml", ".catalog.json", ".Catalog.YAML"])
+def test_a_folder_file_by_another_ending_is_named_and_no_document(library, folder, name):
     put(folder, {"a.txt": "A walrus.\n", name: SECRET})
     report = build(library, folder)
     assert [failure.path for failure in report.failed] == [name]
-    assert "call it .catalog.yaml, or name.ext.meta.yaml" in report.failed[0].reason
+    assert "call it .catalog.yaml" in report.failed[0].reason
     assert paths(library) == {"a.txt"}
 
 
-def test_one_file_that_is_indexed_by_itself_has_its_sidecar(library, folder):
-    put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": SECRET, ".catalog.yaml": "tags: x\n"})
+@pytest.mark.parametrize(
+    "name",
+    [f"a{ext}{form}" for ext in ("", ".txt") for form in (".meta.yaml", ".meta.yml", ".meta.json")]
+    + ["a.txt.META.YAML", "a.Meta.Json"],
+)
+def test_a_sidecar_acts_with_and_without_the_extension_in_yaml_and_json(library, folder, name):
+    told = '{\n\t"confidentiality": "secret"\n}' if name.lower().endswith("json") else SECRET
+    put(folder, {"sub/a.txt": "A walrus.\n", "sub/b.txt": "A walrus.\n", f"sub/{name}": told})
+    assert build(library, folder).failed == ()
+    assert paths(library) == {"sub/a.txt", "sub/b.txt"}
+    assert public(library) == {"sub/b.txt"}
+    (folder / "sub" / name).unlink()
+    Indexer(library).update("notes")
+    assert public(library) == {"sub/a.txt", "sub/b.txt"}, "its change reaches the document"
+
+
+def test_a_sidecar_without_an_extension_speaks_for_all_files_called_so(library, folder):
+    put(folder, {"a.txt": "A walrus.\n", "a.md": "A walrus.\n", "a.en.txt": "A walrus.\n"})
+    put(folder, {"a.meta.yaml": f"{SECRET}owner: all\n", "a.md.meta.json": '{"owner": "one"}'})
+    assert build(library, folder).failed == ()
+    assert public(library) == {"a.en.txt"}
+    assert known(library, "a.txt")[1]["owner"] == "all"
+    assert known(library, "a.md")[1]["owner"] == "one", "the file's whole name is nearer"
+
+
+def test_a_recording_s_sidecar_without_its_extension_reaches_its_transcript(library, folder):
+    put(folder, {"talk.mp4": "\0", "talk.meta.yaml": SECRET})
+    put(folder, {"talk.en.srt": "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"})
+    put(folder, {"talk_frames/frame_01m12s.md": "# Visual Frame at 01:12\n\nA walrus.\n"})
+    build(library, folder)
+    assert len(paths(library)) > 0
+    assert public(library) == set()
+
+
+@pytest.mark.parametrize("name", ["model.meta.yaml", "docs.meta.json"])
+def test_what_looks_like_a_sidecar_of_nothing_is_indexed_and_named_until_it_is_one(
+    library, folder, name
+):
+    put(folder, {"a.txt": "A walrus.\n", "docs/b.txt": "A walrus.\n", name: '{"x": "walrus"}'})
+    for report in (build(library, folder), Indexer(library).update("notes")):
+        (failure,) = report.failed
+        assert (failure.path, failure.outcome) == (name, "indexed")
+        assert "no file here has the name" in failure.reason
+    assert name in paths(library)
+    put(folder, {f"{name.split('.')[0]}.txt": "A walrus.\n"})
+    assert Indexer(library).update("notes").failed == ()
+    assert name not in paths(library)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"confidentiality": "secret", "Confidentiality": "public"}',
+        '{"confidentiality": "secret", "confidentiality": "public"}',
+        '{"confidentiality": {"level": "secret"}}',
+        '{"confidentiality": "secret"',
+        '["secret"]',
+        "[" * 60_000,
+    ],
+)
+def test_a_broken_sidecar_in_json_opens_no_document(library, folder, content):
+    put(folder, {"a.txt": "A walrus.\n", "a.meta.json": content})
+    report = build(library, folder)
+    assert [failure.path for failure in report.failed] == ["a.txt"]
+    assert "a.meta.json" in report.failed[0].reason
+    assert paths(library) == set()
+
+
+@pytest.mark.parametrize("name", ["a.txt.meta.yaml", "a.meta.yml", "a.META.json"])
+def test_one_file_that_is_indexed_by_itself_has_its_sidecar(library, folder, name):
+    told = '{"confidentiality": "secret"}'  # is YAML, too
+    put(folder, {"a.txt": "A walrus.\n", name: told, ".catalog.yaml": "tags: x\n"})
+    put(folder, {"b.meta.yaml": "tags: y\n"})
     assert Indexer(library).build(folder / "a.txt", "notes").failed == ()
     assert known(library, "a.txt")[1] == {"confidentiality": "secret", "tags": ["x"]}

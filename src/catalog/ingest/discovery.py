@@ -16,11 +16,10 @@ from catalog.ingest.readers.opening import file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
 from catalog.ingest.sidecars import (
     FOLDER_FILE,
-    SIDECAR,
+    MetadataFile,
     beside_file,
-    is_metadata_file,
-    is_misspelt_metadata_file,
-    sidecar_target,
+    find_targets,
+    is_misspelt_folder_file,
 )
 
 _Rules = tuple[tuple[str, GlobRules], ...]
@@ -79,7 +78,7 @@ class Listing:
     skipped: tuple[SkippedFile, ...] = ()
     mounts: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
-    beside: Mapping[str, Path] = field(default_factory=dict)
+    beside: Mapping[str, MetadataFile] = field(default_factory=dict)
 
 
 def discover(
@@ -128,7 +127,7 @@ class _Walk:
     skipped: list[SkippedFile] = field(default_factory=list)
     mounts: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
-    beside: dict[str, Path] = field(default_factory=dict)
+    beside: dict[str, MetadataFile] = field(default_factory=dict)
 
     def list_file(self) -> None:
         if self._is_named_well(self.root.name, "file"):
@@ -207,14 +206,15 @@ class _Walk:
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
         """Add the files of one folder; yield the folders to go down into."""
-        names = {nfc(entry.name) for entry in entries}
+        names = {nfc(one.name) for one in entries if not one.is_dir(follow_symlinks=False)}
         for entry in entries:
             path = base + entry.name
-            if is_metadata_file(nfc(entry.name), names):  # a folder of that name cannot be read
-                self._add_beside(path, names)
+            targets = find_targets(nfc(entry.name), names)
+            if targets is not None:  # a folder of that name cannot be read
+                self._add_beside(path, targets, names)
                 continue
-            if is_misspelt_metadata_file(nfc(entry.name), names):
-                self._skip(path, f"not read: call it {FOLDER_FILE}, or name.ext{SIDECAR}")
+            if is_misspelt_folder_file(nfc(entry.name)):
+                self._skip(path, f"not read: call it {FOLDER_FILE}")
                 continue
             is_hidden = entry.name.startswith(".") and entry.name != CONVERTED_FOLDER
             if is_hidden or entry.name in IGNORED_FOLDERS:
@@ -239,11 +239,13 @@ class _Walk:
                 else:
                     self._add(path, self.root / path, info)
 
-    def _add_beside(self, path: str, names: Set[str]) -> None:
-        self.beside[nfc(path)] = self.root / path
-        target = sidecar_target(nfc(path.rpartition("/")[2]))
-        if target is not None and target not in names:
-            self._skip(path, f"it says what {_printable(target)} is, and there is no such file")
+    def _add_beside(self, path: str, targets: Sequence[str], names: Set[str]) -> None:
+        folder = nfc(path[: path.rfind("/") + 1])
+        told = tuple(folder + target for target in targets)
+        self.beside[nfc(path)] = MetadataFile(self.root / path, told)
+        for target in targets:
+            if target not in names:
+                self._skip(path, f"it says what {_printable(target)} is, and there is no such file")
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:

@@ -13,7 +13,7 @@ from catalog.ingest.description import describe, drop_claims
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.sidecars import Sidecars
+from catalog.ingest.sidecars import Sidecars, sidecar_target
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
@@ -21,6 +21,10 @@ from catalog.store.manifest import State
 DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
 
 _MAX_REMARKS = 20
+_NO_SIDECAR = (
+    "as text: no file here has the name that it is the metadata of "
+    "(name.ext.meta.yaml is for name.ext; .catalog.yaml is for its folder)"
+)
 
 
 @dataclass(slots=True)
@@ -70,6 +74,8 @@ class FileOutcome:
                 document = self._described(named, sidecars)
                 if document is not None:
                     yield document
+            if sidecar_target(file.path) is not None:
+                self.fail(file.path, _NO_SIDECAR)
         except EmptyDocumentError as error:
             self.fail(file.path, str(error))
         except ReadError as error:

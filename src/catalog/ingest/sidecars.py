@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
-from catalog.ingest.readers.metadata import normalise, parse_yaml
+from catalog.ingest.readers.metadata import normalise, parse_json, parse_yaml
 from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.timed.source_media import (
     CONVERTED,
@@ -25,32 +26,50 @@ from catalog.ingest.readers.timed.source_media import (
 
 SIDECAR, FOLDER_FILE = ".meta.yaml", ".catalog.yaml"
 MAX_BYTES = 65_536
-_SPELLINGS = re.compile(r"(\.meta|^\.catalog)\.ya?ml$", re.IGNORECASE)
+_SIDECAR = re.compile(r"\.meta\.(ya?ml|json)$", re.IGNORECASE)
+_FOLDER_FILE = re.compile(r"\.catalog\.(ya?ml|json)", re.IGNORECASE)
 _MEDIA = ("video", "audio", "image")
 _KEPT = 256  # files whose fields are kept in memory
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """A file that speaks of others: of its ``targets`` by path, or with none of its folder.
+
+    A target need not be there: a transcript may have been made of it.
+    """
+
+    absolute: Path
+    targets: tuple[str, ...] = ()
+
+
 def sidecar_target(name: str) -> str | None:
-    """Return the name of the file that a sidecar speaks of; ``None`` for any other file."""
-    return name.removesuffix(SIDECAR) or None if name.endswith(SIDECAR) else None
+    """Return whose metadata a file has by its name; ``None`` for one that is no sidecar."""
+    target = _SIDECAR.sub("", name)
+    return target if target not in (name, "") and not target.endswith("/") else None
 
 
-def is_metadata_file(name: str, names: Collection[str]) -> bool:
-    """Tell whether a file speaks of others rather than for itself.
+def find_targets(name: str, names: Collection[str]) -> list[str] | None:
+    """Return of which files a file speaks; ``None`` if it speaks of none and is a document.
 
-    ``names`` are those of its folder. A sidecar's file may be missing, if its name has an
-    extension: ``report.pdf.meta.yaml``.
+    ``names`` are those of the files of its folder. A sidecar with a file's whole name speaks of
+    that alone, which may be missing (``report.pdf.meta.yaml``); one without the extension of all
+    files that are called so (``report.meta.yaml``). A folder file speaks of none by name.
     """
     if name == FOLDER_FILE:
-        return True
+        return []
     target = sidecar_target(name)
-    return target is not None and (target in names or "." in target[1:])
+    if target is None:
+        return None
+    if target in names:
+        return [target]
+    same = [one for one in sorted(names) if split_extension(one)[0] == target != one]
+    return same or ([target] if "." in target[1:] else None)
 
 
-def is_misspelt_metadata_file(name: str, names: Collection[str]) -> bool:
-    """Tell whether a file would be a metadata file (see above) by another ending or case."""
-    spelt = _SPELLINGS.sub(lambda match: f"{match[1].lower()}.yaml", name)
-    return spelt != name and is_metadata_file(spelt, names)
+def is_misspelt_folder_file(name: str) -> bool:
+    """Tell whether a file would be a folder's by another ending or case."""
+    return name != FOLDER_FILE and _FOLDER_FILE.fullmatch(name) is not None
 
 
 class Sidecars:
@@ -60,19 +79,24 @@ class Sidecars:
     first asked for, up to 65,536 bytes.
     """
 
-    def __init__(self, files: Mapping[str, Path], root: Path) -> None:
+    def __init__(self, files: Mapping[str, MetadataFile], root: Path) -> None:
         self._files, self._root = files, root
         self._digests: dict[str, str] = {}
         self._load = lru_cache(maxsize=_KEPT)(self._parse_or_reason)
-        self._of_originals: dict[str, list[str]] = {}  # by folder
-        for file in sorted(files):
-            target = sidecar_target(file)
-            if target is not None and file_type_of(target):
-                self._of_originals.setdefault(target.rpartition("/")[0], []).append(file)
+        self._by_target: dict[str, list[str]] = {}
+        self._of_originals: dict[str, list[tuple[str, str]]] = {}  # with its sidecar, by folder
+        for file in sorted(
+            files, key=lambda one: (sidecar_target(one) not in files[one].targets, one)
+        ):
+            for target in files[file].targets:
+                self._by_target.setdefault(target, []).append(file)
+                if file_type_of(target):
+                    folder = target.rpartition("/")[0]
+                    self._of_originals.setdefault(folder, []).append((target, file))
 
     def fingerprint(self, path: str) -> str:
         """Return a hash of all files that may speak of the file at ``path``; empty for none."""
-        files = dict.fromkeys([*self._of_file(path), *self._beside(path)])
+        files = dict.fromkeys([*self._of_file(path), *(file for _, file in self._beside(path))])
         return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
 
     def check(self, path: str) -> None:
@@ -87,30 +111,30 @@ class Sidecars:
         it. Raises ``ReadError`` if one of the files cannot be read.
         """
         of_file = self._of_file(path)
-        own = [file for file in of_file if sidecar_target(file) is not None]
+        own = [file for file in of_file if self._files[file].targets]
         originals = [
             file
-            for file in self._beside(path)
-            if file not in own and _is_made_of(document, path, file.removesuffix(SIDECAR))
+            for original, file in self._beside(path)
+            if file not in own and _is_made_of(document, path, original)
         ]
         folders = [file for file in of_file if file not in own]
-        return [self._fields(file) for file in (*own, *originals, *folders)]
+        return [self._fields(file) for file in dict.fromkeys((*own, *originals, *folders))]
 
     def _of_file(self, path: str) -> list[str]:
         """Return the files for this path and the file its name names, then those of its folders."""
         if not self._files:
             return []
-        names = [path + SIDECAR]
-        names += (name + SIDECAR for name in possible_originals(path) if file_type_of(name))
-        names += (f"{folder}{FOLDER_FILE}" for folder in _folders_above(path))
-        return [name for name in dict.fromkeys(names) if name in self._files]
+        names = [path, *(name for name in possible_originals(path) if file_type_of(name))]
+        files = [file for name in names for file in self._by_target.get(name, ())]
+        files += [f"{folder}{FOLDER_FILE}" for folder in _folders_above(path)]
+        return [file for file in dict.fromkeys(files) if file in self._files]
 
-    def _beside(self, path: str) -> list[str]:
-        """Return the sidecars of all that a text at this path may be made of, by where it lies."""
+    def _beside(self, path: str) -> list[tuple[str, str]]:
+        """Return all that a text at this path may be made of, by where it lies, and its sidecar."""
         if not self._of_originals or (file_type_of(path) and CONVERTED not in path.split("/")):
             return []
         folders = {name.rpartition("/")[0] for name in possible_originals(path)}
-        return [file for name in sorted(folders) for file in self._of_originals.get(name, [])]
+        return [pair for name in sorted(folders) for pair in self._of_originals.get(name, [])]
 
     def _digest(self, file: str) -> str:
         if file not in self._digests:
@@ -121,7 +145,7 @@ class Sidecars:
         return self._digests[file]
 
     def _read(self, file: str) -> bytes:
-        with open_regular(self._files[file], root=self._root) as handle:
+        with open_regular(self._files[file].absolute, root=self._root) as handle:
             return handle.read(MAX_BYTES + 1)
 
     def _fields(self, file: str) -> dict[str, MetadataValue]:
@@ -141,7 +165,8 @@ class Sidecars:
         if len(content) > MAX_BYTES:
             raise ReadError(f"it is longer than {MAX_BYTES:,} bytes")
         try:
-            fields = parse_yaml(content.decode("utf-8-sig"))
+            parse = parse_json if file.casefold().endswith(".json") else parse_yaml
+            fields = parse(content.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise ReadError("it is not UTF-8") from error
         if fields is None:
@@ -166,11 +191,22 @@ def _is_made_of(document: ParsedDocument, path: str, original: str) -> bool:
     return is_timed or CONVERTED in path.split("/")
 
 
-def beside_file(path: Path) -> dict[str, Path]:
+def beside_file(path: Path) -> dict[str, MetadataFile]:
     """Return the metadata files of one file that is indexed by itself."""
-    found = {path.name + SIDECAR: path.with_name(path.name + SIDECAR)}
-    found[FOLDER_FILE] = path.with_name(FOLDER_FILE)
-    return {name: file for name, file in found.items() if os.path.lexists(file)}
+    try:
+        names = [entry.name for entry in os.scandir(path.parent)]
+    except OSError:  # a folder that cannot be listed may be gone into: by the plain names then
+        names = [
+            name
+            for name in (path.name + SIDECAR, FOLDER_FILE)
+            if os.path.lexists(path.with_name(name))
+        ]
+    of_file = {name: find_targets(name, [path.name]) for name in names}
+    return {
+        name: MetadataFile(path.with_name(name), tuple(targets))
+        for name, targets in of_file.items()
+        if targets is not None and path.name in (targets or [path.name])
+    }
 
 
 def _folders_above(path: str) -> Iterator[str]:

@@ -268,6 +268,24 @@ def parse_yaml(text: str) -> object:
         raise ReadError(f"it is not valid YAML ({type(error).__name__})") from error
 
 
+def parse_json(text: str) -> object:
+    """Return what a JSON text holds; ``ReadError`` if it is broken or says a field twice."""
+    try:
+        return cast(object, json.loads(text, object_pairs_hook=_fields_once))
+    except json.JSONDecodeError as error:
+        raise ReadError(f"it is not valid JSON in line {error.lineno} ({error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise ReadError(f"it is not valid JSON ({type(error).__name__})") from error
+
+
+def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [_field_name(name.strip()) for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ReadError(f"it names {twice} more than once")
+    return dict(pairs)
+
+
 def _check_unguarded(block: str, problem: str) -> None:
     """Raise ``ReadError`` if fields that are not read would have told who may see the document."""
     if _GUARDED.search(block):
