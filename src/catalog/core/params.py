@@ -55,8 +55,8 @@ Dataset = Annotated[
     DatasetChoice,
     Param(
         "Only these datasets; all if left out.",
-        flags=("--dataset", "-d"),
-        aliases=("datasets", "dataset_name", "dataset_id", "collection", "namespace"),
+        flags=("--dataset", "--project", "-d"),
+        aliases=("datasets", "dataset_name", "dataset_id", "project", "collection", "namespace"),
     ),
 ]
 FileType = Annotated[
@@ -101,6 +101,42 @@ Before = Annotated[
 ]
 
 
+TopK = Annotated[
+    int | None,
+    Param(
+        "How many passages, those told with an earlier one not counted; left out: top_k of the "
+        "settings, 10 or a preset's.",
+        least=1,
+        most=1000,
+        flags=("--top-k", "--limit", "-k", "-n"),
+        aliases=("limit", *_COUNT_ALIASES),
+    ),
+]
+SearchMode = Annotated[
+    Mode,
+    Param("lexical (words), vector (meaning) or hybrid.", aliases=("search_mode", "search_type")),
+]
+Docs = Annotated[
+    list[str] | None,
+    Param(
+        "Only these documents: paths, globs or #docids.",
+        flags=("--doc",),
+        json_help="[] is none of them.",
+        aliases=("doc", "documents", "document", *_PATH_ALIASES),
+    ),
+]
+Rerank = Annotated[bool | None, Param("Let a second model read the best passages.")]
+Expand = Annotated[bool | None, Param("Let a language model reword the query.")]
+Strict = Annotated[bool, Param("Fail when a stage fails, rather than go on without.")]
+Role = Annotated[
+    str | None,
+    Param(
+        "Answer as for this role: from documents of its confidentiality levels alone "
+        "(IDX_ANSWERS__ROLES)."
+    ),
+]
+
+
 @dataclass(frozen=True)
 class SearchParams:
     """A search for passages.
@@ -109,7 +145,8 @@ class SearchParams:
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
     name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
     ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
-    ``top_k``, ``rerank`` and ``expand`` default to the settings.
+    ``top_k``, ``rerank`` and ``expand`` default to the settings. ``role`` is part of scope: what it
+    does not see is as though it were not there.
     """
 
     query: Annotated[
@@ -121,47 +158,55 @@ class SearchParams:
     ]
     _: KW_ONLY
     dataset: Dataset = None
-    top_k: Annotated[
-        int | None,
-        Param(
-            "How many passages, those told with an earlier one not counted; left out: top_k of the "
-            "settings, 10 or a preset's.",
-            least=1,
-            most=1000,
-            flags=("--top-k", "--limit", "-k", "-n"),
-            aliases=("limit", *_COUNT_ALIASES),
-        ),
-    ] = None
-    mode: Annotated[
-        Mode,
-        Param(
-            "lexical (words), vector (meaning) or hybrid.", aliases=("search_mode", "search_type")
-        ),
-    ] = "hybrid"
-    docs: Annotated[
-        list[str] | None,
-        Param(
-            "Only these documents: paths, globs or #docids.",
-            flags=("--doc",),
-            json_help="[] is none of them.",
-            aliases=("doc", "documents", "document", *_PATH_ALIASES),
-        ),
-    ] = None
+    top_k: TopK = None
+    mode: SearchMode = "hybrid"
+    docs: Docs = None
     file_type: FileType = None
     name: Name = None
     filters: Conditions = None
     after: After = None
     before: Before = None
-    rerank: Annotated[bool | None, Param("Let a second model read the best passages.")] = None
-    expand: Annotated[bool | None, Param("Let a language model reword the query.")] = None
+    rerank: Rerank = None
+    expand: Expand = None
     explain: Annotated[bool, Param("Tell how each score came about.")] = False
-    strict: Annotated[bool, Param("Fail when a stage fails, rather than go on without.")] = False
+    strict: Strict = False
     doc_ids: Annotated[
         Iterable[str] | None, Param("Only these documents: ids or paths.", python_only=True)
     ] = None
     compare_with_v1: Annotated[
         bool, Param("Ask the baseline too, and tell the differences.", python_only=True)
     ] = False
+    role: Annotated[
+        str | None,
+        Param("Only documents of this role's confidentiality levels.", python_only=True),
+    ] = None
+
+
+@dataclass(frozen=True)
+class AskParams:
+    """A question to be answered from documents, or not at all; the rest is as for a search."""
+
+    question: Annotated[
+        str, Param("The question.", aliases=("q", "query", "query_text", "text", "prompt"))
+    ]
+    _: KW_ONLY
+    dataset: Dataset = None
+    role: Role = None
+    model: Annotated[
+        str | None,
+        Param("openai, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."),
+    ] = None
+    top_k: TopK = None
+    mode: SearchMode = "hybrid"
+    docs: Docs = None
+    file_type: FileType = None
+    name: Name = None
+    filters: Conditions = None
+    after: After = None
+    before: Before = None
+    rerank: Rerank = None
+    expand: Expand = None
+    strict: Strict = False
 
 
 @dataclass(frozen=True)
@@ -300,4 +345,4 @@ class StatusParams:
     """What the store holds; there is nothing to say."""
 
 
-Params = SearchParams | GetParams | MultiGetParams | BrowseParams | StatusParams
+Params = SearchParams | AskParams | GetParams | MultiGetParams | BrowseParams | StatusParams

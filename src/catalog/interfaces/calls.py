@@ -1,4 +1,4 @@
-"""The verbs, once for every edge: search, get, multi_get, browse and status."""
+"""The verbs, once for every edge: search, ask, get, multi_get, browse and status."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from catalog.core.answers import (
+    Abstained,
+    Answer,
+    AnswerCitation,
+    AnswerSentence,
+    TokenCounts,
+)
 from catalog.core.catalog_page import CatalogPage
 from catalog.core.params import (
     MAX_TEXT_BYTES,
+    AskParams,
     BrowseParams,
     GetParams,
     Mode,
@@ -54,6 +62,13 @@ def to_json(result: Any) -> dict[str, Any]:
 def run_search(engine: LocalEngine, params: SearchParams) -> SearchResults:
     """Return the passages; see ``SearchServiceV2.search``."""
     return engine.service.run(params)
+
+
+def run_ask(engine: LocalEngine, params: AskParams) -> Answer:
+    """Return the answer; see ``catalog.answers.answering``."""
+    from catalog.answers.answering import answer_question
+
+    return answer_question(engine.service, params)
 
 
 def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
@@ -197,6 +212,30 @@ class SearchShape(_Shape):
     notes: tuple[str, ...] = ()
 
 
+class AnswerShape(_Shape):
+    """An answer in checked sentences that cite ``results`` by rank, or why there is none.
+
+    ``answer`` is its text. ``model`` is ``null`` where the sentences are the documents' own.
+    """
+
+    question: str
+    answer: str
+    abstained: bool
+    reason: str | None
+    abstention: Abstained | None
+    sentences: tuple[AnswerSentence, ...]
+    citations: tuple[AnswerCitation, ...]
+    datasets: tuple[str, ...]
+    mode: Mode
+    results: tuple[SearchResult, ...]
+    confidence: float | None
+    model: str | None
+    stages: tuple[StageReport, ...]
+    tokens: TokenCounts | None
+    elapsed_ms: float
+    notes: tuple[str, ...] = ()
+
+
 class DocumentShape(_Shape):
     """A document, or its lines, cells, pages or paragraphs ``start`` to ``end`` of ``total``.
 
@@ -255,6 +294,7 @@ VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
         Verb("search", SearchParams, SearchShape, run_search),
+        Verb("ask", AskParams, AnswerShape, run_ask),
         Verb("get", GetParams, DocumentShape, run_get),
         Verb("multi_get", MultiGetParams, DocumentsShape, run_multi_get),
         Verb("browse", BrowseParams, CatalogPage, run_browse),

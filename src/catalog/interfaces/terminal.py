@@ -60,6 +60,10 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
             from catalog.interfaces.terminal_passages import passages_text
 
             return passages_text(result, form)
+        case "ask":
+            from catalog.interfaces.terminal_answers import answer_text
+
+            return answer_text(result, form)
         case "get":
             lines = _document_lines(result, numbers=form.numbers)
             return TerminalText.of_lines(lines, map(complaint, result["notes"]))

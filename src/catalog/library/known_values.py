@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import UnknownValueError
 from catalog.core.filter_forms import file_type_filter
 from catalog.core.filters import And, Condition, Filter, Op
+from catalog.core.scope import ALL, Scope
 from catalog.library.references import find_alike
 from catalog.store.document_names import find_groups
 from catalog.store.engine_types import Restriction
@@ -34,12 +35,18 @@ _OPS = frozenset([Op.EQ, Op.IN, Op.ANY, Op.ALL])
 _MOST, _LONGEST = 12, 200  # values that are named; characters of each
 
 
-def check_values(connection: Connection, within: Restriction, file_type: str | None = None) -> None:
+def check_values(
+    connection: Connection,
+    within: Restriction,
+    file_type: str | None = None,
+    seen: Scope = ALL,
+) -> None:
     """Raise :class:`UnknownValueError` for a condition that no document of the datasets fulfils.
 
     Those conditions of ``within`` are looked at that must hold, are on a field of few values, and
     name values; ``file_type`` is one more. The error names the values, nearest first, of those
     documents alone that the other conditions let through. Nothing is raised where there are none.
+    Documents that are not ``seen`` are as though they were not there.
     """
     required = list(_required(within.filter))
     unknown: list[tuple[Filter | None, str, object]] = [
@@ -47,13 +54,13 @@ def check_values(connection: Connection, within: Restriction, file_type: str | N
         for part in required
         if isinstance(part, Condition)
         and _names_values(part)
-        and not _exists(connection, Restriction(within.dataset, filter=part))
+        and not _exists(connection, Restriction(within.dataset, seen, part))
     ]
     if file_type is not None:
         by_type = file_type_filter(file_type)
-        if not _exists(connection, Restriction(within.dataset, filter=by_type)):
+        if not _exists(connection, Restriction(within.dataset, seen, by_type)):
             unknown.insert(0, (None, "file_type", file_type))
-    if not unknown or not _exists(connection, Restriction(within.dataset)):
+    if not unknown or not _exists(connection, Restriction(within.dataset, seen)):
         return
     _, name, value = unknown[0]
     unmet = [part for part, *_ in unknown]

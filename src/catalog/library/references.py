@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import DocumentNotFoundError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
+from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.library.cited_places import CITATION, split_reference, without_marks
 from catalog.library.document_parts import DocumentLines, Part
@@ -92,12 +93,18 @@ def read_part(database: Database, source_doc_id: str, part: Part) -> DocumentLin
 
 
 def resolve_documents(
-    database: Database, dataset: DatasetNames, patterns: Iterable[str], *, whole: bool = False
+    database: Database,
+    dataset: DatasetNames,
+    patterns: Iterable[str],
+    *,
+    whole: bool = False,
+    seen: Scope = ALL,
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
     So does every other name (see :class:`~catalog.library.names.Names`); that of an original names
-    all that was made of it. With ``whole`` any name brings those along. Raises
+    all that was made of it. With ``whole`` any name brings those along. A document that is not
+    ``seen`` is as though it were not there. Raises
     :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError` for one
     that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
     """
@@ -107,6 +114,7 @@ def resolve_documents(
         for pattern, matches in _match_each(named, patterns):
             name = without_marks(pattern)
             ids = matches or _as_ids({one: names.resolve(name) for one, names in named.items()})
+            ids = [one for one in ids if seen.allows(one)]
             if not ids:
                 raise _no_document(connection, dataset, pattern)
             source_doc_ids |= dict.fromkeys(ids)

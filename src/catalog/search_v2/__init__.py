@@ -1,7 +1,8 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, driven by ``IDX_RAG_V2__*``.
 
-``search`` is the whole of it as a function. Every LlamaIndex part can be imported from here as
-well, and is loaded when it is: ``from catalog.search_v2 import CatalogRetriever``.
+``search`` is the whole of it as a function, and ``ask`` answers from what it finds. Every
+LlamaIndex part can be imported from here as well, and is loaded when it is:
+``from catalog.search_v2 import CatalogRetriever``.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ __all__ = [
     "TemporalExpansion",
     "TokenBudget",
     "VectorRetriever",
+    "ask",
     "close",
     "search",
 ]
+_ELSEWHERE = {"ask": "catalog.answers.answering"}
 
 
 @takes(SearchParams)
@@ -87,10 +90,10 @@ def search(params: SearchParams) -> SearchResults:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the LlamaIndex parts when the first of them is asked for."""
+    """Load the LlamaIndex parts, and answers, when the first of them is asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    part = getattr(import_module("catalog.search_v2.llama"), name)
+    part = getattr(import_module(_ELSEWHERE.get(name, "catalog.search_v2.llama")), name)
     globals()[name] = part
     return part
 

@@ -20,6 +20,7 @@ from catalog.library.known_values import check_values
 from catalog.library.library import Library
 from catalog.library.names import keep_whole
 from catalog.library.references import resolve_documents
+from catalog.library.roles import role_scope
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole
@@ -65,15 +66,18 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         notes.extend(query.notes)
     with stages.run("scope") as notes:
         filters = parse_filters(params.filters)
-        scope = _read_scope(library, Restriction(dataset, filter=filters), params)
+        names = Restriction(dataset).datasets
+        seen = role_scope(library.database, parts.settings, params.role, names)
+        scope = _read_scope(library, Restriction(dataset, seen, filters), params)
         conditions = [one for one in (filters, *_narrow(params)) if one is not None]
         tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
         restriction = Restriction(dataset, scope, tree if conditions else None)
         is_one_document = restriction.is_one_document
         if not restriction.is_whole_dataset:
             with library.database.read() as connection:
-                check_filter_fields(connection, restriction)
-                check_values(connection, replace(restriction, filter=filters), params.file_type)
+                check_filter_fields(connection, restriction, seen)
+                own = replace(restriction, filter=filters)
+                check_values(connection, own, params.file_type, seen)
                 restriction, count = _name_whole(connection, restriction, notes)
                 is_one_document &= _is_of_one_dataset(connection, restriction)
                 if tree is filters:
@@ -121,16 +125,19 @@ def check_search(params: SearchParams) -> None:
 
 
 def _read_scope(library: Library, within: Restriction, params: SearchParams) -> Scope:
-    """Return the documents that the params name, of those within the datasets and the filter."""
+    """Return the documents that the params name, of those within datasets, scope and filter."""
     scope = Scope.from_doc_ids(_qualify(within.datasets, params.doc_ids))
     if scope.ids is not None:
         with library.database.read() as connection:
             live = (DocumentNames(connection, one).live(scope.ids) for one in within.datasets)
             scope = Scope.of(chain.from_iterable(live))
+    scope &= within.scope
     if params.docs is None:
         return scope
     try:
-        named = resolve_documents(library.database, within.dataset, params.docs, whole=True)
+        named = resolve_documents(
+            library.database, within.dataset, params.docs, whole=True, seen=within.scope
+        )
     except DocumentNotFoundError as error:
         visible = replace(within, scope=scope)
         if visible.is_whole_dataset:

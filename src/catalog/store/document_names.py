@@ -202,6 +202,27 @@ def count_whole(
     return len(ids) - sum(len(ids) - count for count in of_each)
 
 
+def read_levels(connection: Connection, datasets: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return the levels of confidentiality of every document, folded, by source document id.
+
+    Each file of a document has those of all its files; one of which none is known has none.
+    """
+    fields = document_fields.c
+    is_level = and_(fields.document_id == documents.c.id, fields.field == "confidentiality")
+    levels: dict[str, set[str]] = {}
+    for dataset in datasets:
+        query = select(documents.c.source_doc_id, fields.text_value, fields.number_value)
+        joined = query.select_from(documents.outerjoin(document_fields, is_level))
+        for name, text, number in connection.execute(joined.where(documents.c.dataset == dataset)):
+            stated = text if number is None else f"{number:g}"
+            levels.setdefault(name, set()).update([stated.casefold()] if stated else [])
+        for group in DocumentNames(connection, dataset).groups.values():
+            ids = [f"{dataset}:{member.path}" for member in group]
+            together = set[str]().union(*(levels.get(one, ()) for one in ids))
+            levels |= {one: together for one in ids if one in levels}
+    return {name: frozenset(stated) for name, stated in levels.items()}
+
+
 def document_key(chunk: Chunk) -> str:
     """Return the identity of a passage's document, the same for all files that are one.
 

@@ -35,6 +35,7 @@ from catalog.core.filters import (
     filter_fields,
 )
 from catalog.core.params import Sort
+from catalog.core.scope import ALL, Scope
 from catalog.store.cards import CARD_VERSION
 from catalog.store.chunks import has_field, list_fields
 from catalog.store.document_names import Member
@@ -92,11 +93,13 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     return and_(*parts)
 
 
-def check_filter_fields(connection: Connection, restriction: Restriction) -> None:
+def check_filter_fields(
+    connection: Connection, restriction: Restriction, seen: Scope = ALL
+) -> None:
     """Raise :class:`UnknownFieldError` if the filter asks for a field that no document carries.
 
     The error names the fields of those documents alone that the rest of the restriction lets
-    through.
+    through. Documents that are not ``seen`` are as though they were not there.
     """
     dataset, tree = restriction.dataset, restriction.filter
     if tree is None:
@@ -106,6 +109,9 @@ def check_filter_fields(connection: Connection, restriction: Restriction) -> Non
         for name in filter_fields(tree) - FIRST_CLASS_FIELDS
         if not has_field(connection, dataset, name)
     }
+    if not seen.is_all:
+        of_seen = list_fields(connection, dataset, allowed_documents(Restriction(dataset, seen)))
+        unknown |= filter_fields(tree) - FIRST_CLASS_FIELDS - set(of_seen)
     if unknown:
         rest = replace(restriction, filter=_without_fields(tree, unknown))
         check_fields(tree, list_fields(connection, dataset, allowed_documents(rest)))

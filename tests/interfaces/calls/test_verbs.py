@@ -34,6 +34,8 @@ def engine(tmp_path):
         ("search", {"query": "api keys", "explain": True}),
         ("search", {"query": "api keys", "mode": "lexical", "top_k": 1}),
         ("search", {"query": "zebra", "docs": []}),
+        ("ask", {"question": "how often are api keys rotated?"}),
+        ("ask", {"question": "zebra", "docs": []}),
         ("get", {"reference": "keys.md"}),
         ("get", {"reference": "keys.md", "max_bytes": 30}),
         ("multi_get", {"patterns": ["*.md", "plain.txt"], "max_bytes": 40}),
@@ -57,7 +59,7 @@ def test_unknown_and_wrong_arguments_are_refused_by_name(engine):
         engine.ask("search", {"query": "keys", "top_k": "5"})
     with pytest.raises(InputError, match=r"top_k: .*less than or equal to 1000, not 1001"):
         engine.ask("search", {"query": "keys", "top_k": 1001})
-    with pytest.raises(InputError, match="verbs: search, get, multi_get, browse, status"):
+    with pytest.raises(InputError, match="verbs: search, ask, get, multi_get, browse, status"):
         engine.ask("drop", {})
 
 

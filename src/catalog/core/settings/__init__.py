@@ -19,10 +19,17 @@ from catalog.core.settings.loading import (
     with_rag,
 )
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
-from catalog.core.settings.sections import EmbeddingSettings, LLMSettings, ServeSettings, Settings
+from catalog.core.settings.sections import (
+    AnswerSettings,
+    EmbeddingSettings,
+    LLMSettings,
+    ServeSettings,
+    Settings,
+)
 from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
 
 __all__ = [
+    "AnswerSettings",
     "EmbeddingSettings",
     "IngestSettings",
     "LLMSettings",

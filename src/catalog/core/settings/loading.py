@@ -15,7 +15,13 @@ from pydantic_settings import SettingsError
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.home import default_home, settings_file
 from catalog.core.settings.rag import RAGv2Settings
-from catalog.core.settings.sections import EmbeddingSettings, LLMSettings, ServeSettings, Settings
+from catalog.core.settings.sections import (
+    AnswerSettings,
+    EmbeddingSettings,
+    LLMSettings,
+    ServeSettings,
+    Settings,
+)
 from catalog.core.settings.variables import (
     PREFIX,
     V2_PREFIX,
@@ -124,6 +130,7 @@ def find_field(name: str) -> Any:
 def _from_environment() -> dict[str, Any]:
     refuse_unknown_variables(f"{PREFIX}EMBEDDING__", EmbeddingSettings)
     refuse_unknown_variables(f"{PREFIX}LLM__", LLMSettings)
+    refuse_unknown_variables(f"{PREFIX}ANSWERS__", AnswerSettings)
     refuse_unknown_variables(f"{PREFIX}SERVE__", ServeSettings)
     refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
     tree: dict[str, Any] = {}

@@ -32,7 +32,7 @@ class EmbeddingSettings(BaseModel):
 
 
 class LLMSettings(BaseModel):
-    """``IDX_LLM__*``: which language model expands queries or reranks, if any."""
+    """``IDX_LLM__*``: which language model answers, expands queries or reranks, if any."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -46,6 +46,62 @@ class LLMSettings(BaseModel):
     timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
     max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
+
+
+def _split_roles(value: object) -> object:
+    """Split a variable's text at its semicolons."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(";") if part.strip()]
+
+
+class AnswerSettings(BaseModel):
+    """``IDX_ANSWERS__*``: how questions are answered, and who may see what."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    roles: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_roles)] = Field(
+        (),
+        description="Which confidentiality levels a role may see, as 'employee: public, internal' "
+        "(with semicolons between); the level unlabelled is that of documents without one.",
+    )
+    sentences: int = Field(
+        3, ge=1, le=20, description="Sentences of an answer that no language model writes."
+    )
+    context_passages: int = Field(
+        15, ge=1, le=100, description="Passages that a language model is given."
+    )
+    context_tokens: int = Field(
+        4000, ge=100, le=1_000_000, description="Tokens of those passages, in that model's own."
+    )
+    unsupported: Literal["mark", "drop", "retry"] = Field(
+        "mark",
+        description="What becomes of a sentence that its sources do not support; retry: the model "
+        "is asked once more, and what is unsupported then is dropped.",
+    )
+    tool: bool = Field(False, description="Show agents the tool ask, too.")
+
+    @field_validator("roles")
+    @classmethod
+    def _has_names(cls, roles: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse a role without a name or levels, and a name that is there twice."""
+        split = [[part.strip() for part in role.split(":", 1)] for role in roles]
+        if any(len(parts) < 2 or not all(parts) for parts in split):
+            raise ValueError("a role is written as 'employee: public, internal'")
+        names = [parts[0] for parts in split]
+        if len(set(names)) < len(names):
+            raise ValueError("a role is named twice")
+        return roles
+
+    def levels(self) -> dict[str, frozenset[str]]:
+        """Return the levels that each role may see, case-folded."""
+        split = (role.partition(":") for role in self.roles)
+        return {
+            name.strip(): frozenset(
+                level.strip().casefold() for level in levels.split(",") if level.strip()
+            )
+            for name, _, levels in split
+        }
 
 
 def _split_names(value: object) -> object:
@@ -122,5 +178,6 @@ class Settings(BaseSettings):
     )
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     llm: LLMSettings = Field(default_factory=LLMSettings)
+    answers: AnswerSettings = Field(default_factory=AnswerSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)

@@ -15,6 +15,7 @@ from catalog.interfaces.cli.options import HomeOption, PresetOption, StoreOption
 COMMANDS = {
     "index": "index:app",
     "search": "verbs:search",
+    "ask": "verbs:ask",
     "get": "verbs:get",
     "browse": "verbs:browse",
     "mcp": "serve:mcp",

@@ -1,4 +1,4 @@
-"""``catalog search``, ``get``, ``browse`` and ``status``: each verb as a command.
+"""``catalog search``, ``ask``, ``get``, ``browse`` and ``status``: each verb as a command.
 
 The options of a command come from the parameters of its verb. It asks the server that keeps the
 store open, or answers in this process. The way to a server loads no settings, no model and no
@@ -17,7 +17,7 @@ import typer
 
 from catalog.core.home import home_folder, settings_key
 from catalog.core.param_fields import ParamField, edge_fields
-from catalog.core.params import BrowseParams, GetParams, SearchParams, StatusParams
+from catalog.core.params import AskParams, BrowseParams, GetParams, SearchParams, StatusParams
 from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
@@ -89,6 +89,11 @@ search = verb_command(
     show_all=Annotated[
         bool, typer.Option("--show-all", help="List passages of 0 % relevance, too.")
     ],
+)
+ask = verb_command(
+    "ask",
+    AskParams,
+    "Answer a question from documents, each sentence with its source, or say why not.",
 )
 get = verb_command(
     "get",

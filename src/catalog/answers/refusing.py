@@ -1,0 +1,54 @@
+"""Answers that are none: why, what came nearest, and what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from catalog.core.answers import Abstained, NearDocument
+
+if TYPE_CHECKING:
+    from catalog.core.results import SearchResults
+
+NOTHING_RELATED = (
+    "I don't see content in this project that directly answers that question yet. "
+    "Try ingesting more relevant documents ({examples}) and run this again."
+)
+NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
+NO_PASSAGE = "no passage was found"
+_EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
+_NEAREST = 3
+_LEAST_COVERED = 0.4
+
+
+def why_not_answered(results: SearchResults, covered: float) -> str | None:
+    """Return why what was found does not answer; ``None`` where it may.
+
+    ``covered`` is the share of the question's words that its best sentence has, 0 to 1.
+    """
+    if not results.results:
+        return NO_PASSAGE
+    if results.low_confidence and results.confidence is not None:
+        return f"the best passage answers with an estimated {100 * results.confidence:.0f} %"
+    if covered < _LEAST_COVERED:
+        return "no sentence found has the words that matter in the question"
+    return None
+
+
+def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:
+    """Return the abstention; ``had_passages``: what was found might have answered, and did not."""
+    nearest: dict[str, NearDocument] = {}
+    for result in results:
+        near = NearDocument(
+            source_doc_id=result.source_doc_id,
+            path=result.path,
+            title=result.title,
+            relevance=result.relevance,
+        )
+        nearest.setdefault(result.source_doc_id, near)
+    where = " or ".join(results.datasets)
+    return Abstained(
+        message=NOT_ENOUGH if had_passages else NOTHING_RELATED.format(examples=_EXAMPLES),
+        reason=reason,
+        nearest=tuple(nearest.values())[:_NEAREST],
+        ingest=f"add documents that say it: catalog index build FOLDER --dataset {where}",
+    )

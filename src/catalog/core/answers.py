@@ -1,0 +1,153 @@
+"""An answer to a question as data; this is also the shape of its JSON everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from catalog.core.results import ResultLocator, SearchResults, StageReport
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AnswerCitation(_Frozen):
+    """A source of an answer: ``n`` is the rank of the result, and what ``[n]`` in it stands for.
+
+    ``text`` is what of the passage supports the answer, word for word; ``verified`` tells whether
+    some sentence that cites it is supported by it. ``citation`` and ``link`` are the result's.
+    """
+
+    n: int
+    chunk_id: str
+    dataset: str
+    path: str
+    title: str
+    locator: ResultLocator
+    citation: str
+    link: str | None
+    text: str
+    verified: bool
+
+
+class AnswerSentence(_Frozen):
+    """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
+
+    ``reasons`` say why it is not ``supported`` by what it cites. ``breaks`` is the white space
+    before it.
+    """
+
+    text: str
+    citations: tuple[int, ...]
+    supported: bool
+    reasons: tuple[str, ...] = ()
+    breaks: str = ""
+
+    def marked(self) -> str:
+        """Return the sentence with its numbers and, if it is unsupported, a mark."""
+        numbers = "".join(f" [{number}]" for number in self.citations)
+        return f"{self.text}{numbers}{'' if self.supported else ' [unsupported]'}"
+
+
+class NearDocument(_Frozen):
+    """A document that is near to a question which none answers."""
+
+    source_doc_id: str
+    path: str
+    title: str
+    relevance: float | None
+
+
+class Abstained(_Frozen):
+    """Why a question is not answered, what came nearest, and what would help."""
+
+    message: str
+    reason: str
+    nearest: tuple[NearDocument, ...] = ()
+    ingest: str
+
+
+class TokenCounts(_Frozen):
+    """Tokens of the prompt and of the reply; ``is_estimate``: counted by us, not by the model."""
+
+    prompt: int
+    reply: int
+    is_estimate: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer in checked sentences, or why there is none, with the results it was made from.
+
+    ``model`` is the language model's name, ``None`` for an extractive answer: sentences of the
+    documents, word for word. ``notes`` say what a user should know, such as how a model failed.
+    """
+
+    question: str
+    sentences: tuple[AnswerSentence, ...]
+    citations: tuple[AnswerCitation, ...]
+    results: SearchResults
+    abstained: Abstained | None = None
+    model: str | None = None
+    stages: Sequence[StageReport] = ()
+    tokens: TokenCounts | None = None
+    elapsed_ms: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def text(self) -> str:
+        """The sentences with their numbers, or the message of an answer that is none."""
+        if self.abstained is not None:
+            return self.abstained.message
+        return "".join(f"{one.breaks}{one.marked()}" for one in self.sentences).strip()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that the command line, HTTP and MCP give."""
+        found = self.results.to_dict()
+        abstained = self.abstained
+        return {
+            "question": self.question,
+            "answer": self.text,
+            "abstained": abstained is not None,
+            "reason": None if abstained is None else abstained.reason,
+            "abstention": None if abstained is None else abstained.model_dump(mode="json"),
+            "sentences": [one.model_dump(mode="json") for one in self.sentences],
+            "citations": [one.model_dump(mode="json") for one in self.citations],
+            "datasets": found["datasets"],
+            "mode": found["mode"],
+            "results": found["results"],
+            "confidence": found["confidence"],
+            "model": self.model,
+            "stages": [stage.model_dump(mode="json") for stage in self.stages],
+            "tokens": None if self.tokens is None else self.tokens.model_dump(mode="json"),
+            "elapsed_ms": self.elapsed_ms,
+            "notes": list(self.notes),
+        }
+
+
+EventKind = Literal["results", "sentence", "answer"]
+
+
+@dataclass(frozen=True)
+class AnswerEvent:
+    """What an answer is told by, in order: its results, each sentence once checked, the whole."""
+
+    kind: EventKind
+    results: SearchResults | None = None
+    sentence: AnswerSentence | None = None
+    answer: Answer | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as the JSON object that a stream gives: ``event`` and its content."""
+        content: Any = None
+        if self.results is not None:
+            content = self.results.to_dict()
+        elif self.sentence is not None:
+            content = self.sentence.model_dump(mode="json")
+        elif self.answer is not None:
+            content = self.answer.to_dict()
+        return {"event": self.kind, self.kind: content}

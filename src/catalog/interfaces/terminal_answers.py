@@ -1,0 +1,74 @@
+"""An answer for a person to read in a terminal: its sentences, its sources, and what to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerSentence
+from catalog.core.results import SearchResult
+from catalog.interfaces.plain_text import complaint, one_line, safe
+from catalog.interfaces.terminal import Form, TerminalText, format_duration
+from catalog.interfaces.text_layout import wrap
+from catalog.search_v2.citations import format_snippet_place
+
+_INDENT = "    "
+
+
+def answer_text(answer: Answer, form: Form) -> TerminalText:
+    """Return the answer and its sources; on standard error how it was made, and notes."""
+    return TerminalText.of_lines(
+        [*_answer_lines(answer, form), *source_lines(answer, form)], account_lines(answer)
+    )
+
+
+def sentence_text(sentence: AnswerSentence) -> str:
+    """Return a sentence as a stream prints it, with what is before it; safe for a terminal."""
+    return safe(f"{sentence.breaks}{sentence.marked()}")
+
+
+def source_lines(answer: Answer, form: Form) -> Iterator[str]:
+    """Yield the sources by number or, of an answer that is none, the nearest documents."""
+    if answer.abstained is not None:
+        yield from _abstention_lines(answer.abstained, form)
+        return
+    by_number = {result.rank: result for result in answer.results}
+    yield ""
+    for citation in answer.citations:
+        yield from _citation_lines(citation, by_number[citation.n], len(answer.results.datasets))
+
+
+def account_lines(answer: Answer) -> Iterator[str]:
+    """Yield who wrote the answer, from how many passages, how long it took, and the notes."""
+    who = f"by {one_line(answer.model)}, " if answer.model else ""
+    count = len(answer.results)
+    passages = f"{count} passage{'' if count == 1 else 's'}"
+    yield safe(f"{who}from {passages} in {format_duration(answer.elapsed_ms)}")
+    yield from map(complaint, answer.notes)
+    for sentence in answer.sentences:
+        if not sentence.supported:
+            start = one_line(sentence.text)[:60]
+            yield complaint(f"unsupported: {start!r}: {'; '.join(sentence.reasons)}")
+    for stage in answer.stages:
+        if stage.status == "failed":
+            yield complaint(f"stage {stage.name} failed: {one_line(stage.note)}")
+
+
+def _answer_lines(answer: Answer, form: Form) -> Iterator[str]:
+    for line in safe(answer.text).split("\n"):
+        yield from [line] if form.width is None else wrap(line, form.width, "")
+
+
+def _citation_lines(citation: AnswerCitation, result: SearchResult, datasets: int) -> Iterator[str]:
+    within = f"{citation.dataset}:" if datasets > 1 else ""
+    place = f"{within}{format_snippet_place(result)}"
+    doubt = "" if citation.verified else "  (does not say so)"
+    yield safe(f"[{citation.n}] {one_line(citation.citation)} — {place}{doubt}")
+    if citation.link is not None:
+        yield safe(f"{_INDENT}{citation.link}")
+
+
+def _abstention_lines(abstained: Abstained, form: Form) -> Iterator[str]:
+    lines = [f"why: {abstained.reason}"]
+    lines += [f"nearest: {one_line(f'{near.path} — {near.title}')}" for near in abstained.nearest]
+    for line in map(safe, [*lines, abstained.ingest]):
+        yield from [line] if form.width is None else wrap(line, form.width, _INDENT)

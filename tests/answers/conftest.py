@@ -1,0 +1,58 @@
+"""A small store to ask, with levels of confidentiality, and a model without files."""
+
+import pytest
+
+from catalog.core.params import AskParams
+from catalog.core.settings import AnswerSettings
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
+from catalog.search_v2 import SearchServiceV2
+from fakes import open_library, write
+
+ROLES = ("guest: public", "employee: public, internal, unlabelled", "lead: public, internal, 2")
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory):
+    """The home of a store of notes on a project; every test reads it and none writes."""
+    folder = tmp_path_factory.mktemp("project")
+    write(
+        folder / "notes",
+        cancel_dot_md=(
+            "---\nconfidentiality: Public\n---\n# Cancellation\n\n"
+            "Customers may cancel within 14 days of the order. A refund takes 5 working days.\n"
+        ),
+        keys_dot_md=(
+            "---\nconfidentiality: internal\ntags: [vaultlike]\n---\n# Keys\n\n"
+            "Rotate the API keys every ninety days with the keys command.\n"
+        ),
+        salaries_dot_md=(
+            "---\nconfidentiality: [internal, 2]\ntags: [payroll]\ncolour: red\n---\n# Salaries\n\n"
+            "The salary of a director is 9000 a month.\n"
+        ),
+        bread_dot_txt="Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
+    )
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "notes", "notes")
+    return folder / "home"
+
+
+@pytest.fixture
+def service(project):
+    """A search over it, with roles and no language model."""
+    opened = serve(project)
+    yield opened
+    opened.close()
+
+
+def serve(home, llm=None, **answers):
+    """Open the store with these settings of answers and this language model."""
+    plain = open_library(home)
+    settings = plain.settings.model_copy(update={"answers": AnswerSettings(roles=ROLES, **answers)})
+    model = plain.model
+    plain.close()
+    return SearchServiceV2(Library(settings, model=model, llm=llm))
+
+
+def asking(question, **params):
+    return AskParams(question, **params)

@@ -1,0 +1,74 @@
+"""Questions answered without a language model, and those that are not answered."""
+
+import pytest
+
+from answers.conftest import asking
+from catalog.answers.answering import answer_events, answer_question
+
+
+def test_an_answer_is_made_of_the_documents_own_sentences_each_with_its_source(service):
+    answer = answer_question(service, asking("How many days may customers cancel within?"))
+    first = answer.sentences[0]
+    assert first.text == "Customers may cancel within 14 days of the order."
+    cited = answer.citations[0]
+    assert first.citations == (cited.n,)
+    assert answer.text.startswith(f"{first.text} [{cited.n}]")
+    assert (cited.path, cited.verified) == ("cancel.md", True)
+    assert cited.text == first.text
+    assert cited.chunk_id == answer.results[cited.n - 1].chunk_id
+    assert cited.citation.startswith("[source: Cancellation, lines")
+    assert answer.model is None
+    assert any("IDX_LLM__PROVIDER" in note for note in answer.notes)
+
+
+def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near(service):
+    answer = answer_question(service, asking("What is the capital of Mongolia?"))
+    assert answer.abstained
+    assert "I don't see content in this project that directly answers" in answer.text
+    assert answer.abstained.reason
+    assert "--dataset notes" in answer.abstained.ingest
+    assert {one.path for one in answer.abstained.nearest} <= {
+        "cancel.md", "keys.md", "salaries.md", "bread.txt",
+    }  # fmt: skip
+    assert answer.sentences == answer.citations == ()
+
+
+def test_a_question_that_finds_nothing_says_so(service):
+    answer = answer_question(service, asking("bread", docs=[]))
+    assert answer.abstained.reason == "no passage was found"
+    assert answer.abstained.nearest == ()
+
+
+def test_the_json_has_the_promised_keys_and_the_results(service):
+    said = answer_question(service, asking("How do I bake bread?")).to_dict()
+    promised = [
+        "question",
+        "answer",
+        "abstained",
+        "reason",
+        "citations",
+        "results",
+        "model",
+        "stages",
+        "tokens",
+        "elapsed_ms",
+    ]
+    assert set(promised) <= said.keys()
+    assert {"n", "chunk_id", "path", "locator", "text", "verified"} <= said["citations"][0].keys()
+    assert said["results"][0]["path"] == "bread.txt"
+    assert [stage["name"] for stage in said["stages"]][-2:] == ["extract", "abstain"]
+
+
+def test_results_come_first_then_each_sentence_then_the_whole(service):
+    events = list(answer_events(service, asking("How long does a refund take?")))
+    kinds = [event.kind for event in events]
+    assert kinds == ["results", *["sentence"] * (len(kinds) - 2), "answer"]
+    assert tuple(one.sentence for one in events[1:-1]) == events[-1].answer.sentences
+
+
+@pytest.mark.parametrize("name", ["project", "dataset"])
+def test_project_is_another_name_of_dataset(service, name):
+    from catalog.interfaces.engine import LocalEngine
+
+    engine = LocalEngine(service.library)
+    assert engine.ask("ask", {"question": "bake bread", name: "notes"})["datasets"] == ["notes"]
