@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.core.param_fields import check_params
+from catalog.core.param_fields import check_params, read_params
 from catalog.core.params import BrowseParams, GetParams, SearchParams
 
 
@@ -37,3 +37,15 @@ def test_any_iterable_of_texts_is_a_list_and_none_is_the_default():
     assert list(ids) == ["a.md"]  # not read by the check
     check_params(BrowseParams(tags={"t"}, offset=0))
     check_params(GetParams("a.md", line_start=None, line_end=10**9))
+
+
+@pytest.mark.parametrize(("given", "taken"), [("5", 5), (5.0, 5), (" 5.00 ", 5)])
+def test_whole_numbers_in_json_may_be_text(given, taken):
+    read = read_params(SearchParams, {"query": "7", "limit": given, "explain": "true"}, "search")
+    assert (read.query, read.top_k, read.explain) == ("7", taken, True)
+
+
+@pytest.mark.parametrize("given", ["5.5", "five", "", "1e3", 5.5, True])
+def test_what_is_no_whole_number_in_json_is_refused(given):
+    with pytest.raises(InputError, match="top_k"):
+        read_params(SearchParams, {"query": "x", "top_k": given}, "search")

@@ -45,6 +45,7 @@ def ask(tmp_path_factory):
         "talk.mp4": "\0\0\0\x20ftypisom\0\0",
         "talk_frames/frame_00m15s.md": "# Visual Frame at 00:15\n\nA slide with tusks.\n",
         "page.html": PAGE,
+        "Draft — notes.txt": "a draft\n",
         "notes.txt": "one\ntwo\nthree\nfour\n",
         "records.jsonl": RECORDS,
         "twin-short.md": "# Twin\n\nShort.\n",
@@ -82,6 +83,30 @@ def test_a_link_and_a_citation_give_their_page(get, reference):
 def test_a_citation_over_pages_gives_all_of_them(get):
     given = get("[source: ice, page 2 (pages 2-3)]")
     assert (given["start"], given["end"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "Notes on ice — notes.txt:3",
+        "[1] notes.txt:3",
+        "[12] Ice — notes.pdf — notes.txt:3-3",
+        "[2] Ice — d:notes.txt:3",
+    ],
+)
+def test_the_first_line_of_a_passage_gives_its_place(ask, get, reference):
+    assert get(reference)["text"] == "three"
+    assert ask("multi_get", patterns=[reference])["documents"][0]["text"] == "three"
+
+
+def test_a_name_with_a_dash_is_not_taken_apart(get):
+    assert get("Draft — notes.txt")["text"].strip() == "a draft"
+    assert get("[9] Draft — notes.txt")["text"].strip() == "a draft"
+
+
+def test_several_names_given_to_get_point_at_multi_get(get):
+    with pytest.raises(InputError, match="get takes one document, multi_get several"):
+        get("notes.txt, page.html")
 
 
 @pytest.mark.parametrize("reference", ["ice.pdf#nowhere", "[source: ice, cell 2]"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -35,6 +36,10 @@ ParamsT = TypeVar("ParamsT", bound=Params)
 ModelT = TypeVar("ModelT", bound="BaseModel")
 SelfT = TypeVar("SelfT")
 ResultT = TypeVar("ResultT")
+
+
+_YES_OR_NO = {"true": True, "false": False}
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +121,19 @@ def build_model(
 ) -> type[ModelT]:
     """Build the pydantic model of parameters: their types, defaults, help and bounds.
 
-    An argument may have any of its parameter's aliases for a name.
+    An argument may have any of its parameter's aliases for a name, and be as in :func:`as_meant`.
     """
     from pydantic import Field, create_model, model_validator
 
     parameters = tuple(parameters)
     names = {field.name: field.param.aliases for field in parameters}
+    types = {field.name: field.types for field in parameters}
 
     def take_aliases(values: Any) -> Any:
-        return rename_arguments(values, names)[0] if isinstance(values, Mapping) else values
+        if not isinstance(values, Mapping):
+            return values
+        renamed = rename_arguments(values, names)[0]
+        return {name: as_meant(value, types.get(name, ())) for name, value in renamed.items()}
 
     definitions: Any = {
         field.name: (
@@ -144,6 +153,23 @@ def build_model(
     return create_model(
         name, __base__=base, __doc__=about, __validators__=validators, **definitions
     )
+
+
+def as_meant(value: Any, types: Collection[Any]) -> Any:
+    """Return the number, or the yes or no, that a text is, where no text is wanted.
+
+    So do language models write them: ``"5"``, ``"true"``. A number with nothing after the point
+    is a whole one. What is not exactly one of those stays as it is.
+    """
+    if isinstance(value, str) and str not in types:
+        word = value.strip().casefold()
+        if bool in types and word in _YES_OR_NO:
+            return _YES_OR_NO[word]
+        if int in types and _WHOLE.fullmatch(word):
+            return int(word.partition(".")[0])
+    if int in types and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def argument_names(model: type[BaseModel]) -> Names:
@@ -282,6 +308,9 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
             messages.append(describe_unknown(name, argument_names(model)))
         elif problem["type"] == "missing":
             messages.append(f"the argument {name} is missing")
+        elif problem["type"] == "string_type" and isinstance(problem["input"], list):
+            several = "; multi_get takes several documents" if name == "reference" else ""
+            messages.append(f"{name} takes one text, not a list{several}")
         elif forms[problem["loc"][:1]] > 1 and problem["loc"][0] in model.model_fields:
             wanted = _describe_type(model.model_fields[str(problem["loc"][0])].annotation)
             messages.append(f"{problem['loc'][0]} must be {wanted}")

@@ -35,6 +35,8 @@ _SHOWN = (
 _CITED = re.compile(rf", {_SHOWN}\]$")
 _HEADED = re.compile(rf" {_SHOWN}$")
 _HEADER = re.compile(r"@@ (.*) @@", re.DOTALL)
+_RANK = re.compile(r"^\[\d{1,4}\] ")
+_AFTER_TITLE, _MAX_TITLES = " — ", 5
 _SUFFIX = re.compile(r"\.\w{1,8}$")
 
 
@@ -104,6 +106,18 @@ def without_marks(reference: str) -> str:
     """Return what stands between the marks of a passage's header, any other text as it is."""
     header = _HEADER.fullmatch(reference)
     return reference if header is None else header[1]
+
+
+def shown_forms(reference: str) -> list[str]:
+    """Return what a reference may be, the likeliest first: it, or what ends a passage's first line.
+
+    That is ``[1] Title — scan.pdf — .converted/scan.md:23``, or a part of it.
+    """
+    bare = without_marks(reference)
+    line = _RANK.sub("", bare)
+    parts = line.split(_AFTER_TITLE)[:_MAX_TITLES]
+    ends = (line.split(_AFTER_TITLE, at)[at] for at in range(len(parts)))
+    return list(dict.fromkeys((bare, *ends)))
 
 
 def shows_place(name: str, title: str, path: str) -> bool:

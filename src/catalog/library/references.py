@@ -13,7 +13,7 @@ from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
-from catalog.library.cited_places import CITATION, split_reference, without_marks
+from catalog.library.cited_places import CITATION, shown_forms, split_reference, without_marks
 from catalog.library.document_parts import DocumentLines, Part
 from catalog.library.named_parts import NamedDocument, find_named, named_datasets, several_documents
 from catalog.library.names import DOCID, Names
@@ -49,11 +49,13 @@ def find_document(
     """
     given, reference = Part(line_start, line_end), without_marks(storable(reference))
     with database.read() as connection:
-        found = find_named(connection, reference, dataset, given)
+        found = _find_shown(connection, reference, dataset, given)
         if not found:
             split = split_reference(reference)
             name = split[-1][0] if split else reference
-            raise DocumentNotFoundError(f"no document {name!r}", _near(connection, name, dataset))
+            several = "; get takes one document, multi_get several" if "," in reference else ""
+            near = _near(connection, name, dataset)
+            raise DocumentNotFoundError(f"no document {name!r}{several}", near)
         if len(found) > 1:
             firsts = (one.pieces[0] for one in found)
             raise several_documents(reference, [f"{name}:{path}" for name, path, _ in firsts])
@@ -75,7 +77,7 @@ def find_parts(
     with database.read() as connection:
         for pattern, ids in _match_each(_names_by_dataset(connection, dataset), patterns):
             parts |= {(id_, Part()): () for id_ in ids}
-            found = [] if ids else find_named(connection, without_marks(pattern), dataset, Part())
+            found = [] if ids else _find_shown(connection, pattern, dataset, Part())
             if not ids and not found:
                 missing.append(_no_document(connection, dataset, pattern))
             for one in found:
@@ -83,6 +85,14 @@ def find_parts(
     if missing and not parts:
         raise missing[0] if len(missing) == 1 else _none_of(missing)
     return [(*part, notes) for part, notes in parts.items()], missing
+
+
+def _find_shown(
+    connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
+) -> list[NamedDocument]:
+    """Return what the reference names, or else what it shows after a title, if anything."""
+    forms = (find_named(connection, one, dataset, given) for one in shown_forms(reference))
+    return next(filter(None, forms), [])
 
 
 def read_part(database: Database, source_doc_id: str, part: Part) -> DocumentLines:

@@ -90,6 +90,9 @@ def test_an_empty_list_of_docs_is_no_document_at_all(asked):
     [
         (5.0, 5, []),
         (50, 50, []),
+        ("5", 5, []),
+        (" +5.0 ", 5, []),
+        ("51", 50, ["top_k 51 is out of range: 50 was taken"]),
         (51, 50, ["top_k 51 is out of range: 50 was taken"]),
         (0, 1, ["top_k 0 is out of range: 1 was taken"]),
         (-3.0, 1, ["top_k -3 is out of range: 1 was taken"]),
@@ -107,12 +110,52 @@ def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, no
 
 
 @pytest.mark.parametrize(
-    "given", ["5", True, 5.5, float("nan"), float("inf"), [5], {"least": 5}, "five"]
+    "given",
+    [
+        "5.5",
+        "5 or so",
+        "٥",
+        "9" * 19,
+        "0x5",
+        "true",
+        True,
+        5.5,
+        float("nan"),
+        float("inf"),
+        [5],
+        {"least": 5},
+        "five",
+    ],
 )
 def test_what_is_no_whole_number_is_refused(asked, given):
     answer, told = call(asked, "search_chunks", query="keys", top_k=given)
     assert answer.is_error
     assert "top_k" in answer.text
+    assert told is None
+
+
+@pytest.mark.parametrize(("given", "taken"), [("true", True), ("False", False), (" TRUE ", True)])
+def test_a_yes_or_no_may_be_text(asked, given, taken):
+    answer, told = call(asked, "search", query="keys", explain=given)
+    assert not answer.is_error
+    assert told["explain"] is taken
+
+
+@pytest.mark.parametrize("given", ["yes", "1", 1])
+def test_what_is_no_yes_or_no_is_refused(asked, given):
+    answer, told = call(asked, "search", query="keys", explain=given)
+    assert "explain" in answer.text
+    assert told is None
+
+
+def test_a_text_that_is_a_number_stays_one_where_text_is_wanted(asked):
+    _, told = call(asked, "search", query="5", dataset="2024", name="7", docs="8")
+    assert (told["query"], told["dataset"], told["docs"]) == ("5", "2024", ["8"])
+
+
+def test_a_list_given_to_get_points_at_multi_get(asked):
+    answer, told = call(asked, "get", reference=["a.md", "b.md"])
+    assert "reference takes one text, not a list; multi_get takes several" in answer.text
     assert told is None
 
 

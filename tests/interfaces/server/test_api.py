@@ -197,7 +197,14 @@ def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
             "InputError",
             "no argument tpo_k; did you mean top_k?",
         ),
-        ("POST", "/v1/search", {"json": {"query": "x", "top_k": "1"}}, 422, "InputError", "top_k"),
+        (
+            "POST",
+            "/v1/search",
+            {"json": {"query": "x", "top_k": "one"}},
+            422,
+            "InputError",
+            "top_k",
+        ),
         ("POST", "/v1/search", {"json": {"query": "x", "top_k": 0}}, 422, "InputError", "top_k"),
         ("POST", "/v1/search", {"json": {"query": " "}}, 400, "QueryError", ""),
         (

@@ -17,6 +17,7 @@ from catalog.core.argument_names import rename_arguments
 from catalog.core.errors import DocumentNotFoundError, InputError
 from catalog.core.param_fields import (
     argument_names,
+    as_meant,
     build_model,
     edge_fields,
     summary_of,
@@ -64,9 +65,10 @@ class ToolArguments(BaseModel):
         """Return the arguments, and the notes on what was clamped or had another name.
 
         Null, a blank text and a list of blank texts count as not given for an optional argument;
-        blank ``docs`` are an error, since without them every document may answer. A number with
-        nothing after the point is a whole one, and a character that no document can hold becomes
-        U+FFFD. Raises :class:`InputError` that names every argument that is wrong.
+        blank ``docs`` are an error, since without them every document may answer. A number, or a
+        yes or no, may be text (see :func:`~catalog.core.param_fields.as_meant`); a character that
+        no document can hold becomes U+FFFD. Raises :class:`InputError` that names every argument
+        that is wrong.
         """
         values: dict[str, Any] = {}
         given, notes = rename_arguments(arguments, argument_names(cls))
@@ -80,7 +82,8 @@ class ToolArguments(BaseModel):
                         raise InputError("docs names no document: leave it out to search all")
                     continue
                 takes_list = any(get_origin(kind) is list for kind in get_args(field.annotation))
-                value = _as_meant(value, takes_list=takes_list)
+                value = _as_list_or_text(value, takes_list=takes_list)
+                value = as_meant(value, get_args(field.annotation) or (field.annotation,))
                 if isinstance(value, list):
                     value = [_storable(item) for item in value if not _is_blank(item)]
                 value = _storable(value)
@@ -199,7 +202,7 @@ def ask_by_names(
     return engine.ask(verb, params if likeliest is None else {**params, names: likeliest})
 
 
-def _as_meant(value: Any, *, takes_list: bool) -> Any:
+def _as_list_or_text(value: Any, *, takes_list: bool) -> Any:
     """Return the list that a text of JSON is, or the text in a list of one, where it is wanted."""
     if takes_list and isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError, RecursionError):
@@ -230,8 +233,6 @@ def _storable(value: Any) -> Any:
 
 def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> Any:
     """Return the whole number within the bounds, anything else as it is; note what was clamped."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     nearest = min(max(value, bounds[0]), bounds[1])
