@@ -51,6 +51,7 @@ SHOWN = {
 }
 """How a citation and a header of the format end; of a recording none has a header."""
 LINES = (r"lines? \d+(-\d+)?\]", r":\d+(-\d+)?$")
+SETTINGS = {"snippet_chars": 60, "max_chunks_per_doc": 50}
 TIMED = (r"t=\d+:\d\d\]", None)
 
 
@@ -58,7 +59,7 @@ TIMED = (r"t=\d+:\d\d\]", None)
 def engine(tmp_path_factory):
     """Each format is a dataset of its own, so that every title is that of one document."""
     folder = tmp_path_factory.mktemp("formats")
-    with LocalEngine(open_library(tmp_path_factory.mktemp("home"), snippet_chars=60)) as engine:
+    with LocalEngine(open_library(tmp_path_factory.mktemp("home"), **SETTINGS)) as engine:
         for number, name in enumerate(NAMES):
             root = folder / str(number)
             for path, text in FOLDERS.get(name, {name: TEXTS.get(name, "")}).items():
@@ -75,7 +76,7 @@ def shown(engine, name, word):
     dataset = f"d{NAMES.index(name)}"
     asked = {"query": f'"{word}"', "dataset": dataset, "top_k": 50}
     passages = AgentTools(engine).call("search", asked).data["results"]
-    result = engine.service.search(f'"{word}"', dataset=dataset, top_k=50)
+    result = engine.service.search(f'"{word}"', mode="lexical", dataset=dataset, top_k=50)
     for hit, passage in zip(result.results, passages, strict=True):
         if word not in hit.text.casefold():
             continue

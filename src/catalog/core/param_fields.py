@@ -311,20 +311,25 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
         elif problem["type"] == "string_type" and isinstance(problem["input"], list):
             several = "; multi_get takes several documents" if name == "reference" else ""
             messages.append(f"{name} takes one text, not a list{several}")
-        elif forms[problem["loc"][:1]] > 1 and problem["loc"][0] in model.model_fields:
-            wanted = _describe_type(model.model_fields[str(problem["loc"][0])].annotation)
+        elif forms[problem["loc"][:1]] > 1 and (
+            wanted := _describe_types(model, problem["loc"][0])
+        ):
             messages.append(f"{problem['loc'][0]} must be {wanted}")
         else:
             messages.append(f"{name}: {problem['msg']}, not {_shorten(problem['input'])}")
     return "; ".join(dict.fromkeys(messages))
 
 
-def _describe_type(annotation: Any) -> str:
-    """Say which JSON values an argument of several types takes."""
+def _describe_types(model: type[BaseModel], name: int | str) -> str:
+    """Say which JSON values an argument of several types takes; blank for one of a single type."""
+    if name not in model.model_fields:
+        return ""
     words = {str: "text", int: "a whole number", bool: "true or false", dict: "an object"}
-    kinds = [get_origin(kind) or kind for kind in get_args(annotation)]
+    kinds = [
+        get_origin(kind) or kind for kind in get_args(model.model_fields[str(name)].annotation)
+    ]
     told = [words.get(kind, "a list of texts") for kind in kinds if kind is not NoneType]
-    return " or ".join(told)
+    return " or ".join(told) if len(told) > 1 else ""
 
 
 def _shorten(value: object) -> str:

@@ -8,6 +8,7 @@ def result(rank=1, **given):
     fields = {
         "rank": rank,
         "score": 1.0,
+        "dataset": "vault",
         "path": "my_paper.pdf",
         "source_doc_id": "vault:my_paper.pdf",
         "chunk_id": f"c{rank}",

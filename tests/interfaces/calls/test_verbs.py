@@ -8,6 +8,7 @@ from catalog.core.errors import (
     DocumentReferenceError,
     InputError,
     UnknownDatasetError,
+    UnknownValueError,
 )
 from catalog.interfaces.calls import VERBS
 from catalog.interfaces.engine import LocalEngine
@@ -81,9 +82,8 @@ def test_a_search_is_narrowed_by_type_name_documents_and_filters_together(engine
 
 
 def test_a_search_in_a_type_there_is_not_says_which_there_are(engine):
-    found = engine.ask("search", {"query": "keys", "file_type": "pdf"})
-    assert found["results"] == []
-    assert "md" in " ".join(found["notes"])
+    with pytest.raises(UnknownValueError, match="'pdf'; file types there are: md"):
+        engine.ask("search", {"query": "keys", "file_type": "pdf"})
     assert engine.ask("search", {"query": "keys", "file_type": "md"})["notes"] == []
 
 
@@ -187,6 +187,7 @@ def test_hints_tell_nothing_that_filters_or_documents_hide(engine, tmp_path):
     for narrowing in ({"filters": ["tag=ops"]}, {"docs": ["keys.md"]}):
         told = engine.ask("search", {**hidden, **narrowing})
         assert "merger" not in " ".join(told["notes"])
-        told = engine.ask("search", {"query": "plans", "file_type": "psd", **narrowing})
-        assert "txt" not in " ".join(told["notes"])
-        assert "md" in " ".join(told["notes"])
+        with pytest.raises(UnknownValueError) as refused:
+            engine.ask("search", {"query": "plans", "file_type": "psd", **narrowing})
+        assert "txt" not in str(refused.value)
+        assert "md" in str(refused.value)
