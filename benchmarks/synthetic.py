@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.resilient import ResilientEmbedding
@@ -16,6 +17,7 @@ WORDS_A_CHUNK = 200
 CHUNKS_A_FILE = 10
 VOCABULARY = 50_000
 CLUSTERS = 200
+_ROWS = 5_000
 
 
 class SyntheticEncoder:
@@ -60,6 +62,20 @@ def queries(count: int) -> list[str]:
     """Queries of six to eight words from the same distribution."""
     chance = np.random.default_rng(11)
     return [words(chance, int(chance.integers(6, 9))) for _ in range(count)]
+
+
+def word_numbers(chunks: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the numbers of the words of so many chunks, some thousand chunks at a time.
+
+    Shape ``(rows, WORDS_A_CHUNK)``; the same words as as many calls of :func:`words`.
+    """
+    chance = np.random.default_rng(7)
+    for start in range(0, chunks, _ROWS):
+        shape = (min(_ROWS, chunks - start), WORDS_A_CHUNK * 2)
+        numbers = chance.zipf(1.25, size=shape)
+        is_kept = numbers <= VOCABULARY
+        is_kept &= np.cumsum(is_kept, axis=1) <= WORDS_A_CHUNK
+        yield numbers[is_kept].reshape(len(numbers), WORDS_A_CHUNK)
 
 
 def words(chance: np.random.Generator, count: int) -> str:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from math import log
+from math import log, log1p
 from pathlib import Path
 from random import Random
 
@@ -122,10 +122,42 @@ def test_the_contenders_hold_the_best_and_all_that_tie_with_them(
     allowed = np.array([chance.random() < 0.7 for _ in scores])
     for mask in (None, allowed):
         there = [score if mask is None or mask[row] else 0 for row, score in enumerate(scores)]
-        rows = find_contenders(np.array(scores, dtype=np.float64), mask, k).tolist()
+        rows = find_contenders(np.array(scores, dtype=np.float32), mask, k, 0.0).tolist()
         least = max(1, sorted(there, reverse=True)[:k][-1] if len(there) >= k else 1)
         assert {row for row, score in enumerate(there) if score >= least} <= set(rows)
         assert all(there[row] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("k", [1, 10, 100])
+def test_the_best_of_many_have_scores_of_double_precision_in_their_order(
+    k: int, parts: int
+) -> None:
+    chance = np.random.default_rng(3)
+    words, shares = ("the", "of", "flour", "yeast"), (0.99, 0.6, 0.2, 0.001)
+    counts = chance.poisson(np.array(shares) * 2, size=(6_000, len(words)))
+    lengths = chance.integers(40, 60, size=len(counts))  # few, so that many scores nearly tie
+    segments = []
+    for some in np.array_split(np.arange(len(counts)), parts):
+        builder = SegmentBuilder()
+        for row in some.tolist():
+            tokens = [
+                word for word, count in zip(words, counts[row], strict=True) for _ in range(count)
+            ]
+            builder.add(row, row, [*tokens, *["x"] * int(lengths[row] - len(tokens))])
+        segments.append(LiveSegment(builder.build(), np.ones(len(some), dtype=np.bool_)))
+    norms = 1.2 * (1 - 0.75 + 0.75 * lengths / lengths.mean())
+    expected = np.zeros(len(counts))
+    for word in range(len(words)):
+        holds = counts[:, word] > 0
+        weight = log1p((len(counts) - holds.sum() + 0.5) / (holds.sum() + 0.5))
+        expected += weight * (counts[:, word] / (counts[:, word] + norms))
+    best = np.lexsort((np.arange(len(counts)), -expected))[:k]
+    snapshot = LexicalSnapshot(None, tuple(segments), 1.2, 0.75)
+    hits = snapshot.rank([(word,) for word in words], k, snapshot.live_masks())
+    assert [hit.seq for hit in hits] == best.tolist()
+    assert [hit.score for hit in hits] == expected[best].tolist()
+    assert hits.spread == pytest.approx((expected.mean(), expected.std()))
 
 
 def test_what_a_term_adds_is_worked_out_once_for_each_state_of_the_index(

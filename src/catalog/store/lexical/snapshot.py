@@ -13,7 +13,16 @@ from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
 from catalog.store.engine_types import Hits, Restriction, Spread, Stamp
-from catalog.store.lexical.impacts import CACHE_BYTES, Impacts, TermImpacts, find_contenders
+from catalog.store.lexical.impacts import (
+    Floats,
+    Impacts,
+    TermImpacts,
+    cache_bytes,
+    find_contenders,
+    rounding_error,
+    score_rows,
+    sum_squares,
+)
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import (
     Counts,
@@ -21,7 +30,6 @@ from catalog.store.lexical.postings import (
     Int64,
     Mask,
     PostingsSegment,
-    Scores,
     join_postings,
     length_norms,
     merge_segments,
@@ -129,28 +137,39 @@ class LexicalSnapshot:
     k1: float
     b: float
     languages: dict[str, int] = field(init=False)  # of how many rows each is the language
-    _norms: tuple[Scores, ...] = field(init=False, repr=False)
+    _average: float = field(init=False, repr=False)  # length
+    _norms: tuple[Floats, ...] = field(init=False, repr=False)
     _masks: LRUCache[Hashable, tuple[Mask, ...]] = field(init=False, repr=False)
     _impacts: LRUCache[Term, TermImpacts] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", self._count_languages())
+        object.__setattr__(self, "_average", self._average_length())
         object.__setattr__(self, "_norms", self._length_norms())
         object.__setattr__(self, "_masks", LRUCache(_MASKS))
-        object.__setattr__(self, "_impacts", LRUCache(CACHE_BYTES, TermImpacts.count_bytes))
+        size = cache_bytes(sum(len(part.segment) for part in self.parts))
+        object.__setattr__(self, "_impacts", LRUCache(size, TermImpacts.count_bytes))
 
     def __len__(self) -> int:
         return sum(len(part.segment) - part.dead for part in self.parts)
 
     def rank(self, terms: Sequence[Term], k: int, masks: Sequence[Mask]) -> Hits:
         """Return the ``k`` best rows that ``masks`` (one per part) allow; ties by row number."""
-        all_scores = self._scores(terms)
+        weighted = [
+            (times * impacts.weight, impacts)
+            for term, times in Counter(terms).items()
+            for impacts in [self._impacts_of(term)]
+        ]
+        all_scores = self._scores(weighted)
+        error = rounding_error(len(weighted))
         seqs, scores = [], []
-        for part, mask, of_part in zip(self.parts, masks, all_scores, strict=True):
+        for at, (part, mask, of_part) in enumerate(zip(self.parts, masks, all_scores, strict=True)):
             is_whole = part.dead == 0 and mask is part.live
-            rows = find_contenders(of_part, None if is_whole else mask, k)
+            rows = find_contenders(of_part, None if is_whole else mask, k, error)
+            norms = length_norms(part.segment.lengths[rows], self._average, self.k1, self.b)
+            postings = [(weight, impacts.postings[at]) for weight, impacts in weighted]
             seqs.append(part.segment.seqs[rows])
-            scores.append(of_part[rows])
+            scores.append(score_rows(rows, norms, postings))
         if not seqs:
             return Hits()
         hits = top_hits(np.concatenate(seqs), np.concatenate(scores), k)
@@ -176,23 +195,25 @@ class LexicalSnapshot:
             self._masks.put(key, masks)
         return masks
 
-    def _spread(self, scores: Sequence[Scores]) -> Spread:
+    def _spread(self, scores: Sequence[Floats]) -> Spread:
         """Return mean and deviation of the scores, an array for each part, of the live rows."""
-        live = [
-            of_part if part.dead == 0 else of_part[part.live]
+        sums = [
+            sum_squares(of_part if part.dead == 0 else of_part[part.live])
             for part, of_part in zip(self.parts, scores, strict=True)
         ]
         size = max(1, len(self))
-        mean = sum(float(of_part.sum()) for of_part in live) / size
-        # not np.dot: it waits for threads of its own, and their number shows in the last digits
-        square = sum(float(np.square(of_part).sum()) for of_part in live) / size
+        mean = sum(total for total, _ in sums) / size
+        square = sum(squares for _, squares in sums) / size
         return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
 
-    def _length_norms(self) -> tuple[Scores, ...]:
+    def _average_length(self) -> float:
         total = sum(int(part.segment.lengths[part.live].sum()) for part in self.parts)
-        average = total / len(self) if total > 0 else 1.0
+        return total / len(self) if total > 0 else 1.0
+
+    def _length_norms(self) -> tuple[Floats, ...]:
         return tuple(
-            length_norms(part.segment.lengths, average, self.k1, self.b) for part in self.parts
+            length_norms(part.segment.lengths, self._average, self.k1, self.b).astype(np.float32)
+            for part in self.parts
         )
 
     def _count_languages(self) -> dict[str, int]:
@@ -202,13 +223,12 @@ class LexicalSnapshot:
         found = zip(LANGUAGES, counts.tolist(), strict=True)
         return {language: count for language, count in found if count}
 
-    def _scores(self, terms: Sequence[Term]) -> list[Scores]:
-        scores = [np.zeros(len(part.segment)) for part in self.parts]
-        for term, times in Counter(terms).items():
-            impacts = self._impacts_of(term)
+    def _scores(self, weighted: Sequence[tuple[float, TermImpacts]]) -> list[Floats]:
+        scores = [np.zeros(len(part.segment), dtype=np.float32) for part in self.parts]
+        for weight, impacts in weighted:
             for of_part, of_term in zip(scores, impacts.parts, strict=True):
                 if of_term is not None:
-                    of_term.add_to(of_part, times * impacts.weight)
+                    of_term.add_to(of_part, weight)
         return scores
 
     def _impacts_of(self, term: Term) -> TermImpacts:
@@ -216,7 +236,7 @@ class LexicalSnapshot:
         cached = self._impacts.get(term)
         if cached is not None:
             return cached
-        postings = [_find(part.segment, term) for part in self.parts]
+        postings = tuple(_find(part.segment, term) for part in self.parts)
         holding = sum(
             _count_live(part, found[0])
             for part, found in zip(self.parts, postings, strict=True)
@@ -226,7 +246,7 @@ class LexicalSnapshot:
             None if found is None else Impacts.of(*found, norms)
             for found, norms in zip(postings, self._norms, strict=True)
         )
-        impacts = TermImpacts(term_weight(len(self), holding), of_parts)
+        impacts = TermImpacts(term_weight(len(self), holding), postings, of_parts)
         self._impacts.put(term, impacts)
         return impacts
 
