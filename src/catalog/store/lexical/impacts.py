@@ -117,9 +117,10 @@ def score_rows(rows: Rows, norms: Scores, terms: Sequence[tuple[float, Postings 
         if postings is None:
             continue
         holding, counts = postings
-        places = np.minimum(np.searchsorted(holding, wanted), len(holding) - 1)
-        holds = holding[places] == wanted
-        scores[holds] += weight * saturate(counts[places[holds]], norms[holds])
+        places = np.searchsorted(holding, wanted)
+        holds = holding.take(places, mode="clip") == wanted
+        values = saturate(counts.take(places, mode="clip"), norms)
+        scores += weight * values * holds
     return scores
 
 
