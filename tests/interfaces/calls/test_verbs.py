@@ -56,8 +56,8 @@ def test_unknown_and_wrong_arguments_are_refused_by_name(engine):
         engine.ask("search", {"query": "keys", "colour": "red"})
     with pytest.raises(InputError, match="the argument query is missing"):
         engine.ask("search", {})
-    with pytest.raises(InputError, match=r"top_k: .*integer, not '5'"):
-        engine.ask("search", {"query": "keys", "top_k": "5"})
+    with pytest.raises(InputError, match=r"top_k: .*integer, not 'five'"):
+        engine.ask("search", {"query": "keys", "top_k": "five"})
     with pytest.raises(InputError, match=r"top_k: .*less than or equal to 1000, not 1001"):
         engine.ask("search", {"query": "keys", "top_k": 1001})
     with pytest.raises(InputError, match="verbs: search, ask, get, multi_get, browse, status"):

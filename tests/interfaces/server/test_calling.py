@@ -77,6 +77,7 @@ def test_the_answer_comes_as_the_command_would_print_it(engine, asked, operation
 def test_every_operation_has_its_words(engine, asked, operation):
     arguments = {
         "search": {"query": "bread"},
+        "ask": {"question": "bread"},
         "get": {"reference": "bread.txt"},
         "multi_get": {"patterns": ["bread.txt"]},
     }.get(operation, {})
