@@ -1,0 +1,247 @@
+"""The details of a sentence that a careless copy gets wrong: numbers, dates, units and names.
+
+Each detail is read into a value that does not depend on how it is written: 1,000 is *a thousand*,
+50 % is *50 percent*, 2024-05-31 is *May 31st, 2024*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeGuard
+
+from catalog.answers.measurement_units import (
+    PREFIXES,
+    MeasurementUnit,
+    find_unit,
+    unit_after,
+    unit_words,
+)
+from catalog.store.lexical.analysis import fold
+from catalog.store.lexical.languages import word_rules
+
+Kind = Literal["number", "date", "unit", "name"]
+
+
+class Quantity(NamedTuple):
+    """A number with its unit."""
+
+    value: float
+    unit: MeasurementUnit
+
+
+class Date(NamedTuple):
+    """The parts of a date that are written; a month, a day or a year may stand alone."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+    time: str | None = None
+
+
+class Detail(NamedTuple):
+    """``text[start:end]``, with its value.
+
+    That of a number is a float, of a name its words folded to lower case, of a unit a
+    :class:`Quantity`, or a :class:`MeasurementUnit` that stands without a number.
+    ``certain`` is false of a name that may be a common word at the beginning of a sentence.
+    """
+
+    kind: Kind
+    value: float | Date | Quantity | MeasurementUnit | tuple[str, ...]
+    start: int
+    end: int
+    certain: bool = True
+
+
+def is_name(value: object) -> TypeGuard[tuple[str, ...]]:
+    """Return whether a detail's value is that of a name."""
+    return type(value) is tuple
+
+
+_MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH = (
+    r"(?P<month>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
+)
+_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>1[5-9][0-9]{2}|20[0-9]{2})"
+_DATES = tuple(
+    re.compile(form)
+    for form in (
+        rf"(?<![\d.-]){_YEAR}-(?P<number>[01][0-9])(?:-(?P<day>[0-3][0-9]))?(?![\d-])",
+        rf"(?<![\d.]){_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR})?(?!\d)",
+        rf"\b{_MONTH}\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}(?!\d))?",
+        rf"\b{_MONTH},?\s+(?:of\s+)?{_YEAR}(?!\d)",
+        rf"(?<![\d.]){_DAY}\.(?P<number>[01]?[0-9])\.{_YEAR}(?!\d)",
+        rf"(?<![\d/])(?P<first>[0-3]?[0-9])/(?P<second>[0-3]?[0-9])/{_YEAR}(?![\d/])",
+        r"(?<![\d:.])(?P<time>[0-2]?[0-9]:[0-5][0-9](?::[0-5][0-9])?)(?![\d:])",
+        rf"(?<![\d.,/%$€£-]){_YEAR}(?:s\b)?(?![\w%°]|[.,:/-]\d)",
+        r"\b(?P<month>January|February|April|June|July|August|September|October|November|December)\b",
+        r"(?<=\b[iI]n )(?P<month>May|March)\b",
+    )
+)
+_WEEKDAY = re.compile(r"\b((?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?\b")
+_NUMBER = re.compile(
+    r"(?<![\w.])(?<![^\W\d_]-)(?P<sign>(?<![\w)\]%][-−–])[-−](?=\d))?"
+    r"(?P<digits>\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?!\d)(?:[.·]\d+)?|\d+(?:[.·]\d+)*)"
+)
+_DOTS = re.compile("[.·]")
+_SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SCALE |= {"hundred": 1e2, "bn": 1e9}
+_SCALED = re.compile(r"[\s-](hundred|thousand|million|billion|trillion|bn)\b|([kM])(?![\w/])", re.I)
+_SMALL_TEXT = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen"
+)
+_TENS_TEXT = "twenty thirty forty fifty sixty seventy eighty ninety"
+_SMALL, _TENS = _SMALL_TEXT.split(), _TENS_TEXT.split()
+_VALUES = {word: float(at) for at, word in enumerate(_SMALL)}
+_VALUES |= {word: 10.0 * at for at, word in enumerate(_TENS, start=2)}
+_WORD_NUMBER = re.compile(
+    rf"\b(?:({'|'.join(_TENS)})[\s-]({'|'.join(_SMALL[1:10])})|({'|'.join(_VALUES)}))\b", re.I
+)
+_LETTERS = r"[^\W\d_]"
+_NAME = re.compile(
+    rf"[@_$]?(?<![\w])(?<!\w['’]){_LETTERS}[\w]*(?:(?:[.\-/]|::)(?=\w)[\w]+)*(?:\+\+|\#(?!\w))?"
+)
+_SENTENCE_START = re.compile(r"(?:\A|[.!?:;…\n•|(]|\*\*)[\s\"'“‘(\[*_>#-]*\Z")
+_CODE_LIKE = re.compile(r"[_\d]|[a-z][A-Z]|\w(?:[./]|::)\w|\+\+|#|\A[A-Z]{2,}s?\Z|[A-Z]{2,}")
+_JOINED = re.compile(r"[ \u00a0]|[ ](?:of|de|van|von|der|the)[ ]")
+_TITLE = 0.75  # of the words of a title begin with a capital
+_SHORT_TITLE = 5  # words that could as well be all names
+_NOT_NAMES_TEXT = "I I'm I'll I've I'd AND OR NOT NO YES THE IF VS e.g i.e etc a.m p.m and/or"
+_NOT_NAMES = frozenset(_NOT_NAMES_TEXT.split())
+
+
+def find_details(text: str) -> list[Detail]:
+    """Return the details of a text in order, none of one kind overlapping another of it."""
+    taken = bytearray(len(text))
+    dates = list(_find_dates(text, taken))
+    numbers = list(_find_numbers(text, taken))
+    names = list(_find_names(text, taken))
+    return sorted((*dates, *numbers, *names), key=lambda detail: (detail.start, detail.end))
+
+
+def _find_dates(text: str, taken: bytearray) -> Iterator[Detail]:
+    for form in _DATES:
+        for match in form.finditer(text):
+            start, end = match.span()
+            date = _read_date(match.groupdict())
+            if date is None or any(taken[start:end]):
+                continue
+            if date[1:] == (None, None, None) and unit_after(text, end) is not None:
+                continue  # 2000 mg
+            taken[start:end] = b"\1" * (end - start)
+            yield Detail("date", date, start, end)
+    for match in _WEEKDAY.finditer(text):
+        taken[match.start() : match.end()] = b"\1" * (match.end() - match.start())
+        yield Detail("date", Date(time=match[1].lower()), *match.span())
+
+
+def _read_date(parts: dict[str, str | None]) -> Date | None:
+    if parts.get("time"):
+        hours, _, rest = str(parts["time"]).partition(":")
+        return Date(time=f"{int(hours)}:{rest}")
+    year, day = parts.get("year"), parts.get("day")
+    month: int | None = int(parts["number"]) if parts.get("number") else None
+    if name := parts.get("month"):
+        month = _MONTH_NAMES.index(name[:3].lower()) // 4 + 1
+    if parts.get("first"):
+        first, second = int(parts["first"] or 0), int(parts["second"] or 0)
+        month, day = (second, str(first)) if first > 12 else (first, str(second))
+    if (month or 1) > 12 or int(day or 1) > 31:
+        return None
+    return Date(int(year) if year else None, month, int(day) if day else None)
+
+
+def _find_numbers(text: str, taken: bytearray) -> Iterator[Detail]:
+    """Find numbers in digits and in words, with the units after (or before) them."""
+    found = [(match.start(), *_read_number(text, match)) for match in _NUMBER.finditer(text)]
+    found += [(match.start(), *_read_words(text, match)) for match in _WORD_NUMBER.finditer(text)]
+    for start, value, end in sorted(found):
+        if any(taken[start:end]):
+            continue
+        taken[start:end] = b"\1" * (end - start)
+        if value is None:
+            continue
+        before = text[start - 1 : start]
+        unit = find_unit(before) if before and before in PREFIXES else None
+        after = unit_after(text, end)
+        if unit is None and after is not None:
+            unit = after[0]
+            taken[end : after[1]] = b"\1" * (after[1] - end)
+        is_word = text[start].isalpha()
+        yield Detail("number", value, start, end, certain=not (is_word and value < 2))
+        if unit is not None:
+            last = end if after is None else after[1]
+            yield Detail("unit", Quantity(value, unit), start, last)
+    for unit, start, end in unit_words(text):
+        if not any(taken[start:end]):
+            yield Detail("unit", unit, start, end)
+
+
+def _read_number(text: str, match: re.Match[str]) -> tuple[float | None, int]:
+    digits = re.sub("[,\u00a0\u202f]", "", match["digits"])
+    whole, *parts = _DOTS.split(digits)
+    after = text[match.end() : match.end() + 1]
+    if len(parts) > 1:  # a version: its first two parts, then the others
+        value = float(f"{whole}.{parts[0]}") + sum(int(p) * 1e-6**n for n, p in enumerate(parts, 1))
+        return value, match.end()
+    value = float(".".join((whole, *parts)))
+    end = match.end()
+    if scaled := _SCALED.match(text, end):
+        scale = _SCALE[scaled[1].lower()] if scaled[1] else {"k": 1e3, "M": 1e6}.get(scaled[2], 1e3)
+        return value * scale, scaled.end()
+    if after.isalpha() and unit_after(text, end) is None:
+        rest = re.compile(r"\w+").match(text, end)
+        is_counted = rest is not None and rest.group().lower() in ("st", "nd", "rd", "th", "x", "s")
+        if not is_counted:
+            return None, match.start()  # of a name such as 3D
+    return -value if match["sign"] else value, end
+
+
+def _read_words(text: str, match: re.Match[str]) -> tuple[float, int]:
+    tens, ones, alone = match.groups()
+    value = _VALUES[alone.lower()] if alone else _VALUES[tens.lower()] + _VALUES[ones.lower()]
+    scaled = _SCALED.match(text, match.end())
+    if scaled and scaled[1]:
+        return value * _SCALE[scaled[1].lower()], scaled.end()
+    return value, match.end()
+
+
+def _find_names(text: str, taken: bytearray) -> Iterator[Detail]:
+    """Find capitalised words within sentences, those in a row as one, and code-like words."""
+    words = [word for word in _NAME.finditer(text) if not any(taken[word.start() : word.end()])]
+    capitals = sum(word.group()[0].isupper() for word in words)
+    is_title = capitals > _TITLE * len(words) and len(words) > _SHORT_TITLE
+    group: list[re.Match[str]] = []
+    for word in words:
+        name = word.group()
+        is_name = name not in _NOT_NAMES and (
+            _CODE_LIKE.search(name) is not None or (name[0].isupper() and not is_title)
+        )
+        if group and not (is_name and _JOINED.fullmatch(text, group[-1].end(), word.start())):
+            yield from _make_name(text, group)
+            group = []
+        if is_name:
+            group.append(word)
+    if group:
+        yield from _make_name(text, group)
+
+
+def _make_name(text: str, group: list[re.Match[str]]) -> Iterator[Detail]:
+    first = group[0]
+    starts = _SENTENCE_START.search(text, max(0, first.start() - 8), first.start())
+    is_common = len(group) == 1 or first.group().lower() in _stop_words()
+    if starts and is_common and _CODE_LIKE.search(first.group()) is None:
+        if first.group().lower() not in _stop_words():
+            yield Detail("name", (fold(first.group()),), *first.span(), certain=False)
+        group = group[1:]
+    if group:
+        words = tuple(fold(word.group()) for word in group)
+        yield Detail("name", words, group[0].start(), group[-1].end())
+
+
+def _stop_words() -> frozenset[str]:
+    return word_rules("english").stop_words

@@ -1,0 +1,90 @@
+"""Whether a passage supports a sentence: true ones pass, each kind of change is caught and named."""
+
+from __future__ import annotations
+
+import pytest
+from catalog.answers.support import check_support
+
+PASSAGE = (
+    "The Geneva Protocol was signed by Clara Maass on May 31, 2024 in Lisbon. "
+    "About 1,200 patients received 5 mg of aspirin, and 300 received placebo. "
+    "Aspirin does not reduce mortality in healthy adults. "
+    "The server waits 30 seconds before it retries a request, and the client waits 3 minutes. "
+    "Samsung makes the sensor, and Bosch makes the housing of the camera. "
+    "Blood pressure increases with age in most people. "
+    "The parser accepts UTF-8 text without a byte order mark."
+)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Aspirin does not reduce mortality in healthy adults.",
+        "Aspirin doesn't reduce mortality in healthy adults [2].",
+        "The Geneva Protocol was signed on 2024-05-31 [source: Treaties, page 3].",
+        "Clara Maass signed the Geneva Protocol in May 2024.",
+        "Some 1200 patients received 5 milligrams of aspirin.",
+        "5000 µg of aspirin were received by patients.",
+        "The client waits three minutes, and the server waits 30 seconds.",
+        "Bosch makes the housing, and Samsung makes the sensor.",
+        "The parser accepts UTF-8 text with no byte order mark.",
+    ],
+)
+def test_a_true_sentence_is_supported_however_it_is_written(sentence: str) -> None:
+    assert check_support(sentence, PASSAGE).reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        ("About 1,300 patients received 5 mg of aspirin.", "number"),
+        ("About 300 patients received 5 mg of aspirin, and 1,200 received placebo.", "number"),
+        ("The Geneva Protocol was signed on June 30, 2024 in Lisbon.", "date"),
+        ("The Geneva Protocol was signed in 2023.", "date"),
+        ("Patients received 5 g of aspirin.", "unit"),
+        ("The server waits 30 minutes before it retries a request.", "unit"),
+        ("The server waits 3 minutes before it retries a request.", "unit"),
+        ("The Geneva Protocol was signed by Anna Freud in Lisbon.", "name"),
+        ("Bosch makes the sensor, and Samsung makes the housing of the camera.", "name"),
+        ("Aspirin reduces mortality in healthy adults.", "negation"),
+        ("The server does not wait 30 seconds before it retries a request.", "negation"),
+        ("Blood pressure decreases with age in most people.", "negation"),
+        ("The parser accepts UTF-8 text with a byte order mark.", "negation"),
+        ("Penguins breed on the ice of the southern seas in winter.", "words"),
+        ("Yes.", "words"),
+    ],
+)
+def test_a_changed_sentence_is_not_supported_and_the_reason_names_what_changed(
+    sentence: str, kind: str
+) -> None:
+    support = check_support(sentence, PASSAGE)
+    assert not support.supported
+    assert {reason.split(":")[0] for reason in support.reasons} == {kind}
+
+
+def test_a_detail_that_the_passage_has_elsewhere_is_told_with_the_one_that_is_meant() -> None:
+    support = check_support("The server waits 3 minutes before it retries a request.", PASSAGE)
+    assert support.reasons == ("unit: 3 minutes, where the passage has 30 seconds",)
+
+
+def test_the_score_is_the_share_of_words_that_the_passage_has() -> None:
+    # server, waits, request of the five stems server, wait, penguin, zebra, request
+    support = check_support("The servers waited: penguins, zebras, requests.", PASSAGE)
+    assert support.score == pytest.approx(3 / 5)
+
+
+def test_the_threshold_says_how_many_of_the_words_must_be_there() -> None:
+    sentence = "Aspirin reduces no mortality whatsoever among elephants."
+    assert check_support(sentence, PASSAGE, threshold=0.4).supported
+    assert not check_support(sentence, PASSAGE, threshold=0.9).supported
+
+
+def test_each_sentence_of_a_passage_is_supported_by_it() -> None:
+    for sentence in PASSAGE.split(". "):
+        assert check_support(f"{sentence.rstrip('.')}.", PASSAGE).supported, sentence
+
+
+def test_an_about_number_may_be_rounded_and_an_exact_one_may_not() -> None:
+    passage = "The survey of rivers counted 1,987 dams in the region."
+    assert check_support("About 2,000 dams were counted in the region.", passage).supported
+    assert not check_support("Exactly 2,000 dams were counted in the region.", passage).supported
