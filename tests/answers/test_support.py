@@ -1,8 +1,9 @@
-"""Whether a passage supports a sentence: true ones pass, each kind of change is caught and named."""
+"""A passage supports true sentences; each kind of change to one is caught and named."""
 
 from __future__ import annotations
 
 import pytest
+
 from catalog.answers.support import check_support
 
 PASSAGE = (
