@@ -52,3 +52,22 @@ def test_no_window_is_too_long_and_no_text_is_lost(text, lead, limit):
         assert word[:1] in kept
     if not lead:
         assert kept == "".join(text.split())
+
+
+class Uncounted(WordCounter):
+    """Refuses to count."""
+
+    def spans(self, text):
+        raise AssertionError(f"counted {text[:20]!r}")
+
+
+def test_what_is_sure_to_fit_is_not_counted_again():
+    text = " ".join(f"word{number}" for number in range(40))
+    assert split_into_windows("as short as this", Uncounted(), 64, "Title\n")
+    assert split_into_windows(text, Uncounted(), 128, "Title\n", tokens=80) == ["Title\n" + text]
+
+
+def test_a_size_that_may_not_fit_is_counted_with_its_lead():
+    text = " ".join(f"word{number}" for number in range(60))  # 120 tokens
+    assert len(split_into_windows(text, WordCounter(), 128, tokens=120)) == 1
+    assert len(split_into_windows(text, WordCounter(), 128, "One more title here\n", tokens=120)) == 2

@@ -363,7 +363,7 @@ def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, no
     def broken(*_):
         raise ValueError("cannot publish")
 
-    monkeypatch.setattr(transforms, "publish", broken)
+    monkeypatch.setattr(transforms, "publish_all", broken)
     with open_library(tmp_path / "home", ingest={"group_chars": 1}) as library:
         with pytest.raises(ValueError, match="cannot publish"):
             Indexer(library).build(notes, "notes")

@@ -3,9 +3,9 @@
 import pytest
 
 from catalog.ingest.chunking import DocumentChunker
+from catalog.ingest.embedded_text import format_place
 from catalog.ingest.nodes import ChunkNode, Source
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.transforms import format_place
 from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.terminal import Form, render

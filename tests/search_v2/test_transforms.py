@@ -6,8 +6,9 @@ import pytest
 
 from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.embedding.resilient import ResilientEmbedding
+from catalog.ingest.embedded_text import format_place, split_by_time
 from catalog.ingest.nodes import ChunkNode, Source
-from catalog.ingest.transforms import EmbeddingPrefixTransform, format_place, split_by_time
+from catalog.ingest.transforms import EmbeddingPrefixTransform
 from fakes import WordEncoder
 
 

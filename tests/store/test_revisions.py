@@ -9,11 +9,27 @@ import pytest
 from sqlalchemy import select
 
 from builders import NOW, drop, make_database, put
-from catalog.core.documents import Heading, ParsedDocument, Segment
-from catalog.store import embedding_cache
+from catalog.core import ids
+from catalog.core.documents import ChunkSpan, Heading, ParsedDocument, Segment
+from catalog.store import Database, embedding_cache
 from catalog.store.engine_types import read_stamp
-from catalog.store.revisions import content_hash, set_source
-from catalog.store.schema import datasets, document_fields, documents, outbox
+from catalog.store.revisions import (
+    NewChunk,
+    NewRevision,
+    content_hash,
+    ensure_dataset,
+    publish_all,
+    set_source,
+)
+from catalog.store.schema import (
+    chunk_windows,
+    chunks,
+    datasets,
+    document_fields,
+    documents,
+    outbox,
+    revisions,
+)
 
 DOCUMENT = ParsedDocument(
     path="a.md",
@@ -165,3 +181,38 @@ def test_another_content_has_another_hash(changed):
 def test_the_order_of_metadata_and_the_path_are_no_part_of_the_content():
     other = replace(DOCUMENT, path="b.md", metadata={"author": "Anna", "tags": "sea"})
     assert content_hash(other) == content_hash(DOCUMENT)
+
+
+def test_documents_published_together_are_stored_as_one_by_one(tmp_path):
+    def stored(name, *groups):
+        database = Database.at(tmp_path / name)
+        with database.write() as connection:
+            ensure_dataset(connection, "notes", NOW)
+            for group in groups:
+                publish_all(connection, group, NOW)
+        with database.read() as connection:
+            rows = [
+                connection.execute(select(table).order_by(*table.c)).all()
+                for table in (documents, revisions, document_fields, chunks, chunk_windows, outbox)
+            ]
+        database.close()
+        return rows
+
+    def revision(path, text, *keys):
+        document = ParsedDocument(path, text, "", "md", metadata={"tag": ("a", "b")})
+        digest = content_hash(document)
+        number = ids.revision_id(ids.source_doc_id("notes", path), digest)
+        middle = len(text) // 2
+        cut = tuple(
+            NewChunk(ids.chunk_id(number, "text", start), ChunkSpan(start, end), keys)
+            for start, end in ((0, middle), (middle, len(text)))
+        )
+        return NewRevision("notes", path, document, digest, cut)
+
+    old, new = revision("a.md", "an old walrus", "k1"), revision("a.md", "a new walrus", "k2")
+    other = revision("b.md", "another walrus", "k1", "k3")
+    together = stored("together", [old, other])
+    assert together == stored("apart", [old], [other])
+    assert len(together[3]) == 4
+    assert all(row.checksum for row in (*together[0], *together[1], *together[3]))
+    assert [row.revision_id for row in stored("twice", [old, new])[1]] == [new.revision_id]

@@ -88,12 +88,14 @@ class ResilientEmbedding(BaseEmbedding):
             batch_size=self.embed_batch_size,
         )
 
-    def windows(self, text: str, lead: str = "") -> list[str]:
-        """Cut ``text`` into what the model reads at once, prefix and ``lead`` before each."""
-        counter = FallbackCounter(self._encoder.counter)
-        return split_into_windows(
-            text, counter, self._encoder.max_tokens, self.document_prefix + lead
-        )
+    def windows(self, text: str, lead: str = "", *, tokens: int | None = None) -> list[str]:
+        """Cut ``text`` into what the model reads at once, prefix and ``lead`` before each.
+
+        ``tokens`` is the size of the text, where it is known.
+        """
+        encoder, lead = self._encoder, self.document_prefix + lead
+        counter = FallbackCounter(encoder.counter)
+        return split_into_windows(text, counter, encoder.max_tokens, lead, tokens=tokens)
 
     def embed_query(self, query: str) -> npt.NDArray[np.float32]:
         """Return the query's vector, shape ``(dim,)``; raise :class:`EmbeddingError`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,16 +73,21 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP], or their like
 _MIN_ROOM = 16
+_SPARE = 8  # tokens by which a cut text may be longer than the tokens of the whole that it holds
 
 
 def split_into_windows(
-    text: str, counter: TokenCounter, max_tokens: int, lead: str = ""
+    text: str, counter: TokenCounter, max_tokens: int, lead: str = "", *, tokens: int | None = None
 ) -> list[str]:
     """Cut ``text`` into pieces, each with ``lead`` before it, none over ``max_tokens``.
 
     A passage that fits is one window. Others are cut into as few windows as do, of about equal
     size, between words where there are any. A lead that would take most of the window is cut.
+    ``tokens`` is the size of the text where it was counted before, as part of a longer one: what
+    is sure to fit is not counted again.
     """
+    if _is_sure_to_fit(text, lead, max_tokens, tokens):
+        return [lead + text]
     spans = counter.spans(text)
     lead_tokens = len(counter.spans(lead)) if lead else 0
     room = max_tokens - SPECIAL_TOKENS - lead_tokens
@@ -96,10 +102,29 @@ def split_into_windows(
     for piece in range(1, pieces):
         target = round(piece * len(spans) / pieces)
         starts.append(_word_start(text, spans, target, max(starts[-1] + 1, target - room // 8)))
-    bounds = [int(spans[start, 0]) for start in starts[1:]]
-    cuts = zip([0, *bounds], [*bounds, len(text)], strict=True)
-    parts = [text[start:end].strip() for start, end in cuts]
-    return _halve_too_long([lead + part for part in parts if part], counter, max_tokens)
+    bounds = [0, *(int(spans[start, 0]) for start in starts[1:]), len(text)]
+    windows: list[str] = []
+    for piece, (start, end) in enumerate(pairwise(bounds)):
+        part = text[start:end].strip()
+        count = [*starts, len(spans)][piece + 1] - starts[piece]
+        is_cut_in_word = any(
+            0 < at < len(text) and not text[at - 1].isspace() for at in (start, end)
+        )
+        if part and not is_cut_in_word and count + _SPARE <= room:
+            windows.append(lead + part)
+        elif part:
+            windows += _halve_too_long([lead + part], counter, max_tokens)
+    return windows
+
+
+def _is_sure_to_fit(text: str, lead: str, max_tokens: int, tokens: int | None) -> bool:
+    """Tell whether text and lead fit whatever the tokenizer: no token is shorter than a byte."""
+    room = max_tokens - SPECIAL_TOKENS - _SPARE - len(lead.encode("utf-8", "surrogatepass"))
+    if room < max(_MIN_ROOM, max_tokens // 2):  # the lead may have to be cut
+        return False
+    return (len(text) <= room and len(text.encode("utf-8", "surrogatepass")) <= room) or (
+        tokens is not None and 0 < tokens <= room
+    )
 
 
 def _word_start(text: str, spans: object, target: int, lowest: int) -> int:

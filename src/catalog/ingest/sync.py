@@ -1,7 +1,7 @@
 """Bringing the texts of a dataset in line with its folder, one document at a time.
 
     list files ─> brake on mass deletion ─> per file: changed? ─> read ─> per document: changed?
-        ─> cut ─> publish: one transaction a document ─> note the file in the manifest
+        ─> cut ─> publish: whole documents a transaction ─> note the file in the manifest
     ─> remove what vanished
 
 No model is asked: what is new is found by its words, and :mod:`catalog.ingest.meaning` embeds it.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode
+from sqlalchemy import Connection
 
 from catalog.core.errors import InputError
 from catalog.core.settings import IngestSettings
@@ -30,10 +31,11 @@ from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.checksums import has_unsealed, seal_dataset
+from catalog.store.damage import drop_damaged
 from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
 from catalog.store.manifest import ManifestEntry, State
 from catalog.store.recordings import read_originals
-from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
+from catalog.store.revisions import ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
 _FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
@@ -211,12 +213,18 @@ class SyncRun:
         """Publish what is collected, and note the files that are wholly published."""
         group, self._group, self._collected_chars = self._group, [], 0
         self._note_begun(file.file for _, file in group)
+        cut: dict[str, list[BaseNode]] = {}
         for change, file in group:
             nodes = self._cut(change, file)
             if nodes:
-                self._publish(change, nodes)
+                cut[change.source.parsed.path] = nodes
+                self._added += change.is_new
+                self._updated += not change.is_new
             elif nodes is not None:
                 file.fail(change.source.parsed.path, "it holds no text to search")
+        if chunks := [node for nodes in cut.values() for node in nodes]:
+            self._steps.publish(chunks)
+            self.passages += len(chunks)
         self._note_read()
 
     def remove_vanished(self) -> None:
@@ -278,14 +286,6 @@ class SyncRun:
             file.fail(change.source.parsed.path, reason, retry=True)
             return None
 
-    def _publish(self, change: Change, nodes: list[BaseNode]) -> None:
-        self._steps.publish(nodes)
-        self.passages += len(nodes)
-        if change.is_new:
-            self._added += 1
-        else:
-            self._updated += 1
-
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
         """Note new files as begun before a document of theirs is published.
 
@@ -307,23 +307,29 @@ class SyncRun:
         self._files_deprived |= self._owners.deprived
 
     def _note_read(self) -> None:
-        """Note the files whose documents are all published by now, one transaction a file."""
+        """Note the files whose documents are all published by now, in one transaction."""
         outcomes, self._files_read = self._files_read, []
-        for outcome in outcomes:
-            self.failed += outcome.failures
-            self._unchanged += outcome.unchanged
-            self._unfinished += outcome.is_cut_short
-            file, known = outcome.file, self._stored.paths_of(outcome.file.path)
-            unread = outcome.unread(known)
-            gone = self._owners.without_owner(known - outcome.paths - unread)
-            if unread:
-                self._kept[file.path] = len(unread)
-                outcome.retry = outcome.retry or outcome.is_whole
-            state = "kept" if unread and not outcome.retry else outcome.state
-            entry = self._entry(file, state, outcome.reason, outcome.begun_at)
-            with self._database.write() as connection:
-                self._removed += remove_documents(connection, self._dataset, gone, self._clock())
-                manifest.record(connection, self._dataset, entry)
+        if not outcomes:
+            return
+        with self._database.write() as connection:
+            for outcome in outcomes:
+                self._note_outcome(connection, outcome)
+
+    def _note_outcome(self, connection: Connection, outcome: FileOutcome) -> None:
+        """Note how a file fared, and remove those of its documents that are gone from it."""
+        self.failed += outcome.failures
+        self._unchanged += outcome.unchanged
+        self._unfinished += outcome.is_cut_short
+        file, known = outcome.file, self._stored.paths_of(outcome.file.path)
+        unread = outcome.unread(known)
+        gone = self._owners.without_owner(known - outcome.paths - unread)
+        if unread:
+            self._kept[file.path] = len(unread)
+            outcome.retry = outcome.retry or outcome.is_whole
+        state = "kept" if unread and not outcome.retry else outcome.state
+        entry = self._entry(file, state, outcome.reason, outcome.begun_at)
+        self._removed += remove_documents(connection, self._dataset, gone, self._clock())
+        manifest.record(connection, self._dataset, entry)
 
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float

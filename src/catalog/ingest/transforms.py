@@ -8,9 +8,9 @@ Each works on its own list of nodes; what one step finds out travels on the node
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,11 @@ from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.llama_splitter import split_text
+from catalog.ingest.embedded_text import format_place, format_place_of, split_by_time
 from catalog.ingest.nodes import ChunkNode, PrefixedNode, Source, read_sources
 from catalog.ingest.sync_report import next_batch
 from catalog.store import Database, embedding_cache
-from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
+from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish_all
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
@@ -64,6 +65,8 @@ class ChunkSplitter(TransformComponent):
             cut = self._chunker.cut_at(parsed, split_text(self._splitter, parsed))
         if cut.fallback is not None:
             self.fallbacks[source.source_doc_id] = cut.fallback
+            uncounted = (replace(span, tokens=0) for span in cut.spans)
+            return [ChunkNode.of(source, span) for span in uncounted]
         return [ChunkNode.of(source, span) for span in cut.spans]
 
 
@@ -110,10 +113,10 @@ class EmbeddingPrefixTransform(TransformComponent):
     def _format(self, node: BaseNode) -> BaseNode:
         if isinstance(node, ChunkNode):
             lead = format_place(node) if self.context else ""
-            texts = [node.text, *split_by_time(node, self.part_seconds)]
-            node.windows = tuple(
-                window for text in texts for window in self._model.windows(text, lead)
-            )
+            windows = self._model.windows(node.text, lead, tokens=node.span.tokens or None)
+            for text in split_by_time(node, self.part_seconds):
+                windows += self._model.windows(text, lead)
+            node.windows = tuple(windows)
         elif type(node) is TextNode:
             text = node.get_content(metadata_mode=MetadataMode.EMBED)
             if self.context:
@@ -122,62 +125,7 @@ class EmbeddingPrefixTransform(TransformComponent):
         return node
 
 
-def split_by_time(node: ChunkNode, part_seconds: float) -> list[str]:
-    """Split a passage with cues into parts of about so many seconds, between cues.
-
-    Return no parts where there would be a single one, or where ``part_seconds`` is 0.
-    """
-    cues = node.span.cues
-    if part_seconds <= 0 or len(cues) < 2:
-        return []
-    begin = cues[0].time_start
-    duration = max(cue.time_end for cue in cues) - begin
-    count = min(round(duration / part_seconds), len(cues))
-    if count < 2:
-        return []
-    ends: dict[int, int] = {}
-    for cue in cues:
-        middle = (cue.time_start + cue.time_end) / 2 - begin
-        part = max(max(ends, default=0), min(count - 1, int(middle * count / duration)))
-        ends[part] = cue.end
-    if len(ends) < 2:
-        return []
-    starts = [cues[0].start, *list(ends.values())[:-1]]
-    return [node.text[start:end].strip() for start, end in zip(starts, ends.values(), strict=True)]
-
-
-_SUFFIX = re.compile(r"\.\w{1,8}$")
-_WORD = re.compile(r"[^\W\d_]{3,}")
-
-
-def format_place(node: ChunkNode) -> str:
-    """Return ``path > Title > Heading`` and a line break, without what the text shows already.
-
-    A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
-    """
-    parsed = node.source.parsed
-    headings = (*node.span.heading_path, *node.span.sections)
-    return _format_names(parsed.path, (parsed.title, *headings), node.text)
-
-
-def format_place_of(node: TextNode) -> str:
-    """Return the same of a plain node, as far as its metadata says where it stands."""
-    said = node.metadata
-    paths = (said.get(key) for key in ("path", "file_name", "file_path"))
-    headings = said.get("heading_path") or str(said.get("header_path") or "").split("/")
-    names = (said.get("title") or "", *([headings] if isinstance(headings, str) else headings))
-    path = next((str(path) for path in paths if path), "")
-    return _format_names(path, [str(name).strip() for name in names], node.text)
-
-
-def _format_names(path: str, titles: Iterable[str], text: str) -> str:
-    path = _SUFFIX.sub("", path)
-    is_telling = len(_WORD.findall(path)) > 1
-    names = dict.fromkeys((path if is_telling else "", *titles))
-    unseen = [name for name in names if name and name not in text]
-    return " > ".join(unseen) + "\n" if unseen else ""
-
-
+_TOGETHER = 100  # chunks published in one transaction: more would hold up other writers for long
 _FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
 
 
@@ -316,7 +264,7 @@ def _revision(chunks: list[ChunkNode], pipeline: str) -> NewRevision:
 
 
 class PersistenceTransform(TransformComponent):
-    """Publishes what was staged: each document with its chunks in one transaction."""
+    """Publishes what was staged: whole documents, some a transaction where they are short."""
 
     dataset: str
     _database: Database = PrivateAttr()
@@ -339,11 +287,25 @@ class PersistenceTransform(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Commit every staged document; a search sees all of a document or nothing of it."""
-        for revision in self._staging.take():
+        for revisions in _together(self._staging.take()):
             now = self._clock()
             with self._database.write() as connection:
                 if not self._has_dataset:
                     ensure_dataset(connection, self.dataset, now)
-                publish(connection, revision, now)
+                publish_all(connection, revisions, now)
             self._has_dataset = True
         return list(nodes)
+
+
+def _together(revisions: Iterable[NewRevision]) -> Iterator[list[NewRevision]]:
+    """Yield documents to publish in one transaction, of some :data:`_TOGETHER` chunks in all."""
+    group: list[NewRevision] = []
+    count = 0
+    for revision in revisions:
+        group.append(revision)
+        count += len(revision.chunks)
+        if count >= _TOGETHER:
+            yield group
+            group, count = [], 0
+    if group:
+        yield group

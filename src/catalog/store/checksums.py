@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError
 
-from catalog.store.filter_sql import among
+from catalog.store.filter_sql import among, among_bound, as_bound
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -57,6 +57,7 @@ PASSAGE = (
 )
 TEXT = (*(documents.c[name] for name in (*_DOCUMENT, *_REVISION)), revisions.c.text)
 _BATCH = 500  # rows sealed in one statement
+_DOCUMENTS = 50  # documents sealed together
 
 
 def row_checksum(values: Iterable[object]) -> int:
@@ -92,14 +93,15 @@ def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
     return checksum is None or vector_checksum(key, blob) == checksum
 
 
-def seal(connection: Connection, document_id: int) -> None:
-    """Give the rows of a document the checksums they lack, and the document its digest."""
-    of_document = {"id": document_id}
-    passages = connection.execute(_PASSAGES, of_document)
+def seal_all(connection: Connection, document_ids: Sequence[int]) -> None:
+    """Give the rows of documents the checksums they lack, and each document its digest."""
+    of_these = {"ids": as_bound(document_ids)}
+    passages = connection.execute(_PASSAGES, of_these).all()
     _set(connection, chunks.c.seq, ((row.seq, passage_checksum(row)) for row in passages))
-    texts = connection.execute(_TEXTS, of_document)
-    _set(connection, revisions.c.document_id, ((document_id, row_checksum(row)) for row in texts))
-    _set(connection, documents.c.id, [(document_id, _digest(connection, document_id))])
+    texts = connection.execute(_TEXTS, of_these).all()
+    sums = ((number, row_checksum(values)) for number, *values in texts)
+    _set(connection, revisions.c.document_id, sums)
+    _set(connection, documents.c.id, _digests(connection, document_ids).items())
 
 
 def seal_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> None:
@@ -124,8 +126,9 @@ def _other_columns(table: Table) -> list[Column[Any]]:
 
 def seal_dataset(connection: Connection, dataset: str) -> None:
     """Seal what an older release stored: the dataset's documents, and all vectors."""
-    for document_id in connection.scalars(_unsealed(dataset)).all():
-        seal(connection, document_id)
+    numbers = connection.scalars(_unsealed(dataset)).all()
+    for start in range(0, len(numbers), _DOCUMENTS):
+        seal_all(connection, numbers[start : start + _DOCUMENTS])
     seal_rows(connection, manifest, _unsealed_files(dataset))
     query = select(embeddings.c.embed_key, embeddings.c.vector)
     while rows := connection.execute(
@@ -156,7 +159,9 @@ def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tup
         try:
             row = connection.execute(_NAME, {"id": document_id}).one()
             name, sealed = str(row.source_doc_id), row.checksum
-            is_damaged = sealed is not None and _digest(connection, document_id) != sealed
+            is_damaged = (
+                sealed is not None and _digests(connection, [document_id])[document_id] != sealed
+            )
         except (DatabaseError, UnicodeDecodeError):  # what is no text
             name, is_damaged = f"document {document_id} of {dataset!r}", True
         if is_damaged:
@@ -188,18 +193,18 @@ def _unsealed_files(dataset: str) -> ColumnElement[bool]:
     return (manifest.c.dataset == dataset) & manifest.c.checksum.is_(None)
 
 
-def _digest(connection: Connection, document_id: int) -> str:
-    """Return the SHA-1 over every stored row of a document, its own checksum left out."""
-    digest = hashlib.sha1(usedforsecurity=False)
+def _digests(connection: Connection, document_ids: Iterable[int]) -> dict[int, str]:
+    """Return of each document the SHA-1 over all its stored rows, its own checksum left out."""
+    digests = {number: hashlib.sha1(usedforsecurity=False) for number in document_ids}
+    of_these = {"ids": as_bound(digests)}
     for query in _ALL_ROWS:
-        for row in connection.execute(query, {"id": document_id}):
-            digest.update(_encode(row))
-            digest.update(b"\0")
-        digest.update(b"\1")
-    for row in connection.execute(_LATER_VALUES, {"id": document_id}):
-        digest.update(_encode(row))
-        digest.update(b"\0")
-    return digest.hexdigest()
+        for number, *values in connection.execute(query, of_these):
+            digests[number].update(_encode(values) + b"\0")
+        for digest in digests.values():
+            digest.update(b"\1")
+    for number, *values in connection.execute(_LATER_VALUES, of_these):
+        digests[number].update(_encode(values) + b"\0")
+    return {number: digest.hexdigest() for number, digest in digests.items()}
 
 
 def _set(
@@ -215,34 +220,39 @@ def _set(
 
 def _rows_of(
     table: Table, *order: str, columns: Iterable[Column[Any]] | None = None
-) -> Select[object]:
-    """Select a table's rows of a document, in an order that nothing changes."""
+) -> Select[Any]:
+    """Select a table's rows of documents, each after its document's number.
+
+    They are in an order that nothing changes.
+    """
+    values = table.c if columns is None else columns
     if "document_id" in table.c:
-        is_of = table.c.document_id == bindparam("id")
+        number, rows = table.c.document_id, select(table.c.document_id, *values)
     else:
-        numbers = select(chunks.c.seq).where(chunks.c.document_id == bindparam("id"))
-        is_of = table.c.seq.in_(numbers)
-    return (
-        select(*(table.c if columns is None else columns))
-        .where(is_of)
-        .order_by(*(table.c[name] for name in order))
+        number = chunks.c.document_id
+        rows = select(number, *values).join(chunks, chunks.c.seq == table.c.seq)
+    return rows.where(among_bound(number, "ids")).order_by(
+        number, *(table.c[name] for name in order)
     )
 
 
-_IS_IT = documents.c.id == bindparam("id")
-_NAME = select(documents.c.source_doc_id, documents.c.checksum).where(_IS_IT)
+_NAME = select(documents.c.source_doc_id, documents.c.checksum).where(
+    documents.c.id == bindparam("id")
+)
+_OF_THESE = among_bound(documents.c.id, "ids")
 _PASSAGES = (
     select(*PASSAGE)
     .join(documents, documents.c.id == chunks.c.document_id)
-    .where(_IS_IT, chunks.c.checksum.is_(None))
+    .where(_OF_THESE, chunks.c.checksum.is_(None))
 )
 _TEXTS = (
-    select(*TEXT)
+    select(documents.c.id, *TEXT)
     .join(revisions, revisions.c.document_id == documents.c.id)
-    .where(_IS_IT, revisions.c.checksum.is_(None))
+    .where(_OF_THESE, revisions.c.checksum.is_(None))
 )
+_DOCUMENT_VALUES = (column for column in documents.c if column.name != "checksum")
 _ALL_ROWS = (
-    select(*(column for column in documents.c if column.name != "checksum")).where(_IS_IT),
+    select(documents.c.id, *_DOCUMENT_VALUES).where(_OF_THESE),
     _rows_of(revisions, "document_id"),
     _rows_of(document_fields, "field", "kind", "text_value", "number_value", "folded"),
     _rows_of(chunks, "seq", columns=_EARLIER),

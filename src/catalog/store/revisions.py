@@ -15,9 +15,8 @@ from sqlalchemy import Connection, Table, column, delete, func, insert, select, 
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.store import embedding_cache, llm_cache
-from catalog.store.cards import CARDS_FTS
-from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal, seal_rows
+from catalog.store import embedding_cache
+from catalog.store.checksums import seal_all, seal_rows
 from catalog.store.engine_types import change_stamp
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
@@ -26,15 +25,13 @@ from catalog.store.schema import (
     chunk_windows,
     chunks,
     datasets,
-    document_cards,
     document_fields,
     documents,
     embeddings,
     outbox,
     revisions,
 )
-from catalog.store.statistics import rebuild_full_text
-from catalog.store.waiting import note_waiting, settle_waiting
+from catalog.store.waiting import note_waiting
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
@@ -109,71 +106,56 @@ def set_source(
 
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
-    """Replace whatever revision the document has by this one.
+    """Replace whatever revision one document has by this one; see :func:`publish_all`."""
+    publish_all(connection, [revision], now)
 
-    Its vectors are stored with it, if it has any: another run may have purged them since they were
-    embedded. What has none yet is found by its words. Raises ``EmbeddingMismatchError`` if it was
-    cut for another model than the store's.
+
+def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: float) -> None:
+    """Replace whatever revisions the documents have by these; of two of one document the last one.
+
+    Each statement is for all of them, as far as it can be: for short documents the statements are
+    most of the cost. Their vectors are stored with them, if they have any: another run may have
+    purged them since they were embedded. What has none yet is found by its words. Raises
+    ``EmbeddingMismatchError`` if one was cut for another model than the store's.
     """
-    if revision.embedded_by:
-        embedding_cache.require_fingerprint(connection, revision.embedded_by)
-    remove_documents(connection, revision.dataset, [revision.document.path], now)
-    fields = _fields(revision)
-    document_id = _insert_document(connection, revision, fields, now)
-    _insert_all(connection, document_fields, [row | {"document_id": document_id} for row in fields])
-    embedding_cache.save(
-        connection,
-        revision.vectors,
-        fingerprint=revision.embedded_by,
-        side="document",
-        now=now,
-    )
-    _insert_chunks(connection, document_id, revision)
-    note_waiting(connection, revision.dataset, document_id)
-    seal(connection, document_id)
-    change_stamp(connection, revision.dataset, now)
+    new = list({revision.source_doc_id: revision for revision in revisions}.values())
+    for fingerprint in sorted({revision.embedded_by for revision in new}):
+        if fingerprint:
+            embedding_cache.require_fingerprint(connection, fingerprint)
+    datasets_changed = sorted({revision.dataset for revision in new})
+    for dataset in datasets_changed:
+        paths = [revision.document.path for revision in new if revision.dataset == dataset]
+        remove_documents(connection, dataset, paths, now)
+    numbered = list(enumerate(new, start=1 + _last_number(connection, documents)))
+    _insert_documents(connection, numbered, now)
+    for fingerprint in sorted({revision.embedded_by for revision in new}):
+        vectors = [it.vectors for it in new if it.embedded_by == fingerprint]
+        merged = {key: vector for each in vectors for key, vector in each.items()}
+        embedding_cache.save(connection, merged, fingerprint=fingerprint, side="document", now=now)
+    _insert_chunks(connection, numbered)
+    seal_all(connection, [number for number, _ in numbered])
+    for dataset in datasets_changed:
+        of_it = [number for number, revision in numbered if revision.dataset == dataset]
+        note_waiting(connection, dataset, of_it)
+        change_stamp(connection, dataset, now)
 
 
 def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
     """Remove documents by path, with all that hangs on them; return the number removed."""
     where = (documents.c.dataset == dataset) & among(documents.c.path, paths)
     document_ids = list(connection.scalars(select(documents.c.id).where(where)))
+    remove_numbered(connection, dataset, document_ids, now)
+    return len(document_ids)
+
+
+def remove_numbered(
+    connection: Connection, dataset: str, document_ids: list[int], now: float
+) -> None:
+    """Remove documents of the dataset by their numbers, with all that hangs on them."""
     if document_ids:
         _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
         change_stamp(connection, dataset, now)
-    return len(document_ids)
-
-
-def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
-    """Remove what is not what was stored, so that it can be made anew from its files.
-
-    That is the dataset's damaged documents, whose number is returned, every damaged vector and
-    answer of a model, documents of no dataset, and all cards. Passages of other datasets that lose
-    a vector are noted as waiting for one.
-    """
-    rebuild_full_text(connection)  # as the rows are: else none could go
-    for derived in (document_cards, CARDS_FTS):
-        connection.execute(delete(derived))
-    llm_cache.drop_damaged(connection)
-    connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))
-    document_ids = [number for number, _ in find_damaged_documents(connection, dataset)]
-    if document_ids:
-        _note_deletions(connection, dataset, document_ids)
-        connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
-        change_stamp(connection, dataset, now)
-    keys = list(find_damaged_vectors(connection))
-    connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
-    for name in _datasets_of_vectors(connection, keys):
-        settle_waiting(connection, name)
-        change_stamp(connection, name, now)
-    return len(document_ids)
-
-
-def _datasets_of_vectors(connection: Connection, keys: Sequence[str]) -> list[str]:
-    joined = chunk_windows.join(chunks, chunks.c.seq == chunk_windows.c.seq)
-    query = select(chunks.c.dataset).select_from(joined).distinct()
-    return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
 
 
 def _note_deletions(connection: Connection, dataset: str, document_ids: list[int]) -> None:
@@ -192,34 +174,43 @@ def _note_deletions(connection: Connection, dataset: str, document_ids: list[int
     _insert_all(connection, outbox, rows)
 
 
-def _insert_document(
-    connection: Connection, revision: NewRevision, fields: Iterable[dict[str, Any]], now: float
-) -> int:
+def _insert_documents(
+    connection: Connection, numbered: Sequence[tuple[int, NewRevision]], now: float
+) -> None:
+    rows, fields = [], []
+    for number, revision in numbered:
+        values = _fields(revision)
+        rows.append(_document_row(revision, values, now) | {"id": number})
+        fields += [row | {"document_id": number} for row in values]
+    texts = [
+        {"document_id": number, "revision_id": it.revision_id, "text": it.document.text}
+        for number, it in numbered
+    ]
+    for target, new in ((documents, rows), (revisions, texts), (document_fields, fields)):
+        _insert_all(connection, target, new)
+
+
+def _document_row(
+    revision: NewRevision, fields: Iterable[dict[str, Any]], now: float
+) -> dict[str, Any]:
     document = revision.document
-    result = connection.execute(
-        insert(documents).values(
-            source_doc_id=revision.source_doc_id,
-            dataset=revision.dataset,
-            path=document.path,
-            file=revision.file,
-            title=document.title,
-            file_type=document.file_type,
-            source_type=document.source_type,
-            metadata=json.dumps(dict(document.metadata), ensure_ascii=False),
-            dated=document_date(fields, has_own=_has_own_modified(document)),
-            revision_id=revision.revision_id,
-            content_hash=revision.content_hash,
-            docid=ids.docid(revision.content_hash),
-            characters=len(document.text),
-            pipeline=revision.pipeline,
-            indexed_at=now,
-        )
-    )
-    key = result.inserted_primary_key
-    assert key is not None
-    row = {"document_id": key[0], "revision_id": revision.revision_id, "text": document.text}
-    connection.execute(insert(revisions).values(row))
-    return int(key[0])
+    return {
+        "source_doc_id": revision.source_doc_id,
+        "dataset": revision.dataset,
+        "path": document.path,
+        "file": revision.file,
+        "title": document.title,
+        "file_type": document.file_type,
+        "source_type": document.source_type,
+        "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
+        "dated": document_date(fields, has_own=_has_own_modified(document)),
+        "revision_id": revision.revision_id,
+        "content_hash": revision.content_hash,
+        "docid": ids.docid(revision.content_hash),
+        "characters": len(document.text),
+        "pipeline": revision.pipeline,
+        "indexed_at": now,
+    }
 
 
 def _has_own_modified(document: ParsedDocument) -> bool:
@@ -245,46 +236,40 @@ def _fields(revision: NewRevision) -> list[dict[str, Any]]:
     return field_rows(fields)
 
 
-def _insert_chunks(connection: Connection, document_id: int, revision: NewRevision) -> None:
-    first = 1 + (connection.scalar(_last_seq()) or 0)
-    numbered = list(enumerate(revision.chunks, start=first))
-    _insert_all(
-        connection,
-        chunks,
-        [
-            _chunk_row(revision, document_id, seq, position, chunk)
-            for position, (seq, chunk) in enumerate(numbered)
-        ],
-    )
-    sections = [
-        {"seq": seq, "heading": heading}
-        for seq, chunk in numbered
-        for heading in dict.fromkeys((*chunk.span.heading_path, *chunk.span.sections))
+def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevision]]) -> None:
+    cut = [
+        (number, revision, position, chunk)
+        for number, revision in numbered
+        for position, chunk in enumerate(revision.chunks)
     ]
-    windows = [
-        {"seq": seq, "window": window, "embed_key": key}
-        for seq, chunk in numbered
-        for window, key in enumerate(chunk.embed_keys)
-    ]
-    embedded = _find_embedded(
-        connection, [key for _, chunk in numbered for key in chunk.embed_keys]
-    )
-    upserts = [
-        {
-            "dataset": revision.dataset,
-            "action": "upsert",
-            "seq": seq,
-            "chunk_id": chunk.chunk_id,
-            "windows": len(chunk.embed_keys),
-        }
-        for seq, chunk in numbered
-        if not embedded.isdisjoint(chunk.embed_keys)
-    ]
-    for target, rows in ((chunk_sections, sections), (chunk_windows, windows), (outbox, upserts)):
-        _insert_all(connection, target, rows)
+    embedded = _find_embedded(connection, {key for *_, it in cut for key in it.embed_keys})
+    rows, sections, windows, upserts = [], [], [], []
+    first = 1 + _last_number(connection, chunks)
+    for seq, (number, revision, position, chunk) in enumerate(cut, start=first):
+        rows.append(_chunk_row(revision, number, seq, position, chunk))
+        headings = dict.fromkeys((*chunk.span.heading_path, *chunk.span.sections))
+        sections += [{"seq": seq, "heading": heading} for heading in headings]
+        windows += [
+            {"seq": seq, "window": window, "embed_key": key}
+            for window, key in enumerate(chunk.embed_keys)
+        ]
+        if not embedded.isdisjoint(chunk.embed_keys):
+            upserts.append(
+                {
+                    "dataset": revision.dataset,
+                    "action": "upsert",
+                    "seq": seq,
+                    "chunk_id": chunk.chunk_id,
+                    "windows": len(chunk.embed_keys),
+                }
+            )
+    _insert_all(connection, chunks, rows)
+    _insert_all(connection, chunk_sections, sections)
+    _insert_all(connection, chunk_windows, windows)
+    _insert_all(connection, outbox, upserts)
 
 
-def _find_embedded(connection: Connection, keys: Sequence[str]) -> set[str]:
+def _find_embedded(connection: Connection, keys: Iterable[str]) -> set[str]:
     """Return those of the keys that have a vector; the others announce it once they get it."""
     query = select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, keys))
     return set(connection.scalars(query))
@@ -325,10 +310,10 @@ def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str 
     return json.dumps(items, ensure_ascii=False) if items else None
 
 
-def _last_seq() -> Any:
-    """Select the highest row number ever given: SQLite remembers it after the rows are gone."""
+def _last_number(connection: Connection, of: Table) -> int:
+    """Return the highest row number ever given: SQLite remembers it after the rows are gone."""
     sequence = table("sqlite_sequence", column("name"), column("seq"))
-    return select(sequence.c.seq).where(sequence.c.name == "chunks")
+    return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
 
 
 def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:

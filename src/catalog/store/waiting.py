@@ -43,10 +43,10 @@ class WaitingChunk:
     tokens: int
 
 
-def note_waiting(connection: Connection, dataset: str, document_id: int) -> None:
-    """Note that passages of the dataset wait for vectors, if some of the document do."""
+def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[int]) -> None:
+    """Note that passages of the dataset wait for vectors, if some of the documents do."""
     if read_meta(connection, _key(dataset)) is None and _is_any(
-        connection, chunks.c.document_id == document_id
+        connection, among(chunks.c.document_id, document_ids)
     ):
         set_meta(connection, _key(dataset), "yes")
 
