@@ -70,4 +70,6 @@ def test_what_is_sure_to_fit_is_not_counted_again():
 def test_a_size_that_may_not_fit_is_counted_with_its_lead():
     text = " ".join(f"word{number}" for number in range(60))  # 120 tokens
     assert len(split_into_windows(text, WordCounter(), 128, tokens=120)) == 1
-    assert len(split_into_windows(text, WordCounter(), 128, "One more title here\n", tokens=120)) == 2
+    assert (
+        len(split_into_windows(text, WordCounter(), 128, "One more title here\n", tokens=120)) == 2
+    )

@@ -302,4 +302,4 @@ def test_short_documents_share_their_statements(tmp_path):
         )
         report = Indexer(library).build(tmp_path / "notes", "notes")
     assert report.documents == report.embedded == 90
-    assert len(statements) < 12 * 90
+    assert len(statements) < 6 * 90

@@ -234,8 +234,7 @@ class SyncRun:
         files are noted where they lie on another drive than before.
         """
         with self._database.write() as connection:
-            for entry in self._remounted:
-                manifest.record(connection, self._dataset, entry)
+            manifest.record(connection, self._dataset, *self._remounted)
             paths = manifest.paths_of_files(connection, self._dataset, self._changes.vanished)
             self._removed += remove_documents(connection, self._dataset, paths, self._clock())
             manifest.forget(connection, self._dataset, self._changes.vanished)
@@ -301,8 +300,7 @@ class SyncRun:
         if not begun:
             return
         with self._database.write() as connection:
-            for entry in begun:
-                manifest.record(connection, self._dataset, entry)
+            manifest.record(connection, self._dataset, *begun)
         self._files_begun.update(new)
         self._files_deprived |= self._owners.deprived
 
@@ -312,11 +310,11 @@ class SyncRun:
         if not outcomes:
             return
         with self._database.write() as connection:
-            for outcome in outcomes:
-                self._note_outcome(connection, outcome)
+            entries = [self._settle(connection, outcome) for outcome in outcomes]
+            manifest.record(connection, self._dataset, *entries)
 
-    def _note_outcome(self, connection: Connection, outcome: FileOutcome) -> None:
-        """Note how a file fared, and remove those of its documents that are gone from it."""
+    def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:
+        """Remove those of a file's documents that are gone from it; return what to note of it."""
         self.failed += outcome.failures
         self._unchanged += outcome.unchanged
         self._unfinished += outcome.is_cut_short
@@ -327,9 +325,9 @@ class SyncRun:
             self._kept[file.path] = len(unread)
             outcome.retry = outcome.retry or outcome.is_whole
         state = "kept" if unread and not outcome.retry else outcome.state
-        entry = self._entry(file, state, outcome.reason, outcome.begun_at)
-        self._removed += remove_documents(connection, self._dataset, gone, self._clock())
-        manifest.record(connection, self._dataset, entry)
+        if gone:
+            self._removed += remove_documents(connection, self._dataset, gone, self._clock())
+        return self._entry(file, state, outcome.reason, outcome.begun_at)
 
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float

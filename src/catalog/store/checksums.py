@@ -108,9 +108,15 @@ def seal_rows(connection: Connection, table: Table, is_wanted: ColumnElement[boo
     """Give rows of the datasets or the manifest the checksums of what they hold now."""
     keys = list(table.primary_key)
     query = select(*keys, *_other_columns(table)).where(is_wanted)
-    for row in connection.execute(query).all():
-        is_it = and_(*(key == value for key, value in zip(keys, row, strict=False)))
-        connection.execute(update(table).where(is_it).values(checksum=row_checksum(row)))
+    is_it = and_(*(key == bindparam(f"of_{key.name}") for key in keys))
+    statement = update(table).where(is_it).values(checksum=bindparam("sum"))
+    sums = [
+        {f"of_{key.name}": value for key, value in zip(keys, row, strict=False)}
+        | {"sum": row_checksum(row)}
+        for row in connection.execute(query)
+    ]
+    if sums:
+        connection.execute(statement, sums)
 
 
 def count_damaged_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> int:

@@ -43,13 +43,17 @@ def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
     return {row.file: ManifestEntry(**row._mapping) for row in connection.execute(query)}
 
 
-def record(connection: Connection, dataset: str, entry: ManifestEntry) -> None:
-    """Note how reading a file went, replacing what was noted before."""
-    forget(connection, dataset, [entry.file])
-    values = {name: getattr(entry, name) for name in ManifestEntry.__dataclass_fields__}
-    connection.execute(insert(manifest).values(dataset=dataset, **values))
-    is_it = (manifest.c.dataset == dataset) & (manifest.c.file == entry.file)
-    seal_rows(connection, manifest, is_it)
+def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
+    """Note how reading files went, each once, replacing what was noted before."""
+    if not noted:
+        return
+    files = [entry.file for entry in noted]
+    forget(connection, dataset, files)
+    names = ManifestEntry.__dataclass_fields__
+    rows = [{name: getattr(entry, name) for name in names} for entry in noted]
+    connection.execute(insert(manifest), [row | {"dataset": dataset} for row in rows])
+    of_these = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
+    seal_rows(connection, manifest, of_these)
 
 
 def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
