@@ -221,3 +221,11 @@ def test_joined_signs_without_end_are_cut_where_the_line_is_full():
 
 def test_a_line_of_blanks_is_an_empty_line():
     assert wrap(" " * 100, 40) == wrap("\t ", 40) == [""]
+
+
+def test_no_blank_stands_between_an_ellipsis_and_the_text():
+    passage = "Before any of this the sentence began and\n   went on set in. Then it ended.\n"
+    text = passage[passage.index("   went") :]
+    assert snippet(text, None, passage=passage) == ["… went on set in. Then it ended."]
+    row = '| "and"' + " " * 60 + '| "or" |'
+    assert snippet(row, 30) == ['| "and"…']

@@ -134,7 +134,7 @@ class _Snippet:
             hang = hanging_indent(self._text, block)
             room = self._width - len(head + tail + hang)
             lines = [self._joined(atoms) for atoms in fill_block(self._text, block, room)]
-        lines[0] = f"{head}{lines[0]}"
+        lines[0] = f"{head}{lines[0].lstrip() if head else lines[0]}"
         lines[-1] = f"{lines[-1]}{tail}"
         yield from (f"{hang if number else ''}{line}" for number, line in enumerate(lines))
 
@@ -146,7 +146,8 @@ class _Snippet:
             first = next((low for low, high in self._matches if start <= low < end), start)
             low, high = cut_line(self._text, start, end, first, self._width)
             line = self._marked(low, high).expandtabs(_TAB)
-            yield f"{_ELLIPSIS if low > start else ''}{line}{_ELLIPSIS if high < end else ''}"
+            tail = _ELLIPSIS if self._text[high:end].strip() else ""
+            yield f"{_ELLIPSIS if low > start else ''}{line.rstrip()}{tail}"
 
     def _joined(self, atoms: Sequence[Atom]) -> str:
         """Return the atoms as one line; a match over several of them is bold throughout."""

