@@ -1,6 +1,10 @@
 """A small store to ask, with levels of confidentiality, and a model without files."""
 
+import re
+from typing import Any
+
 import pytest
+from llama_index.core.llms import ChatMessage, ChatResponse, CustomLLM, LLMMetadata
 
 from catalog.core.params import AskParams
 from catalog.core.settings import AnswerSettings
@@ -56,3 +60,37 @@ def serve(home, llm=None, **answers):
 
 def asking(question, **params):
     return AskParams(question, **params)
+
+
+class WritingLLM(CustomLLM):
+    """Writes its replies in turn, word by word; one that is an error is raised where it stands."""
+
+    replies: list[Any]
+    prompts: list[str] = []
+    context: int = 4000
+
+    @property
+    def metadata(self):
+        return LLMMetadata(
+            model_name="writer", context_window=self.context, num_output=100, is_chat_model=True
+        )
+
+    def chat(self, messages, **_):
+        raise NotImplementedError
+
+    def complete(self, prompt, formatted=False, **_):
+        raise NotImplementedError
+
+    def stream_complete(self, prompt, formatted=False, **_):
+        raise NotImplementedError
+
+    def stream_chat(self, messages, **_):
+        self.prompts.append("\n".join(f"{one.role.value}: {one.content}" for one in messages))
+        reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
+        said = ""
+        for piece in reply if isinstance(reply, list) else re.findall(r"\S+\s*|\s+", reply):
+            if isinstance(piece, Exception):
+                raise piece
+            said += piece
+            message = ChatMessage(role="assistant", content=said)
+            yield ChatResponse(message=message, delta=piece)

@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from catalog.answers.cited_sources import cite_sources
 from catalog.answers.extracting import extract_sentences
-from catalog.answers.refusing import refuse, why_not_answered
+from catalog.answers.refusing import (
+    MODEL_ABSTAINS,
+    NONE_SUPPORTED,
+    refuse,
+    why_not_answered,
+)
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
+from catalog.core.errors import ConfigError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, SearchParams
+from catalog.llm import get_llm, llm_name
 from catalog.search_v2.shared import shared_service
 from catalog.search_v2.stages import StageLog
 
@@ -47,31 +54,99 @@ def answer_question(service: SearchServiceV2, params: AskParams) -> Answer:
 
 
 def answer_events(service: SearchServiceV2, params: AskParams) -> Iterator[AnswerEvent]:
-    """Yield the results, each sentence as soon as it is checked, and then the whole answer."""
+    """Yield the results, each sentence as soon as it is checked, and then the whole answer.
+
+    The whole answer has other sentences than those before it where a model failed meanwhile.
+    """
     started = time.perf_counter()
     results = service.run(search_params(params))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
     answer = Answer(params.question, (), (), results)
-    most = service.parts.settings.answers.sentences
+    settings = service.parts.settings
     with stages.run("extract"):
-        sentences, covered = extract_sentences(results, most)
+        extracted, covered = extract_sentences(results, settings.answers.sentences)
     with stages.run("abstain") as notes:
         reason = why_not_answered(results, covered)
         notes.extend([reason] if reason else [])
     if reason is not None:
         answer = replace(answer, abstained=refuse(results, reason))
     else:
-        yield from (AnswerEvent("sentence", sentence=one) for one in sentences)
-        answer = replace(_answered(answer, sentences), notes=(HOW_TO_CONFIGURE,))
-    elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
+        written = yield from _write(service, params, answer, stages)
+        if isinstance(written, Answer):
+            answer = written
+        else:
+            yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
+            answer = replace(_answered(answer, extracted), notes=(written,))
     whole = replace(
         answer,
         stages=(*results.stages, *stages.reports),
-        elapsed_ms=elapsed_ms,
+        elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         notes=(*results.notes, *answer.notes),
     )
     yield AnswerEvent("answer", answer=whole)
+
+
+def _write(
+    service: SearchServiceV2, params: AskParams, answer: Answer, stages: StageLog
+) -> Generator[AnswerEvent, None, Answer | str]:
+    """Yield what a language model writes and return the answer; or the note on why it wrote none.
+
+    With ``strict`` a model that fails raises.
+    """
+    started = time.perf_counter()
+    settings = service.parts.settings
+    try:
+        llm = choose_llm(service.library, params.model)
+        if llm is None:
+            return HOW_TO_CONFIGURE
+        from catalog.answers.writing import write_answer
+
+        seconds = settings.llm.timeout_seconds
+        writing = write_answer(llm, answer.question, answer.results, settings.answers, seconds)
+        draft = yield from _as_events(writing)
+    except (LLMError, ConfigError) as error:
+        stages.failed("write", (time.perf_counter() - started) * 1000, error)
+        return f"{error}; these are the documents' own sentences instead"
+    ms = (time.perf_counter() - started) * 1000
+    supported = sum(one.supported for one in draft.sentences)
+    count = len(draft.sentences) + draft.dropped
+    stages.ran(
+        "write", ms, f"{supported} of {count} sentences supported, {draft.passages} passages"
+    )
+    answer = replace(answer, model=llm_name(llm), tokens=draft.tokens)
+    if not supported:
+        reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
+        return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
+    notes = [f"{draft.dropped} unsupported sentences were left out"] if draft.dropped else []
+    notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
+    return replace(_answered(answer, draft.sentences), notes=tuple(notes))
+
+
+def _as_events(
+    writing: Generator[AnswerSentence, None, Draft],
+) -> Generator[AnswerEvent, None, Draft]:
+    while True:
+        try:
+            sentence = next(writing)
+        except StopIteration as ended:
+            draft: Draft = ended.value
+            return draft
+        yield AnswerEvent("sentence", sentence=sentence)
+
+
+def choose_llm(library: Library, provider: str | None) -> LLM | None:
+    """Return the language model of a provider, or that of the settings; ``None`` if it is none.
+
+    Raises :class:`ConfigError` kinds for one that cannot be had.
+    """
+    if provider is None:
+        return library.optional_llm
+    if provider == "openai-like":
+        provider = "openai"
+    if provider == library.settings.llm.provider != "none":
+        return library.optional_llm
+    return get_llm(library.settings.llm.model_copy(update={"provider": provider}))
 
 
 def search_params(params: AskParams) -> SearchParams:

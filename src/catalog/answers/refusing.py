@@ -15,6 +15,8 @@ NOTHING_RELATED = (
 )
 NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
 NO_PASSAGE = "no passage was found"
+NONE_SUPPORTED = "nothing that the language model wrote stands in the passages it cites"
+MODEL_ABSTAINS = "the language model finds no answer in the passages"
 _EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
 _NEAREST = 3
 _LEAST_COVERED = 0.4

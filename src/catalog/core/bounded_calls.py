@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from catalog.core.errors import LLMBusyError, LLMTimeoutError
 
@@ -53,11 +54,64 @@ class BoundedCalls:
             raise LLMTimeoutError(f"no answer within {seconds:g} s")
         return run.result()
 
+    def stream(
+        self, function: Callable[[], Iterable[ResultT]], seconds: float
+    ) -> Iterator[ResultT]:
+        """Yield what ``function()`` gives, each piece within ``seconds`` of the one before.
+
+        It runs in a thread of its own, to its next piece only once the caller stopped reading.
+        Raises as :meth:`call` does, and what the function raises after the pieces before.
+        """
+        pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
+        is_wanted = True
+
+        def produce() -> None:
+            try:
+                for piece in function():
+                    pieces.put(piece)
+                    if not is_wanted:
+                        break
+            except BaseException as error:  # noqa: BLE001 - raised again where it is read
+                pieces.put(_End(error))
+            else:
+                pieces.put(_End(None))
+
+        with self._lock:
+            if self._abandoned >= self._limit:
+                raise LLMBusyError(f"{self._abandoned} earlier calls have not ended yet")
+        run = _Run(produce)
+        context = contextvars.copy_context()
+        Thread(
+            target=context.run, args=(self._run, run), name="bounded-stream", daemon=True
+        ).start()
+        try:
+            while True:
+                try:
+                    piece = pieces.get(timeout=seconds)
+                except Empty:
+                    raise LLMTimeoutError(f"no answer within {seconds:g} s") from None
+                if isinstance(piece, _End):
+                    if piece.error is not None:
+                        raise piece.error
+                    return
+                yield piece
+        finally:
+            is_wanted = False
+            with self._lock:
+                run.is_abandoned = not run.ended.is_set()
+                self._abandoned += run.is_abandoned
+
     def _run(self, run: _Run[ResultT]) -> None:
         run.execute()
         with self._lock:
             run.ended.set()
             self._abandoned -= run.is_abandoned
+
+
+class _End(NamedTuple):
+    """The end of a stream, and what it ended with."""
+
+    error: BaseException | None
 
 
 class _Run(Generic[ResultT]):

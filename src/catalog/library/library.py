@@ -68,11 +68,16 @@ class Library:
         return ResilientEmbedding(self._model)
 
     @cached_property
-    def llm(self) -> LLM:
-        """The language model; raises :class:`ConfigError` without one."""
+    def optional_llm(self) -> LLM | None:
+        """The language model, ``None`` if none is set; raises as ``get_llm`` does."""
         from catalog.llm import get_llm
 
-        llm = self._llm or get_llm(self.settings.llm)
+        return self._llm or get_llm(self.settings.llm)
+
+    @property
+    def llm(self) -> LLM:
+        """The language model; raises :class:`ConfigError` without one."""
+        llm = self.optional_llm
         if llm is None:
             raise ConfigError(
                 "this needs a language model: set IDX_LLM__PROVIDER, or leave expansion and the "

@@ -1,0 +1,178 @@
+"""Reading a model's reply: its sentences, which passages each cites, and whether they say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from catalog.answers.neutralising import neutralise
+from catalog.answers.prompting import NO_ANSWER
+from catalog.answers.support import check_support
+from catalog.core.answers import AnswerSentence
+from catalog.core.quoted_text import clean
+from catalog.ingest.chunking.boundaries import sentence_spans
+
+if TYPE_CHECKING:
+    from catalog.core.results import SearchResult
+
+_NUMBERS = re.compile(r"\s*(?:\[\^?|【)\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*(?:\]|】)")
+_NAMED = re.compile(r"\s*\[(?:chunk|source):\s*[^\]]{1,500}\]", re.I)
+_LEADING = re.compile(rf"\A(?:{_NUMBERS.pattern}|{_NAMED.pattern})+[.,;]?", re.I)
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)\s*", re.S | re.I)
+_MARKER = re.compile(r"(?:\d{1,3}[.)]|[-*•+])+")  # of an item of a list
+_MOST_OF_RANGE = 20
+
+
+class Claim(NamedTuple):
+    """A sentence as the model wrote it, and the white space before it."""
+
+    breaks: str
+    text: str
+
+
+class ClaimReader:
+    """Tell sentences apart while a reply comes in: each once it is whole and its citations too."""
+
+    def __init__(self) -> None:
+        self.reply = ""
+        self._rest = ""
+
+    @property
+    def says_no_answer(self) -> bool:
+        """Tell whether the model abstains."""
+        said = _THOUGHTS.sub("", self.reply).strip(" .*\"'\n").casefold().replace("’", "'")
+        own = ("i don't see enough information", "i don't see content in this project")
+        return said.startswith((NO_ANSWER.casefold(), *own))
+
+    def feed(self, piece: str) -> Iterator[Claim]:
+        """Take the next piece and yield the sentences that are whole with it."""
+        self.reply += piece
+        self._rest += piece
+        if "<think" in self._rest.casefold():
+            self._rest = _THOUGHTS.sub("", self._rest) if "</think>" in self._rest else self._rest
+            if "<think" in self._rest.casefold():
+                return
+        claims = list(split_claims(self._rest))
+        is_open = 1  # of the last sentences: what follows may belong to them
+        if claims and claims[-1].text.startswith(("[", "【")):
+            is_open = 2
+        whole, rest = claims[:-is_open], claims[-is_open:]
+        if whole:
+            ending = self._rest[len(self._rest.rstrip()) :]
+            self._rest = "".join(f"{one.breaks}{one.text}" for one in rest) + ending
+            yield from whole
+
+    def end(self, *, is_cut: bool = False) -> Iterator[Claim]:
+        """Yield what is left; without its last sentence if the reply was cut."""
+        claims = list(split_claims(_THOUGHTS.sub("", self._rest)))
+        yield from claims[:-1] if is_cut else claims
+
+
+def split_claims(text: str) -> Iterator[Claim]:
+    """Yield the sentences of each line; citations that follow a full stop belong before it."""
+    breaks = " " if text[:1] in (" ", "\t") else ""
+    for line in text.splitlines(keepends=True):
+        pieces: list[Claim] = []
+        for start, end in sentence_spans(line):
+            piece = line[start:end]
+            leading = _LEADING.match(piece) if pieces else None
+            if leading is not None:
+                before = pieces.pop()
+                pieces.append(before._replace(text=f"{before.text} {leading.group().strip()}"))
+                piece = piece[leading.end() :].strip()
+            if pieces and _MARKER.fullmatch(pieces[-1].text):
+                piece = f"{pieces.pop().text} {piece}"
+            if piece:
+                pieces.append(Claim(" " if pieces else breaks, piece))
+        yield from pieces
+        breaks = breaks * (not pieces) + "\n" if line.strip() or breaks else breaks
+        breaks = "\n\n" if len(breaks) > 1 else breaks
+
+
+def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSentence:
+    """Return the sentence with the passages that it cites and whether these support it.
+
+    A citation counts if it names a passage that was ``given``. It is enough that one of those cited
+    says what the sentence says, or else all together; the others are left out. Images, active HTML
+    and addresses that no cited passage holds are taken out of the sentence first.
+    """
+    numbers, unknown = _cited(claim.text, given)
+    cited = {number: given[number] for number in numbers}
+    text = neutralise(clean(_without_citations(claim.text, given)), cited.values())
+    reasons = [f"it cites {name}, which is no passage that was given" for name in unknown]
+    supporting: tuple[int, ...] = ()
+    if not cited and not unknown:
+        reasons.append("it cites no passage")
+    elif cited:
+        supporting, whys = _supporting(text, cited)
+        reasons = [] if supporting else [*reasons, *whys]
+    return AnswerSentence(
+        text=text,
+        citations=supporting or tuple(numbers),
+        supported=bool(supporting),
+        reasons=tuple(reasons),
+        breaks=claim.breaks,
+    )
+
+
+def _supporting(
+    text: str, cited: Mapping[int, SearchResult]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the numbers of the passages that support the sentence, and why none does."""
+    checks = {number: check_support(text, read_passage(one)) for number, one in cited.items()}
+    supporting = tuple(number for number, check in checks.items() if check.supported)
+    if supporting:
+        return supporting, ()
+    if len(cited) > 1:
+        together = check_support(text, "\n\n".join(map(read_passage, cited.values())))
+        if together.supported:
+            return tuple(cited), ()
+        return (), together.reasons
+    return (), next(iter(checks.values())).reasons
+
+
+def read_passage(result: SearchResult) -> str:
+    """Return what a passage says, under its title and headings."""
+    return "\n".join(dict.fromkeys([result.title, *result.sections, result.text]))
+
+
+def _cited(text: str, given: Mapping[int, SearchResult]) -> tuple[list[int], list[str]]:
+    """Return the numbers cited that were given, in order, and the names of what was not."""
+    numbers: dict[int, None] = {}
+    unknown: dict[str, None] = {}
+    for match in _NUMBERS.finditer(text):
+        for number in _expand(match[1]):
+            if number in given:
+                numbers[number] = None
+            elif not _is_subscript(text, match):
+                unknown[f"[{number}]"] = None
+    for match in _NAMED.finditer(text):
+        name = match.group().strip()
+        found = [
+            n for n, one in given.items() if name in (one.citation, f"[chunk: {one.chunk_id}]")
+        ]
+        numbers |= dict.fromkeys(found[:1])
+        unknown |= dict.fromkeys([] if found else [name])
+    return list(numbers), list(unknown)
+
+
+def _without_citations(text: str, given: Mapping[int, SearchResult]) -> str:
+    def drop(match: re.Match[str]) -> str:
+        is_word = _is_subscript(text, match) and not set(_expand(match[1])) & given.keys()
+        return match.group() if is_word else ""
+
+    return " ".join(_NAMED.sub("", _NUMBERS.sub(drop, text)).split())
+
+
+def _expand(numbers: str) -> Iterator[int]:
+    for part in re.split(r"\s*[,;]\s*", numbers):
+        first, *last = (int(number) for number in re.split(r"\s*[–-]\s*", part))
+        stop = min(last[0], first + _MOST_OF_RANGE) if last else first
+        yield from range(first, stop + 1) if stop >= first else (first, *last)
+
+
+def _is_subscript(text: str, match: re.Match[str]) -> bool:
+    """Tell whether a bracket stands right after a word, as in ``rows[0]``."""
+    at = match.start()
+    return at > 0 and text[at] == "[" and (text[at - 1].isalnum() or text[at - 1] in "_)]")

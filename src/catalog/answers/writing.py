@@ -1,0 +1,144 @@
+"""An answer that a language model writes: asked, read as it comes, checked sentence by sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from catalog.answers.claims import ClaimReader, check_claim
+from catalog.answers.context import choose_context, token_counter
+from catalog.answers.prompting import RULES, ask_again, build_messages
+from catalog.core.answers import AnswerSentence, TokenCounts
+from catalog.core.errors import LLMError
+from catalog.llm.replies import Reply
+
+if TYPE_CHECKING:
+    from llama_index.core.llms import LLM, ChatMessage
+
+    from catalog.core.results import SearchResults
+    from catalog.core.settings import AnswerSettings
+
+_OF_FORM = 60  # tokens that the parts of a conversation take besides their text
+
+
+class Draft(NamedTuple):
+    """What a model wrote: its sentences, checked; none if it says that there is no answer.
+
+    ``passages`` is how many it was given, ``dropped`` how many sentences were left out.
+    """
+
+    sentences: tuple[AnswerSentence, ...]
+    tokens: TokenCounts
+    passages: int
+    dropped: int = 0
+    is_cut: bool = False
+
+    @property
+    def is_supported(self) -> bool:
+        """Tell whether any of it stands in what it cites."""
+        return any(one.supported for one in self.sentences)
+
+
+def write_answer(
+    llm: LLM, question: str, results: SearchResults, settings: AnswerSettings, seconds: float
+) -> Generator[AnswerSentence, None, Draft]:
+    """Yield each sentence once it is checked and may be shown, and return them all.
+
+    Unsupported ones at the beginning wait for the first that is supported. Raises
+    :class:`LLMError` kinds for a model that fails, whatever it wrote before.
+    """
+    writer = _Writer(llm, results, settings, seconds)
+    messages, passages = writer.prompt(question)
+    if settings.unsupported != "retry":
+        sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
+    else:
+        sentences, reader = writer.checked(messages)
+        if wrong := [one for one in sentences if not one.supported]:
+            messages = ask_again(messages, reader.reply, wrong)
+            sentences, reader = writer.checked(messages)
+        yield from (one for one in sentences if one.supported)
+    kept = sentences
+    if settings.unsupported != "mark":
+        kept = [one for one in sentences if one.supported]
+    dropped = len(sentences) - len(kept)
+    return Draft(tuple(kept), writer.tokens, passages, dropped, writer.is_cut)
+
+
+def _showing(
+    writer: _Writer, messages: Sequence[ChatMessage], is_dropping: bool
+) -> Generator[AnswerSentence, None, tuple[list[AnswerSentence], ClaimReader]]:
+    """Yield what may be shown of a reply as it comes, and return all of it."""
+    reader = ClaimReader()
+    sentences: list[AnswerSentence] = []
+    waiting: list[AnswerSentence] | None = []
+    for sentence in writer.read(messages, reader):
+        sentences.append(sentence)
+        if is_dropping and not sentence.supported:
+            continue
+        if waiting is not None and not sentence.supported:
+            waiting.append(sentence)
+            continue
+        yield from waiting or ()
+        waiting = None
+        yield sentence
+    return sentences, reader
+
+
+class _Writer:
+    def __init__(
+        self, llm: LLM, results: SearchResults, settings: AnswerSettings, seconds: float
+    ) -> None:
+        self._llm, self._settings, self._seconds = llm, settings, seconds
+        self._results = results
+        self._given = {result.rank: result for result in results}
+        self._count, self._estimates = token_counter(llm)
+        self.tokens = TokenCounts(prompt=0, reply=0, is_estimate=self._estimates)
+        self.is_cut = False
+
+    def prompt(self, question: str) -> tuple[list[ChatMessage], int]:
+        """Return the messages of a question, and how many passages they hold."""
+        about = self._llm.metadata
+        fixed = self._count(RULES) + self._count(question) + _OF_FORM
+        room = about.context_window - max(about.num_output, 1) - fixed
+        tokens = min(self._settings.context_tokens, room)
+        most = self._settings.context_passages
+        passages = choose_context(self._results.results, self._count, most=most, tokens=tokens)
+        if not passages:
+            raise LLMError(
+                f"the language model reads {about.context_window} tokens at once, too few for a "
+                "passage: take another model"
+            )
+        self._given = {one.number: self._given[one.number] for one in passages}
+        return build_messages(question, passages), len(passages)
+
+    def read(
+        self, messages: Sequence[ChatMessage], reader: ClaimReader
+    ) -> Iterator[AnswerSentence]:
+        """Yield the reply's sentences, checked; nothing if the model says it has no answer."""
+        reply = Reply(self._llm, messages, self._seconds)
+        for piece in reply:
+            for claim in reader.feed(piece):
+                if not reader.says_no_answer:
+                    yield check_claim(claim, self._given)
+        self.is_cut = reply.is_cut
+        self._add_tokens(reply, messages, reader.reply)
+        if not reader.says_no_answer:
+            for claim in reader.end(is_cut=reply.is_cut):
+                yield check_claim(claim, self._given)
+
+    def checked(self, messages: Sequence[ChatMessage]) -> tuple[list[AnswerSentence], ClaimReader]:
+        """Return all sentences of a reply."""
+        reader = ClaimReader()
+        return list(self.read(messages, reader)), reader
+
+    def _add_tokens(self, reply: Reply, messages: Sequence[ChatMessage], said: str) -> None:
+        prompt, written = reply.usage or (
+            sum(self._count(message.content or "") for message in messages),
+            self._count(said),
+        )
+        before = self.tokens
+        self.tokens = TokenCounts(
+            prompt=before.prompt + prompt,
+            reply=before.reply + written,
+            is_estimate=reply.usage is None and self._estimates,
+        )
