@@ -91,7 +91,7 @@ def test_unsupported_sentences_are_dropped_if_so_set(written):
     answer, _ = written(f"{WRONG} {RIGHT}", unsupported="drop")
     assert "41" not in answer.text
     assert "14 days" in answer.text
-    assert "1 unsupported sentences were left out" in answer.notes
+    assert "unsupported sentences left out: 1" in answer.notes
 
 
 def test_a_model_is_asked_once_more_and_told_what_was_wrong_if_so_set(written):

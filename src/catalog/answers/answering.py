@@ -27,6 +27,10 @@ from catalog.search_v2.shared import shared_service
 from catalog.search_v2.stages import StageLog
 
 if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
+    from catalog.answers.writing import Draft
+    from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
 
 HOW_TO_CONFIGURE = (
@@ -118,7 +122,7 @@ def _write(
     if not supported:
         reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
         return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
-    notes = [f"{draft.dropped} unsupported sentences were left out"] if draft.dropped else []
+    notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
     return replace(_answered(answer, draft.sentences), notes=tuple(notes))
 
