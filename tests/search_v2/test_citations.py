@@ -12,7 +12,7 @@ from catalog.search_v2.citations import (
     split_at_matches,
 )
 from catalog.search_v2.fusion import RankedList, rrf
-from catalog.search_v2.passages import PassageNode, ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.shape import to_result
 
 NOWHERE = Locator()
@@ -70,9 +70,10 @@ def result(passage, reranked=None, **more):
         RankedList("vector", "qdrant", "keys", "original", 0.7, (("c0", 0.9), ("c1", 0.8))),
     ]
     fused = next(one for one in rrf(lists) if one.chunk_id == "c1")
-    scored = ScoredPassage.of(PassageNode.of(passage), fused)
+    scored = Passage(passage, fused.score, fused)
     if reranked is not None:
-        scored = scored.with_rerank(reranked.fused_part + reranked.rerank_part, reranked)
+        score = reranked.fused_part + reranked.rerank_part
+        scored = scored._replace(score=score, reranked=reranked)
     call = {"query": "key", "fusion": "rrf", "snippet_chars": 60, "explain": True}
     return to_result(scored, 1, **{**call, **more})
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from catalog.core.documents import Chunk, Locator
 from catalog.search_v2.fusion import FusedHit, ListContribution, RankedList
-from catalog.search_v2.passages import PassageNode, ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.select import (
     DistinctText,
     KeywordChunkSelector,
@@ -54,7 +54,7 @@ def passage(text, *shares):
         ListContribution(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
         for leg, origin, rank in shares
     )
-    return ScoredPassage.of(PassageNode.of(chunk), FusedHit(text, 0.5, stood, 0.0))
+    return Passage(chunk, 0.5, FusedHit(text, 0.5, stood, 0.0)).to_node()
 
 
 def test_a_document_gives_no_more_passages_than_its_cap():

@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from catalog.core.documents import Chunk, Locator
 from catalog.core.results import Reranked
 from catalog.search_v2.fusion import RankedList, rrf
-from catalog.search_v2.passages import PassageNode, ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.relevance import (
     Calibration,
     Features,
@@ -64,7 +64,7 @@ def passages(*lists, raw=None, heard=("lex", "vec")):
     """What fusing the lists gives (1 / rank, no bonus), by chunk; ``raw``: what was reranked."""
     found = {}
     for one in rrf(lists, k=0, bonus_first=0.0, bonus_second=0.0):
-        node = ScoredPassage.of(PassageNode.of(chunk(one.chunk_id)), one, frozenset(heard))
+        node = Passage(chunk(one.chunk_id), one.score, one, frozenset(heard)).to_node()
         if raw is not None:
             record = Reranked(
                 model="m",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
 from catalog.core.scope import Scope
@@ -13,12 +12,12 @@ from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import DEPTH
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import bundle_about
-from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
 from catalog.search_v2.router import route
 from catalog.search_v2.search_parts import SearchParts
-from catalog.search_v2.select import DistinctText, KeywordChunkSelector, MaxChunksPerDocument
+from catalog.search_v2.select import keep_distinct, keep_few_of_each, select_by_keyword
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import Restriction
 
@@ -32,7 +31,7 @@ def gather_candidates(
     *,
     wanted: int,
     bundle: QueryBundle | None = None,
-) -> tuple[list[ScoredPassage], str]:
+) -> tuple[list[Passage], str]:
     """Return fused and selected passages, best first, and the name of the fusion.
 
     ``bundle`` is the query as LlamaIndex gave it, for what that brings to be embedded.
@@ -60,14 +59,15 @@ def gather_candidates(
     return _search(parts, request, bundle, everything, stages, wanted)
 
 
-def build_selectors(rag: RAGv2Settings, limit: int) -> list[BaseNodePostprocessor]:
-    """Return what thins out the fused list before anything reads it; ``limit`` per document."""
-    selectors: list[BaseNodePostprocessor] = []
+def select_passages(
+    passages: list[Passage], query: str, rag: RAGv2Settings, limit: int
+) -> list[Passage]:
+    """Thin out the fused list before anything reads it; ``limit`` per document, 0 for any."""
     if rag.chunk_selection == "keyword":
-        selectors.append(KeywordChunkSelector())
+        passages = select_by_keyword(passages, query)
     if rag.distinct_text:
-        selectors.append(DistinctText())
-    return [*selectors, MaxChunksPerDocument(limit=limit)]
+        passages = keep_distinct(passages)
+    return keep_few_of_each(passages, limit)
 
 
 def _search(
@@ -77,7 +77,7 @@ def _search(
     within: Restriction,
     stages: StageLog,
     wanted: int,
-) -> tuple[list[ScoredPassage], str]:
+) -> tuple[list[Passage], str]:
     """Run legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
 
     The legs go deeper while the cap for each document leaves too few passages. There is no cap
@@ -103,23 +103,19 @@ def _search(
             mode=request.mode,
             expansion=expansion,
         )
-        nodes = selected = retriever.retrieve(bundle)
-        for selector in build_selectors(rag, limit):
-            selected = selector.postprocess_nodes(selected, bundle)
+        found = retriever.find(bundle)
+        selected = select_passages(found, bundle.query_str, rag, limit)
         is_filled = len(selected) >= request.top_k
         if is_filled or retriever.is_exhausted or factor >= MAX_FACTOR:
             break
         factor *= 4
     stages.join(round_stages)
     with stages.run("select") as notes:
-        notes.append(f"{len(selected)} of {len(nodes)} kept, {limit or 'any'} per document")
+        notes.append(f"{len(selected)} of {len(found)} kept, {limit or 'any'} per document")
         if factor > rag.overfetch:
             notes.append(f"legs searched {factor} times deeper to fill the answer")
     allowed = replace(request.restriction, without=request.query.exclusions)
-    passages = [
-        node.with_restriction(allowed) for node in selected if isinstance(node, ScoredPassage)
-    ]
-    return passages, retriever.fusion
+    return [passage._replace(restriction=allowed) for passage in selected], retriever.fusion
 
 
 def _cap_per_document(rag: RAGv2Settings, request: SearchRequest) -> int:

@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from catalog.core.documents import Chunk
 from catalog.core.query import SubQueryKind
 from catalog.core.results import Evidence, Reranked
+from catalog.search_v2.evidence import format_evidence
 from catalog.search_v2.fusion import FusedHit
 
 if TYPE_CHECKING:
@@ -61,64 +62,80 @@ class PassageNode(TextNode):
         }
         return self.model_copy(update=changed)
 
+    def with_evidence(self, evidence: Evidence, *, is_read: bool) -> PassageNode:
+        """Return the same node with what its recording holds around it, for a model to read."""
+        return self.with_metadata(is_read=is_read, evidence=format_evidence(evidence))
+
     @property
     def chunk(self) -> Chunk:
         """The stored chunk."""
         return self._chunk
 
 
-class _Account(NamedTuple):
-    """How a passage came about: one record, since each private attribute costs every passage."""
+class Passage(NamedTuple):
+    """A stored chunk that a search found, with its score and how that came about.
 
+    What searches work on; :meth:`to_node` makes the LlamaIndex node of it.
+    """
+
+    chunk: Chunk
+    score: float
     fused: FusedHit
-    kinds_answered: frozenset[SubQueryKind]
+    kinds_answered: frozenset[SubQueryKind] = frozenset()
     reranked: Reranked | None = None
     relevance: float | None = None
     restriction: Restriction | None = None
     snippet: Snippet | None = None
     evidence: Evidence | None = None
+    repeats_evidence: bool = False  # of an earlier passage, where a language model reads it
+
+    def to_node(self) -> ScoredPassage:
+        """Return a new LlamaIndex node of the passage, free to change."""
+        node = PassageNode.of(self.chunk)
+        if self.evidence is not None:
+            node = node.with_evidence(self.evidence, is_read=not self.repeats_evidence)
+        return ScoredPassage.of(node, self)
 
 
 class ScoredPassage(NodeWithScore):
     """A :class:`PassageNode` with its score and how that came about."""
 
-    _account: _Account = PrivateAttr()
+    _passage: Passage = PrivateAttr()
 
     @classmethod
-    def of(
-        cls,
-        node: PassageNode,
-        fused: FusedHit,
-        kinds_answered: frozenset[SubQueryKind] = frozenset(),
-    ) -> ScoredPassage:
-        """Pair a node with its fusion record and the kinds of original parts that answered."""
-        scored = cls(node=node, score=fused.score)
-        scored._account = _Account(fused, kinds_answered)
+    def of(cls, node: PassageNode, passage: Passage) -> ScoredPassage:
+        """Pair a passage with its node."""
+        scored = cls(node=node, score=passage.score)
+        scored._passage = passage
         return scored
+
+    @property
+    def passage(self) -> Passage:
+        """The passage under the score that the node has now."""
+        score = self._passage.score if self.score is None else self.score
+        return self._passage._replace(score=score)
 
     def with_rerank(self, score: float, record: Reranked) -> ScoredPassage:
         """Return the same passage under the score a reranker led to."""
-        return self._copy(self._account._replace(reranked=record), {"score": score})
+        return self._copy(self._passage._replace(reranked=record), {"score": score})
 
-    def with_relevance(self, relevance: float) -> ScoredPassage:
-        """Return the same passage with its relevance, 0 to 1."""
-        return self._copy(self._account._replace(relevance=relevance))
-
-    def with_restriction(self, restriction: Restriction) -> ScoredPassage:
-        """Return the same passage with what its search let answer."""
-        return self._copy(self._account._replace(restriction=restriction))
+    def with_relevance(self, relevance: float | None) -> ScoredPassage:
+        """Return the same passage with its relevance, 0 to 1; ``None``: not calibrated."""
+        return self._copy(self._passage._replace(relevance=relevance))
 
     def with_snippet(self, snippet: Snippet) -> ScoredPassage:
         """Return the same passage with the part of it to show."""
-        return self._copy(self._account._replace(snippet=snippet))
+        return self._copy(self._passage._replace(snippet=snippet))
 
-    def with_evidence(self, node: PassageNode, evidence: Evidence) -> ScoredPassage:
-        """Return the same passage by another node, with what its recording holds around it."""
-        return self._copy(self._account._replace(evidence=evidence), {"node": node})
+    def with_evidence(self, evidence: Evidence, *, is_read: bool) -> ScoredPassage:
+        """Return the same passage with what its recording holds around it."""
+        node = self._node.with_evidence(evidence, is_read=is_read)
+        told = self._passage._replace(evidence=evidence, repeats_evidence=not is_read)
+        return self._copy(told, {"node": node})
 
-    def _copy(self, account: _Account, changes: Mapping[str, Any] | None = None) -> ScoredPassage:
+    def _copy(self, passage: Passage, changes: Mapping[str, Any] | None = None) -> ScoredPassage:
         scored = self.model_copy(update=changes)
-        scored._account = account
+        scored._passage = passage
         return scored
 
     @property
@@ -134,37 +151,44 @@ class ScoredPassage(NodeWithScore):
     @property
     def fused(self) -> FusedHit:
         """Contributions and bonus that add up to the fused score."""
-        return self._account.fused
+        return self._passage.fused
 
     @property
     def kinds_answered(self) -> frozenset[SubQueryKind]:
         """The kinds of the user's own sub-queries that were answered, by hits or by none."""
-        return self._account.kinds_answered
+        return self._passage.kinds_answered
 
     @property
     def reranked(self) -> Reranked | None:
         """What a reranker made of the fused score, if one was asked."""
-        return self._account.reranked
+        return self._passage.reranked
 
     @property
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` if not calibrated."""
-        return self._account.relevance
+        return self._passage.relevance
 
     @property
     def restriction(self) -> Restriction | None:
         """What the passage's search let answer, exclusions included; ``None`` if not known."""
-        return self._account.restriction
+        return self._passage.restriction
 
     @property
     def snippet(self) -> Snippet | None:
         """The part of it to show, around its best sentence; ``None`` until that is looked for."""
-        return self._account.snippet
+        return self._passage.snippet
 
     @property
     def evidence(self) -> Evidence | None:
         """What its recording holds around it; ``None`` unless it is timed and was expanded."""
-        return self._account.evidence
+        return self._passage.evidence
+
+
+def chunk_of(passage: Passage | NodeWithScore) -> Chunk | None:
+    """Return the stored chunk of a passage; ``None`` for the node of another retriever."""
+    if isinstance(passage, Passage):
+        return passage.chunk
+    return passage.node.chunk if isinstance(passage.node, PassageNode) else None
 
 
 class PassagePostprocessor(BaseNodePostprocessor):

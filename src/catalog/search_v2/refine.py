@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from math import inf
+from typing import TYPE_CHECKING
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import CatalogError, ConfigError
 from catalog.core.params import Mode
-from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.relevance import RelevanceEstimator
+from catalog.search_v2.passages import Passage, ScoredPassage
+from catalog.search_v2.relevance import (
+    RelevanceEstimator,
+    estimate_relevance,
+    is_calibrated,
+)
 from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.search_v2.rerank.sentences import RerankSentences
 from catalog.search_v2.search_parts import SearchParts
-from catalog.search_v2.select import KeepFirst, SimilarityThreshold, TokenBudget
+from catalog.search_v2.select import (
+    KeepFirst,
+    SimilarityThreshold,
+    TokenBudget,
+    keep_relevant,
+    keep_within_budget,
+)
 from catalog.search_v2.snippets import find_snippet
 from catalog.search_v2.stages import StageLog
-from catalog.search_v2.temporal import KeepTelling, TemporalExpansion, is_timed
+from catalog.search_v2.temporal import KeepTelling, TemporalExpansion, is_timed, keep_telling
 
-_STAGES: dict[type, str] = {SimilarityThreshold: "threshold", TokenBudget: "token budget"}
+if TYPE_CHECKING:
+    from llama_index.core.schema import NodeWithScore
 
 
 class Refiner:
@@ -34,16 +46,18 @@ class Refiner:
         self._parts, self._rag = parts, parts.rag
         self._rerank = self._build_reranker() if rerank else None
         self._sentences = self._build_sentences() if rerank else None
-        self._estimator = RelevanceEstimator(parts.calibration, self._rag.original_weight)
         self._is_calibrated = parts.calibration(mode, reranked=rerank) is not None
         if self._rag.similarity_threshold > 0 and not self._is_calibrated:
             raise ConfigError(
                 "similarity_threshold needs a calibration, and there is none for these models: "
                 "'catalog golden calibrate' makes one, or set it to 0"
             )
-        self._temporal = None
-        if self._rag.temporal_enabled:
-            self._temporal = TemporalExpansion.of(parts.database, self._rag)
+
+    @cached_property
+    def _temporal(self) -> TemporalExpansion | None:
+        if not self._rag.temporal_enabled:
+            return None
+        return TemporalExpansion.of(self._parts.database, self._rag)
 
     def wanted(self, top_k: int) -> int:
         """Return how many candidates it can use."""
@@ -51,102 +65,141 @@ class Refiner:
 
     def postprocessors(self, top_k: int) -> list[BaseNodePostprocessor]:
         """Return the same stages for a LlamaIndex query engine, in order."""
+        estimator = RelevanceEstimator(self._parts.calibration, self._rag.original_weight)
         cuts = self._build_cuts(top_k)
-        stages = (self._rerank, self._estimator, *cuts, self._sentences, self._temporal)
+        stages = (self._rerank, estimator, *cuts, self._sentences, self._temporal)
         return [stage for stage in stages if stage is not None]
 
     def refine(
         self,
-        candidates: Sequence[ScoredPassage],
+        candidates: Sequence[Passage],
         query: str,
         top_k: int,
         stages: StageLog,
         *,
         words: str,
-    ) -> tuple[list[ScoredPassage], float | None]:
+    ) -> tuple[list[Passage], float | None]:
         """Return the passages of the answer, and how sure it is; ``None``: nothing is calibrated.
 
         ``query`` is what the models read, ``words`` what snippets and best sentences hold.
         A stage that fails leaves the passages as they are.
         """
-        bundle = QueryBundle(query)
-        nodes: list[NodeWithScore] = list(candidates)
-        if self._rerank is not None and nodes:
-            nodes = self._run_reranker(self._rerank, nodes, query, stages)
-        nodes, confidence = self._estimate(nodes, bundle, top_k, stages)
-        for cut in self._build_cuts(top_k):
-            started, before = time.perf_counter(), len(nodes)
-            nodes = cut.postprocess_nodes(nodes, bundle)
-            if not isinstance(cut, KeepFirst):
-                ms = (time.perf_counter() - started) * 1000
-                stages.ran(_STAGES[type(cut)], ms, f"{len(nodes)} of {before} kept")
-        nodes = [_with_snippet(node, words, self._rag.snippet_chars) for node in nodes]
-        if self._sentences is not None and nodes:
-            nodes = self._run_sentences(self._sentences, nodes, query, words, stages)
-        if self._temporal is not None:
-            nodes = _run_temporal(self._temporal, nodes, stages)
-        return _passages(nodes), confidence
+        passages = list(candidates)
+        if self._rerank is not None and passages:
+            passages = self._run_reranker(self._rerank, passages, query, stages)
+        passages, confidence = self._estimate(passages, top_k, stages)
+        passages = [
+            self._with_snippet(passage, words) for passage in self._cut(passages, top_k, stages)
+        ]
+        if self._sentences is not None and passages:
+            passages = self._run_sentences(self._sentences, passages, query, words, stages)
+        if self._rag.temporal_enabled:
+            passages = self._run_temporal(passages, stages)
+        return passages, confidence
 
     def _run_reranker(
         self,
         rerank: RerankPostprocessor,
-        nodes: list[NodeWithScore],
+        passages: list[Passage],
         query: str,
         stages: StageLog,
-    ) -> list[NodeWithScore]:
+    ) -> list[Passage]:
         started = time.perf_counter()
         try:
-            done = rerank.rerank(nodes, query)
+            done = rerank.rerank(_to_nodes(passages), query)
         except CatalogError as error:
             stages.failed("rerank", (time.perf_counter() - started) * 1000, error)
-            return nodes
+            return passages
         ms = (time.perf_counter() - started) * 1000
         if done.error is None:
             stages.ran("rerank", ms, done.note)
         else:
             stages.failed("rerank", ms, done.error)
-        return done.nodes
+        return _to_passages(done.nodes)
 
     def _run_sentences(
         self,
         sentences: RerankSentences,
-        nodes: list[NodeWithScore],
+        passages: list[Passage],
         query: str,
         words: str,
         stages: StageLog,
-    ) -> list[NodeWithScore]:
+    ) -> list[Passage]:
         """Let the reranker choose the best sentences in what its passages left of the budget."""
         started = time.perf_counter()
         spent = sum(report.ms for report in stages.reports if report.name == "rerank") / 1000
         seconds = self._rag.rerank_budget_ms / 1000 - spent if self._rag.rerank_budget_ms else inf
         try:
-            chosen, note = sentences.choose(nodes, query, words, seconds)
+            chosen, note = sentences.choose(_to_nodes(passages), query, words, seconds)
         except CatalogError as error:
             stages.failed("sentences", (time.perf_counter() - started) * 1000, error)
-            return nodes
+            return passages
         if note:
             stages.ran("sentences", (time.perf_counter() - started) * 1000, note)
-        return chosen
+        return _to_passages(chosen)
 
     def _estimate(
-        self, nodes: list[NodeWithScore], bundle: QueryBundle, top_k: int, stages: StageLog
-    ) -> tuple[list[NodeWithScore], float | None]:
-        """Return the nodes with their relevance, and the best of those that may be shown.
+        self, passages: list[Passage], top_k: int, stages: StageLog
+    ) -> tuple[list[Passage], float | None]:
+        """Return the passages with their relevance, and the best of those that may be shown.
 
         That is not known, ``None``, while one of these waits for its vector and is not judged.
         """
-        if self._estimator.calibration(_passages(nodes)) is None:
-            why = "no passage" if not nodes else "no calibration fits what answered"
+        find = self._parts.calibration
+        if not is_calibrated(passages, find):
+            why = "no passage" if not passages else "no calibration fits what answered"
             stages.skipped("relevance", why)
-            return nodes, None if nodes or not self._is_calibrated else 0.0
+            return passages, None if passages or not self._is_calibrated else 0.0
         with stages.run("relevance") as notes:
-            nodes = self._estimator.postprocess_nodes(nodes, bundle)
-            judged = [passage.relevance for passage in _passages(nodes)[:top_k]]
+            estimates = estimate_relevance(passages, find, self._rag.original_weight)
+            judged = estimates[:top_k]
             known = [relevance for relevance in judged if relevance is not None]
             best = max(known) if len(known) == len(judged) else None
             unknown = f"{len(judged) - len(known)} of {len(judged)} have no vector yet"
             notes.append(unknown if best is None else f"best {best:.2f}")
-        return nodes, best
+        return [
+            passage._replace(relevance=relevance)
+            for passage, relevance in zip(passages, estimates, strict=True)
+        ], best
+
+    def _cut(self, passages: list[Passage], top_k: int, stages: StageLog) -> list[Passage]:
+        """Cut as the stages of :meth:`_build_cuts` do."""
+        if (minimum := self._rag.similarity_threshold) > 0:
+            started, before = time.perf_counter(), len(passages)
+            passages = keep_relevant(passages, minimum)
+            ms = (time.perf_counter() - started) * 1000
+            stages.ran("threshold", ms, f"{len(passages)} of {before} kept")
+        if self._temporal is None or not any(is_timed(one.chunk) for one in passages[:top_k]):
+            passages = passages[:top_k]
+        else:
+            passages = keep_telling(self._temporal, passages, top_k)
+        if self._rag.token_budget:
+            started, before = time.perf_counter(), len(passages)
+            counter = self._parts.model.encoder.counter
+            passages = keep_within_budget(passages, self._rag.token_budget, counter)
+            ms = (time.perf_counter() - started) * 1000
+            stages.ran("token budget", ms, f"{len(passages)} of {before} kept")
+        return passages
+
+    def _with_snippet(self, passage: Passage, words: str) -> Passage:
+        """Return a passage of a recording with the snippet around its best sentence by words."""
+        if not is_timed(passage.chunk):
+            return passage
+        snippet = find_snippet(passage.chunk, words, self._rag.snippet_chars)
+        return passage._replace(snippet=snippet)
+
+    def _run_temporal(self, passages: list[Passage], stages: StageLog) -> list[Passage]:
+        if self._temporal is None or not any(is_timed(passage.chunk) for passage in passages):
+            stages.skipped("temporal", "no timed passage")
+            return passages
+        started = time.perf_counter()
+        try:
+            expanded, note = self._temporal.expand(passages)
+        except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
+            stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
+            return passages
+        stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
+        return expanded
 
     def _build_cuts(self, top_k: int) -> list[BaseNodePostprocessor]:
         cuts: list[BaseNodePostprocessor] = []
@@ -180,28 +233,9 @@ class Refiner:
         )
 
 
-def _with_snippet(node: NodeWithScore, words: str, max_chars: int) -> NodeWithScore:
-    """Return a passage of a recording with the snippet around its best sentence by words."""
-    if not isinstance(node, ScoredPassage) or not is_timed(node.chunk):
-        return node
-    return node.with_snippet(find_snippet(node.chunk, words, max_chars))
+def _to_nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
+    return [passage.to_node() for passage in passages]
 
 
-def _run_temporal(
-    temporal: TemporalExpansion, nodes: list[NodeWithScore], stages: StageLog
-) -> list[NodeWithScore]:
-    started = time.perf_counter()
-    try:
-        expanded, note = temporal.expand(nodes)
-    except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
-        stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
-        return nodes
-    if not note:
-        stages.skipped("temporal", "no timed passage")
-        return nodes
-    stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
-    return expanded
-
-
-def _passages(nodes: Sequence[NodeWithScore]) -> list[ScoredPassage]:
-    return [node for node in nodes if isinstance(node, ScoredPassage)]
+def _to_passages(nodes: Sequence[NodeWithScore]) -> list[Passage]:
+    return [node.passage for node in nodes if isinstance(node, ScoredPassage)]

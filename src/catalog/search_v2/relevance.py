@@ -27,7 +27,7 @@ from catalog.core.ids import sha256_hex
 from catalog.core.params import Mode
 from catalog.core.query import SubQueryKind
 from catalog.search_v2.adaptive import SCALE_VERSION
-from catalog.search_v2.passages import PassagePostprocessor, ScoredPassage
+from catalog.search_v2.passages import Passage, PassagePostprocessor, ScoredPassage
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
@@ -120,43 +120,54 @@ class RelevanceEstimator(PassagePostprocessor):
             find, original_weight = parts.calibration, parts.rag.original_weight
         self._find, self._original_weight = find, original_weight
 
-    def calibration(self, passages: Sequence[ScoredPassage]) -> Calibration | None:
-        """Return the calibration for passages of one search; ``None`` without one or the other."""
-        kinds = max((passage.kinds_answered for passage in passages), key=len, default=frozenset())
-        return self._calibration_of(kinds, passages)
-
-    def _calibration_of(
-        self, kinds: frozenset[SubQueryKind], passages: Sequence[ScoredPassage]
-    ) -> Calibration | None:
-        mode = _MODES.get(kinds)
-        reranked = any(passage.reranked is not None for passage in passages)
-        return None if mode is None else self._find(mode, reranked=reranked)
-
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
         passages = [node for node in nodes if isinstance(node, ScoredPassage)]
-        kinds = {passage.kinds_answered for passage in passages}
-        calibrations = {one: self._calibration_of(one, passages) for one in kinds}
-        features = iter(extract_features(passages, self._original_weight))
+        estimates = iter(estimate_relevance(passages, self._find, self._original_weight))
         return [
-            _estimate(node, calibrations[node.kinds_answered], next(features))
-            if isinstance(node, ScoredPassage)
-            else node
+            node.with_relevance(next(estimates)) if isinstance(node, ScoredPassage) else node
             for node in nodes
         ]
 
 
-def _estimate(
-    passage: ScoredPassage, calibration: Calibration | None, features: Features
-) -> ScoredPassage:
-    if calibration is None:
-        return passage
-    return passage.with_relevance(calibration.relevance(features))
+def estimate_relevance(
+    passages: Sequence[Passage] | Sequence[ScoredPassage],
+    find: CalibrationFinder,
+    original_weight: float,
+) -> list[float | None]:
+    """Return the relevance of each passage of one search, as it was where nothing is calibrated."""
+    is_reranked = any(passage.reranked is not None for passage in passages)
+    kinds = {passage.kinds_answered for passage in passages}
+    calibrations = {one: _find_for(one, find, is_reranked=is_reranked) for one in kinds}
+    estimates = []
+    for passage, features in zip(
+        passages, extract_features(passages, original_weight), strict=True
+    ):
+        calibration = calibrations[passage.kinds_answered]
+        known = passage.relevance if calibration is None else calibration.relevance(features)
+        estimates.append(known)
+    return estimates
 
 
-def extract_features(passages: Sequence[ScoredPassage], original_weight: float) -> list[Features]:
+def is_calibrated(passages: Sequence[Passage], find: CalibrationFinder) -> bool:
+    """Tell whether there is a calibration for passages of one search."""
+    kinds = max((passage.kinds_answered for passage in passages), key=len, default=frozenset())
+    is_reranked = any(passage.reranked is not None for passage in passages)
+    return _find_for(kinds, find, is_reranked=is_reranked) is not None
+
+
+def _find_for(
+    kinds: frozenset[SubQueryKind], find: CalibrationFinder, *, is_reranked: bool
+) -> Calibration | None:
+    mode = _MODES.get(kinds)
+    return None if mode is None else find(mode, reranked=is_reranked)
+
+
+def extract_features(
+    passages: Sequence[Passage] | Sequence[ScoredPassage], original_weight: float
+) -> list[Features]:
     """Return the formula's variables for each passage of one search.
 
     A passage the reranker was not given counts like the worst one that it was; one that the

@@ -22,7 +22,7 @@ from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.legs import LegRetriever, LegRun, check_embedding
-from catalog.search_v2.passages import PassageNode, ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import load_chunks
@@ -44,7 +44,7 @@ class HybridRun:
     """
 
     legs: tuple[LegRun, ...]
-    passages: tuple[ScoredPassage, ...]
+    passages: tuple[Passage, ...]
     candidates: int
     is_whole: bool
     ms: float
@@ -113,15 +113,19 @@ class HybridRetrieverV2(FusionRetriever):
             and all(run.error or len(run.hits) < run.top_k for run in self._last.legs)
         )
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        check_embedding(query_bundle, self._parts)
+    def find(self, query: QueryBundle) -> list[Passage]:
+        """Return the passages that ``retrieve`` makes nodes of; no callback is told."""
+        check_embedding(query, self._parts)
         for _ in range(ATTEMPTS):
-            run = self._fuse(self._run_all(query_bundle, self._run_beside))
+            run = self._fuse(self._run_all(query, self._run_beside))
             if run.is_whole:
                 return self._report(run)
-        return self._retrieve_held(query_bundle)
+        return self._find_held(query)
 
-    def _retrieve_held(self, query: QueryBundle) -> list[NodeWithScore]:
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [passage.to_node() for passage in self.find(query_bundle)]
+
+    def _find_held(self, query: QueryBundle) -> list[Passage]:
         """Run leg after leg on one state of the store: slower, but no writer can come between."""
         for _ in range(HELD_ATTEMPTS):
             with self._parts.database.snapshot():
@@ -179,19 +183,15 @@ class HybridRetrieverV2(FusionRetriever):
         kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
         words = kinds & {"lex"}
         passages = tuple(
-            ScoredPassage.of(
-                PassageNode.of(chunks[seq_of[hit.chunk_id]]),
-                hit,
-                words if seq_of[hit.chunk_id] in waiting else kinds,
-            )
+            Passage(chunks[seq], hit.score, hit, words if seq in waiting else kinds)
             for hit in best
-            if seq_of[hit.chunk_id] in chunks
+            if (seq := seq_of[hit.chunk_id]) in chunks
         )
         ms = (time.perf_counter() - started) * 1000
         is_whole = len(ids) == len(seqs)
         return HybridRun(tuple(runs), passages, len(fused), is_whole, ms, tuple(damaged))
 
-    def _report(self, run: HybridRun) -> list[NodeWithScore]:
+    def _report(self, run: HybridRun) -> list[Passage]:
         """Report every stage and return the passages; raise the first error if every leg failed."""
         self._last = run
         for leg in run.legs:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field, SkipValidation, field_validator
@@ -16,31 +16,37 @@ from catalog.core.text import limit_marks
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.search_v2.frame_text import frame_text
 from catalog.search_v2.fusion import FusedHit
-from catalog.search_v2.passages import PassageNode, PassagePostprocessor
+from catalog.search_v2.passages import Passage, PassagePostprocessor, chunk_of
 from catalog.store.document_names import document_key
 from catalog.store.lexical.analysis import WORD_CHARACTERS
 
+AnyPassage = TypeVar("AnyPassage", Passage, NodeWithScore)
 
-def document_of(node: NodeWithScore) -> str:
-    """Return the document a node was cut from; a node that names none stands for itself.
+
+def document_of(node: Passage | NodeWithScore) -> str:
+    """Return the document a passage was cut from; a node that names none stands for itself.
 
     The files of one recording are one document.
     """
-    if isinstance(node.node, PassageNode):
-        return document_key(node.node.chunk)
+    if (chunk := chunk_of(node)) is not None:
+        return document_key(chunk)
+    assert isinstance(node, NodeWithScore)
     named = node.node.metadata.get("source_doc_id") or node.node.ref_doc_id
     return str(named or node.node.node_id)
 
 
-def text_of(node: NodeWithScore) -> str:
-    """Return the node's text alone, without its metadata."""
+def text_of(node: Passage | NodeWithScore) -> str:
+    """Return the passage's text alone, without its metadata."""
+    if isinstance(node, Passage):
+        return node.chunk.text
     return node.node.get_content(metadata_mode=MetadataMode.NONE)
 
 
-def is_frame(node: NodeWithScore) -> bool:
+def is_frame(node: Passage | NodeWithScore) -> bool:
     """Return whether it is a described frame of a video; other nodes say so in ``modality``."""
-    if isinstance(node.node, PassageNode):
-        return node.node.chunk.modality == "video_frame"
+    if (chunk := chunk_of(node)) is not None:
+        return chunk.modality == "video_frame"
+    assert isinstance(node, NodeWithScore)
     return bool(node.node.metadata.get("modality") == "video_frame")
 
 
@@ -55,18 +61,23 @@ class DistinctText(PassagePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        selected: list[NodeWithScore] = []
-        seen: set[str] = set()
-        for node in nodes:
-            text = " ".join(_text_shown(node).split())
-            if text not in seen:
-                selected.append(node)
-            if text:
-                seen.add(text)
-        return selected
+        return keep_distinct(nodes)
 
 
-def _text_shown(node: NodeWithScore) -> str:
+def keep_distinct(passages: Sequence[AnyPassage]) -> list[AnyPassage]:
+    """Drop passages as :class:`DistinctText` does."""
+    selected: list[AnyPassage] = []
+    seen: set[str] = set()
+    for passage in passages:
+        text = " ".join(_text_shown(passage).split())
+        if text not in seen:
+            selected.append(passage)
+        if text:
+            seen.add(text)
+    return selected
+
+
+def _text_shown(node: Passage | NodeWithScore) -> str:
     text = text_of(node)
     return frame_text(text) if is_frame(node) else text
 
@@ -102,26 +113,31 @@ class KeywordChunkSelector(PassagePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        documents: dict[str, list[NodeWithScore]] = {}
-        for node in nodes:
-            documents.setdefault(document_of(node), []).append(node)
-        if query_bundle is None:
-            return [passages[0] for passages in documents.values()]
-        terms = {word for word in _words(query_bundle.query_str) if len(word) > _LONGER_THAN}
-        return [_best(passages, terms) for passages in documents.values()]
+        return select_by_keyword(nodes, None if query_bundle is None else query_bundle.query_str)
 
 
-def _best(passages: Sequence[NodeWithScore], terms: set[str]) -> NodeWithScore:
+def select_by_keyword(passages: Sequence[AnyPassage], query: str | None) -> list[AnyPassage]:
+    """Keep the best passage of each document as :class:`KeywordChunkSelector` does."""
+    documents: dict[str, list[AnyPassage]] = {}
+    for passage in passages:
+        documents.setdefault(document_of(passage), []).append(passage)
+    if query is None:
+        return [of_one[0] for of_one in documents.values()]
+    terms = {word for word in _words(query) if len(word) > _LONGER_THAN}
+    return [_best(of_one, terms) for of_one in documents.values()]
+
+
+def _best(passages: Sequence[AnyPassage], terms: set[str]) -> AnyPassage:
     if len(passages) == 1:
         return passages[0]
     return min(passages, key=lambda node: (-_occurrences(node, terms), _vector_rank(node)))
 
 
-def _occurrences(node: NodeWithScore, terms: set[str]) -> int:
+def _occurrences(node: Passage | NodeWithScore, terms: set[str]) -> int:
     return sum(word in terms for word in _words(text_of(node)))
 
 
-def _vector_rank(node: NodeWithScore) -> float:
+def _vector_rank(node: Passage | NodeWithScore) -> float:
     fused = getattr(node, "fused", None)
     if not isinstance(fused, FusedHit):
         return math.inf
@@ -144,16 +160,21 @@ class MaxChunksPerDocument(PassagePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        if self.limit == 0:
-            return nodes
-        seen: Counter[str] = Counter()
-        selected: list[NodeWithScore] = []
-        for node in nodes:
-            document = document_of(node)
-            seen[document] += 1
-            if seen[document] <= self.limit:
-                selected.append(node)
-        return selected
+        return keep_few_of_each(nodes, self.limit)
+
+
+def keep_few_of_each(passages: Sequence[AnyPassage], limit: int) -> list[AnyPassage]:
+    """Keep passages as :class:`MaxChunksPerDocument` does."""
+    if limit == 0:
+        return list(passages)
+    seen: Counter[str] = Counter()
+    selected: list[AnyPassage] = []
+    for passage in passages:
+        document = document_of(passage)
+        seen[document] += 1
+        if seen[document] <= limit:
+            selected.append(passage)
+    return selected
 
 
 class SimilarityThreshold(PassagePostprocessor):
@@ -172,16 +193,24 @@ class SimilarityThreshold(PassagePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        if self.minimum == 0:
-            return nodes
-        return [node for node in nodes if self._keeps(node)]
-
-    def _keeps(self, node: NodeWithScore) -> bool:
-        relevance = _relevance(node)
-        return self.keep_unjudged if relevance is None else relevance >= self.minimum
+        return keep_relevant(nodes, self.minimum, keep_unjudged=self.keep_unjudged)
 
 
-def _relevance(node: NodeWithScore) -> float | None:
+def keep_relevant(
+    passages: Sequence[AnyPassage], minimum: float, *, keep_unjudged: bool = True
+) -> list[AnyPassage]:
+    """Drop passages as :class:`SimilarityThreshold` does."""
+    if minimum == 0:
+        return list(passages)
+    judged = ((passage, _relevance(passage)) for passage in passages)
+    return [
+        passage
+        for passage, relevance in judged
+        if (keep_unjudged if relevance is None else relevance >= minimum)
+    ]
+
+
+def _relevance(node: Passage | NodeWithScore) -> float | None:
     if hasattr(node, "relevance"):
         relevance: float | None = node.relevance
         return relevance
@@ -210,14 +239,19 @@ class TokenBudget(PassagePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        if self.limit == 0:
-            return nodes
-        counter = self.counter or CharTokenCounter()
-        left = self.limit
-        selected: list[NodeWithScore] = []
-        for node in nodes:
-            size = len(counter.spans(text_of(node)))
-            if size <= left:
-                selected.append(node)
-                left -= size
-        return selected
+        return keep_within_budget(nodes, self.limit, self.counter or CharTokenCounter())
+
+
+def keep_within_budget(
+    passages: Sequence[AnyPassage], limit: int, counter: TokenCounter
+) -> list[AnyPassage]:
+    """Keep passages as :class:`TokenBudget` does."""
+    if limit == 0:
+        return list(passages)
+    selected: list[AnyPassage] = []
+    for passage in passages:
+        size = len(counter.spans(text_of(passage)))
+        if size <= limit:
+            selected.append(passage)
+            limit -= size
+    return selected

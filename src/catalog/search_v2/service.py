@@ -22,7 +22,7 @@ from catalog.library.library import Library
 from catalog.search_v2.candidates import gather_candidates
 from catalog.search_v2.compare import Baseline
 from catalog.search_v2.legs import UNSEARCHABLE
-from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.refine import Refiner
 from catalog.search_v2.request import SearchRequest, check_search, read_request
 from catalog.search_v2.search_parts import SearchParts
@@ -130,7 +130,7 @@ class SearchServiceV2:
                 passages, about, request.top_k, stages, words=request.query.words
             )
         stages.log_failures(_log)
-        return list(passages)
+        return [passage.to_node() for passage in passages]
 
     def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
         """Return the stages between ``candidates`` and ``retrieve`` of the same params."""
@@ -145,7 +145,7 @@ class SearchServiceV2:
 
     def _gather(
         self, request: SearchRequest, stages: StageLog, bundle: QueryBundle | None = None
-    ) -> tuple[Refiner, list[ScoredPassage], str]:
+    ) -> tuple[Refiner, list[Passage], str]:
         refiner = Refiner(self.parts, rerank=request.rerank, mode=request.mode)
         wanted = refiner.wanted(request.top_k)
         passages, fusion = gather_candidates(
@@ -154,7 +154,7 @@ class SearchServiceV2:
         return refiner, passages, fusion
 
     def _shape(
-        self, passages: Sequence[ScoredPassage], words: str, fusion: str, *, explain: bool
+        self, passages: Sequence[Passage], words: str, fusion: str, *, explain: bool
     ) -> list[SearchResult]:
         first: dict[Evidence | None, int | None] = {None: None}
         return [

@@ -21,13 +21,13 @@ from catalog.search_v2.citations import (
     page_link,
     recording_link,
 )
-from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.snippets import find_snippet
 from catalog.store.document_names import original_of
 
 
 def to_result(
-    passage: ScoredPassage,
+    passage: Passage,
     rank: int,
     *,
     query: str,
@@ -82,7 +82,7 @@ def to_result(
     return SearchResult.model_validate(fields)
 
 
-def explain_score(passage: ScoredPassage, fusion: str) -> Explanation:
+def explain_score(passage: Passage, fusion: str) -> Explanation:
     """Return how the score came about; the parts sum to the fused score and to it, exactly."""
     fused = passage.fused
     return Explanation(
@@ -103,7 +103,7 @@ def explain_score(passage: ScoredPassage, fusion: str) -> Explanation:
         bonus=fused.bonus,
         fused=fused.score,
         rerank=passage.reranked,
-        score=fused.score if passage.score is None else passage.score,
+        score=passage.score,
     )
 
 

@@ -26,12 +26,17 @@ from catalog.search_v2.evidence import (
     best_line,
     build_evidence_lines,
     drop_repeated,
-    format_evidence,
     group_transcripts,
     times_of,
 )
-from catalog.search_v2.passages import PassageNode, PassagePostprocessor, ScoredPassage
-from catalog.search_v2.select import KeepFirst
+from catalog.search_v2.passages import (
+    Passage,
+    PassageNode,
+    PassagePostprocessor,
+    ScoredPassage,
+    chunk_of,
+)
+from catalog.search_v2.select import AnyPassage, KeepFirst
 from catalog.search_v2.snippets import find_snippet
 from catalog.store.recordings import (
     find_media_end,
@@ -126,13 +131,11 @@ class TemporalExpansion(PassagePostprocessor):
             max_chars=rag.temporal_max_chars,
         )
 
-    def expand(
-        self, nodes: Sequence[NodeWithScore], words: str = ""
-    ) -> tuple[list[NodeWithScore], str]:
-        """Return the nodes with their evidence, and a note of how many bundles they share.
+    def expand(self, nodes: Sequence[AnyPassage], words: str = "") -> tuple[list[AnyPassage], str]:
+        """Return the passages with their evidence, and a note of how many bundles they share.
 
         The best sentence is that of a passage's snippet, else the one with most of ``words``.
-        Without a timed node the store is not asked and the note is empty.
+        Without a timed one the store is not asked and the note is empty.
         """
         timed = _timed(nodes)
         expanded, bundles = list(nodes), 0
@@ -158,8 +161,8 @@ class TemporalExpansion(PassagePostprocessor):
         hits = f"{len(timed)} {'hit' if len(timed) == 1 else 'hits'}"
         return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
 
-    def take(self, nodes: Sequence[NodeWithScore], limit: int) -> list[NodeWithScore]:
-        """Return the first ``limit`` nodes, and one more for each that an earlier one tells.
+    def take(self, nodes: Sequence[AnyPassage], limit: int) -> list[AnyPassage]:
+        """Return the first ``limit`` passages, and one more for each that an earlier one tells.
 
         Those further ones tell bundles of their own.
         """
@@ -184,13 +187,13 @@ class TemporalExpansion(PassagePostprocessor):
             _log.warning("passages of recordings stand alone: %s", error)
             return nodes
 
-    def _restriction_of(self, node: NodeWithScore) -> Restriction | None:
+    def _restriction_of(self, node: Passage | NodeWithScore) -> Restriction | None:
         if self._restriction is not None:
             return self._restriction
-        return node.restriction if isinstance(node, ScoredPassage) else None
+        return node.restriction if isinstance(node, Passage | ScoredPassage) else None
 
     def _group_by_recording(
-        self, nodes: Sequence[NodeWithScore], timed: Mapping[int, Chunk]
+        self, nodes: Sequence[AnyPassage], timed: Mapping[int, Chunk]
     ) -> list[list[int]]:
         """Group the places of passages that are of one recording and may have one neighbourhood."""
         groups: dict[object, list[int]] = {}
@@ -200,7 +203,7 @@ class TemporalExpansion(PassagePostprocessor):
             groups.setdefault((recording, self._restriction_of(nodes[place])), []).append(place)
         return list(groups.values())
 
-    def _count_shared(self, connection: Connection, nodes: Sequence[NodeWithScore]) -> int:
+    def _count_shared(self, connection: Connection, nodes: Sequence[AnyPassage]) -> int:
         """Count the nodes that share a bundle with an earlier one."""
         timed = _timed(nodes)
         return sum(
@@ -278,34 +281,44 @@ class KeepTelling(KeepFirst):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
-        try:
-            return self._temporal.take(nodes, self.limit)
-        except Exception as error:  # noqa: BLE001 - the expansion that follows fails and says so
-            _log.warning("passages of recordings count one by one: %s", error)
-            return nodes[: self.limit]
+        return keep_telling(self._temporal, nodes, self.limit)
 
 
-def _timed(nodes: Sequence[NodeWithScore]) -> dict[int, Chunk]:
+def keep_telling(
+    temporal: TemporalExpansion, passages: Sequence[AnyPassage], limit: int
+) -> list[AnyPassage]:
+    """Keep passages as :class:`KeepTelling` does."""
+    try:
+        return temporal.take(passages, limit)
+    except Exception as error:  # noqa: BLE001 - the expansion that follows fails and says so
+        _log.warning("passages of recordings count one by one: %s", error)
+        return list(passages[:limit])
+
+
+def _timed(nodes: Sequence[AnyPassage]) -> dict[int, Chunk]:
     """Return the passages of recordings by their place."""
     return {
-        place: node.node.chunk
+        place: chunk
         for place, node in enumerate(nodes)
-        if isinstance(node.node, PassageNode) and is_timed(node.node.chunk)
+        if (chunk := chunk_of(node)) is not None and is_timed(chunk)
     }
 
 
-def _best_sentence(node: NodeWithScore, words: str) -> tuple[int, int] | None:
+def _best_sentence(node: Passage | NodeWithScore, words: str) -> tuple[int, int] | None:
     """Return where the best sentence of a passage stands; ``None`` without a query."""
-    if isinstance(node, ScoredPassage) and node.snippet is not None:
+    if isinstance(node, Passage | ScoredPassage) and node.snippet is not None:
         return node.snippet.best
-    if not words or not isinstance(node.node, PassageNode):
+    chunk = chunk_of(node)
+    if not words or chunk is None:
         return None
-    return find_snippet(node.node.chunk, words, _SENTENCE_CHARS).best
+    return find_snippet(chunk, words, _SENTENCE_CHARS).best
 
 
-def _with_evidence(node: NodeWithScore, evidence: Evidence, *, is_read: bool) -> NodeWithScore:
-    assert isinstance(node.node, PassageNode)
-    passage = node.node.with_metadata(is_read=is_read, evidence=format_evidence(evidence))
+def _with_evidence(node: AnyPassage, evidence: Evidence, *, is_read: bool) -> AnyPassage:
+    if isinstance(node, Passage):
+        return node._replace(evidence=evidence, repeats_evidence=not is_read)
     if isinstance(node, ScoredPassage):
-        return node.with_evidence(passage, evidence)
-    return NodeWithScore(node=passage, score=node.score)
+        return node.with_evidence(evidence, is_read=is_read)
+    assert isinstance(node.node, PassageNode)
+    told = node.node.with_evidence(evidence, is_read=is_read)
+    return NodeWithScore(node=told, score=node.score)

@@ -6,13 +6,13 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import LLMError
 from catalog.core.lru_cache import LRUCache
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import LegMaker, LegRetriever, LegRun
-from catalog.search_v2.passages import PassageNode, ScoredPassage
+from catalog.search_v2.passages import Passage
 from catalog.search_v2.retriever import HybridRetrieverV2, HybridRun
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
@@ -57,17 +57,18 @@ class ExpandedRetrieverV2(HybridRetrieverV2):
         self._key: Hashable | None = None
         self._cache: LRUCache[Hashable, CachedRetrieval] | None = None
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        self._key = self._cache_key(query_bundle)
+    def find(self, query: QueryBundle) -> list[Passage]:
+        """Return the passages that ``retrieve`` makes nodes of, as cached if nothing changed."""
+        self._key = self._cache_key(query)
         with self._parts.database.read() as connection:
             stamps = read_stamps(connection, self._dataset)
         self._cache = self._parts.cached_retrievals(self._dataset, stamps)
         cached = None if self._key is None else self._cache.get(self._key)
         lifetime = self._parts.rag.cache_ttl_seconds
         if cached is None or time.monotonic() - cached.since > lifetime:
-            return super()._retrieve(query_bundle)
+            return super().find(query)
         self.stages.join(cached.stages)
-        return super()._report(replace(cached.run, passages=_copy_passages(cached.run)))
+        return super()._report(cached.run)
 
     def _further_legs(self, query: QueryBundle, runs: Sequence[LegRun]) -> list[LegRetriever]:
         return self._maker.make(self._plan.sub_queries(query.query_str, runs, self._count))
@@ -76,16 +77,16 @@ class ExpandedRetrieverV2(HybridRetrieverV2):
         with self._parts.database.read() as connection:
             return count_vectors(connection, self._dataset)
 
-    def _report(self, run: HybridRun) -> list[NodeWithScore]:
+    def _report(self, run: HybridRun) -> list[Passage]:
         self.stages.join(self._plan.stages)
-        nodes = super()._report(run)
+        passages = super()._report(run)
         has_failed = any(report.status == "failed" for report in self._plan.stages.reports)
         is_sound = run.is_whole and not has_failed and _is_sound(run.legs)
         if is_sound and self._key is not None and self._cache is not None:
             legs = tuple(replace(leg, ms=0.0, note=_CACHED) for leg in run.legs)
             stages, timeless = _timeless(self._plan.stages), replace(run, legs=legs, ms=0.0)
             self._cache.put(self._key, CachedRetrieval(stages, timeless, time.monotonic()))
-        return nodes
+        return passages
 
     def _cache_key(self, query: QueryBundle) -> Hashable | None:
         """Return all that the answer depends on beside the dataset; ``None``: do not cache it."""
@@ -104,14 +105,6 @@ def _leg_key(leg: LegRetriever) -> Hashable:
     """Return what a leg is asked; to Python the filters ``x = 1`` and ``x = True`` are equal."""
     bounds = (leg.restriction, repr(leg.restriction.filter), leg.top_k)
     return (leg.kind, leg.sub_query, *bounds)
-
-
-def _copy_passages(run: HybridRun) -> tuple[ScoredPassage, ...]:
-    """Return new nodes of the same passages: whoever is given nodes may change them."""
-    return tuple(
-        ScoredPassage.of(PassageNode.of(one.chunk), one.fused, one.kinds_answered)
-        for one in run.passages
-    )
 
 
 def _is_sound(legs: Sequence[LegRun]) -> bool:
