@@ -20,9 +20,7 @@ def test_a_nodes_metadata_is_its_own_to_change():
     assert (again["tags"], again["more"], again["year"]) == (["a"], {"names": [["b"]]}, 2024)
 
 
-def test_a_search_makes_no_nodes_and_a_retrieval_one_for_each_passage(
-    tmp_path, notes, monkeypatch
-):
+def test_a_search_makes_no_nodes_and_a_retrieval_one_for_each_passage(tmp_path, notes, monkeypatch):
     made = []
     make = PassageNode.of
     monkeypatch.setattr(PassageNode, "of", lambda chunk: made.append(chunk) or make(chunk))
