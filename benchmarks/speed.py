@@ -3,13 +3,15 @@
     python benchmarks/speed.py                        # 10,000 and 50,000 chunks
     python benchmarks/speed.py --chunks 10000 --queries 100
     python benchmarks/speed.py --chunks 50000 200000 1000000 --alone   # without the stock stack
+    python benchmarks/speed.py --keep FOLDER --build    # then without --build, on a quiet machine
 
 The peer is QueryFusionRetriever over BM25Retriever and QdrantVectorStore on a local path, over
 the same chunks and document vectors. Documents' vectors are synthetic and cost nothing on either
 side; every query is embedded by the real model on both. ``recall@10`` is the share of the ten
 nearest passages of all that the vector index finds; an exponent of 1 is linear growth. Each
-system runs in a process of its own, so that its memory is its own. Nothing here is a pass or a
-fail: machines differ, ratios less so.
+system runs in a process of its own, so that its memory is its own. With ``--keep`` what is built
+stays in the folder and is not built again. ``--plot`` draws the medians over the sizes. Nothing
+here is a pass or a fail: machines differ, ratios less so.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,14 +33,16 @@ from typing import Any
 import numpy as np
 import psutil
 
+from plot import draw_growth
 from synthetic import SyntheticEncoder, queries, write_corpus
 
 WARM_UP = 5
 ROWS = (
-    "build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95",
+    "build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95", "recall@10",
     "hybrid p50", "hybrid p95", "filtered p95", "memory MB", "private MB", "no change s",
-    "one file s", "recall@10",
+    "one file s",
 )  # fmt: skip
+GROWING = ("lexical p50", "vector p50", "hybrid p50", "hybrid p95", "memory MB")
 ASKED_EXACTLY = 20  # queries
 
 
@@ -46,23 +51,30 @@ def main() -> None:
     if options.child:
         print(json.dumps(STEPS[options.child](options.folder, options.count)))
         return
-    medians: list[tuple[int, float, float]] = []
+    medians: dict[str, list[float]] = {}
     for chunks in options.chunks:
         with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch)
-            write_corpus(folder / "corpus", chunks)
+            folder = (options.keep or Path(scratch)) / str(chunks)
+            if not (folder / "corpus").exists():
+                write_corpus(folder / "corpus", chunks)
             found: dict[str, dict[str, float]] = {"ours": {}, "stock": {}}
             for step in STEPS:
-                if options.alone and step.startswith("stock"):
+                system, act = step.split("-")
+                if (options.alone and system == "stock") or (options.build and act == "serve"):
                     continue
-                found[step.split("-")[0]] |= _in_a_process(step, folder, options.queries)
+                found[system] |= _measured(step, folder, options.queries)
+        if options.build:
+            continue
         _print(chunks, found["ours"], found["stock"])
-        medians.append((chunks, found["ours"]["lexical p50"], found["ours"]["hybrid p50"]))
-    if len(medians) > 1:
-        sizes, lexical, hybrid = np.log(np.array(medians)).T
-        for name, times in (("lexical", lexical), ("hybrid", hybrid)):
-            exponent = np.polyfit(sizes, times, 1)[0]
-            print(f"{name} p50 grows with the number of chunks to the power of {exponent:.2f}")
+        for row in GROWING:
+            medians.setdefault(row, []).append(found["ours"][row])
+    if len(options.chunks) > 1 and medians:
+        sizes = np.log(options.chunks)
+        for row, values in medians.items():
+            exponent = np.polyfit(sizes, np.log(values), 1)[0]
+            print(f"{row} grows with the number of chunks to the power of {exponent:.2f}")
+        if options.plot:
+            draw_growth(options.plot, options.chunks, medians)
 
 
 def build_ours(folder: Path, _count: int) -> dict[str, float]:
@@ -94,11 +106,13 @@ def serve_ours(folder: Path, count: int) -> dict[str, float]:
         found["recall@10"] = _recall(library)
         found["no change s"] = _seconds(lambda: Indexer(library).update("bench"))
         changed = folder / "corpus" / "doc00003.md"
-        changed.write_text(changed.read_text().replace("Section 3-4", "Zanzibar"))
+        word = f"zanzibar{uuid.uuid4().hex[:8]}"
+        text = re.sub("^# Section 3-4.*", f"# Section 3-4 {word}", changed.read_text(), flags=re.M)
+        changed.write_text(text)
 
         def update_and_find() -> None:
             Indexer(library).update("bench")
-            assert "doc00003.md" in [hit.path for hit in ask("hybrid")("zanzibar")]
+            assert "doc00003.md" in [hit.path for hit in ask("hybrid")(word)]
 
         found["one file s"] = _seconds(update_and_find)
     return found
@@ -147,6 +161,7 @@ def serve_stock(folder: Path, count: int) -> dict[str, float]:
         found |= _latency(name, retriever.retrieve, count)
     found |= _memory()
     nodes = _stock_nodes(folder, _model())
+    found["recall@10"] = _stock_recall(vector, nodes)
 
     def update_one_file() -> None:
         """What the stock parts can do: replace the file's points, index all words again."""
@@ -225,6 +240,18 @@ def _recall(library: Any) -> float:
     return float(np.mean(shares))
 
 
+def _stock_recall(retriever: Any, nodes: list[Any]) -> float:
+    """Return the share of the ten nearest that the stock index finds."""
+    matrix = np.array([node.embedding for node in nodes], dtype=np.float32)
+    ids, shares = [node.node_id for node in nodes], []
+    for query in queries(ASKED_EXACTLY):
+        scores = matrix @ np.asarray(retriever._embed_model.get_query_embedding(query))
+        nearest = {ids[row] for row in np.argsort(-scores)[:10].tolist()}
+        found = {hit.node.node_id for hit in retriever.retrieve(query)[:10]}
+        shares.append(len(found & nearest) / len(nearest))
+    return float(np.mean(shares))
+
+
 def _library(home: Path) -> Any:
     from catalog.core.settings import load_settings
     from catalog.library.library import Library
@@ -256,6 +283,16 @@ def _memory() -> dict[str, float]:
     return {"memory MB": used.rss / 1e6, "private MB": used.uss / 1e6}
 
 
+def _measured(step: str, folder: Path, count: int) -> dict[str, float]:
+    """Do the step in a process of its own; a build that was kept is not done again."""
+    kept = folder / f"{step}.json"
+    if step.endswith("-build") and kept.exists():
+        return dict(json.loads(kept.read_text()))
+    found = _in_a_process(step, folder, count)
+    kept.write_text(json.dumps(found))
+    return found
+
+
 def _in_a_process(name: str, folder: Path, count: int) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", name, "--folder", str(folder)]
     done = subprocess.run(
@@ -281,6 +318,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--chunks", nargs="+", type=int, default=[10_000, 50_000])
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--alone", action="store_true", help="leave the stock stack out")
+    parser.add_argument("--keep", type=Path, help="the folder for what is built")
+    parser.add_argument("--build", action="store_true", help="build only")
+    parser.add_argument("--plot", type=Path, help="an SVG file to draw")
     parser.add_argument("--child", choices=list(STEPS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, help=argparse.SUPPRESS)

@@ -40,9 +40,9 @@ def desk(tmp_path: Path) -> Iterator[Bench]:
         yield made
 
 
-def engine_of(desk: Bench, fingerprint: str = FINGERPRINT, hnsw_from: int = 100) -> EdgeEngine:
+def engine_of(desk: Bench, fingerprint: str = FINGERPRINT, quantize_from: int = 100) -> EdgeEngine:
     folder = desk.folder / "index"
-    made = EdgeEngine(desk.database, DATASET, folder, DIM, fingerprint, hnsw_from=hnsw_from)
+    made = EdgeEngine(desk.database, DATASET, folder, DIM, fingerprint, quantize_from=quantize_from)
     desk.opened.append(made)
     return made
 
@@ -280,23 +280,46 @@ def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
         assert "secret" not in json.dumps(payload)
 
 
-def test_a_large_index_gets_a_graph_and_a_small_one_does_not(desk: Bench):
+def put_many(desk: Bench) -> None:
     random = np.random.default_rng(3)
-    small, large = engine_of(desk, hnsw_from=10_000), engine_of(desk, hnsw_from=200)
     for index in range(10):
         desk.put(f"n{index}.md", *random.normal(size=(60, DIM)).astype(np.float32))
-    small.refresh()
+
+
+def quantized_files(engine: EdgeEngine) -> int:
+    return len(list(engine._shard_folder.glob("segments/*/vector_storage/quantized.data")))
+
+
+def test_a_small_index_is_not_quantized(desk: Bench):
+    engine = engine_of(desk, quantize_from=10_000)
+    put_many(desk)
+    engine.refresh()
     desk.put("last.md", vector(0, 0, 1))
-    small.refresh()
-    assert small._open()._shard.info().indexed_vectors_count == 0
-    expected = small.search(vector(1, 2, 3), 10, everything())
-    small.close()
-    large.refresh()
-    desk.put("last.md", vector(0, 0, 1), texts=["again"])
-    large.refresh()
-    assert large._open()._shard.info().indexed_vectors_count >= 600
-    found = large.search(vector(1, 2, 3), 10, everything())
-    assert len(set(found) & set(expected)) >= 9
+    engine.refresh()
+    assert quantized_files(engine) == 0
+
+
+def test_a_large_index_that_is_filled_anew_is_quantized_at_once_and_has_no_graph(desk: Bench):
+    put_many(desk)
+    engine = engine_of(desk, quantize_from=200)
+    engine.rebuild()
+    assert quantized_files(engine) == 1
+    links = engine._shard_folder.glob("segments/*/vector_index/links_compressed.bin")
+    assert sum(file.stat().st_size for file in links) < 600 * 8
+
+
+def test_an_index_of_an_older_version_is_quantized_at_its_next_change(desk: Bench):
+    put_many(desk)
+    older = engine_of(desk, quantize_from=10_000)
+    expected = older.search(vector(1, 2, 3), 10, everything())
+    older.close()
+    engine = engine_of(desk, quantize_from=200)
+    assert engine.search(vector(1, 2, 3), 10, everything()) == expected
+    assert quantized_files(engine) == 0
+    desk.put("last.md", vector(0, 0, 0, 0, 1))
+    engine.refresh()
+    assert quantized_files(engine) == 1
+    assert engine.search(vector(1, 2, 3), 10, everything()) == expected
 
 
 def test_every_window_of_a_deleted_chunk_leaves_the_index(desk: Bench):

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FORMAT = 2  # of the folder: its payload, tokens and state file
-HNSW_FROM = 100_000
+QUANTIZE_FROM = 20_000  # points
 ROOM = 64 * 2**20  # bytes that must be free before anything is written
-_COPIES = 3  # of the vectors: one segment is rewritten into another, and the graph
+_COPIES = 3  # of the vectors: one segment is rewritten into another, and quantized
 _PAYLOAD = 1_000  # bytes a point
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class EdgeEngine:
         dim: int,
         fingerprint: str,
         *,
-        hnsw_from: int = HNSW_FROM,
+        quantize_from: int = QUANTIZE_FROM,
     ) -> None:
         self._database = database
         self._dataset = dataset
@@ -67,7 +67,7 @@ class EdgeEngine:
         self._state_file = folder / "state.json"
         self._dim = dim
         self._fingerprint = fingerprint
-        self._hnsw_from = hnsw_from
+        self._quantize_from = quantize_from
         self._guard = threading.RLock()
         self._outbox = Outbox(database, dataset, dim, self._write_state)
         self._index: EdgeIndex | None = None
@@ -104,8 +104,7 @@ class EdgeEngine:
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed.
 
-        Deleted points are cleared out, and the search graph is built once the index is large,
-        while searches go on.
+        Deleted points are cleared out, and a large index is quantized, while searches go on.
         """
         with self._guard:
             index, changed = self._bring_up(wait=True)
@@ -202,7 +201,7 @@ class EdgeEngine:
             _log.warning("rebuilding the vector index of %r: of another state", self._dataset)
             return None
         try:
-            index = EdgeIndex.load(self._shard_folder, self._dim, self._hnsw_from)
+            index = EdgeIndex.load(self._shard_folder, self._dim, self._quantize_from)
         except EngineBlockedError:
             raise
         except EngineError as error:
@@ -230,9 +229,10 @@ class EdgeEngine:
         with self._database.read() as connection:
             self._check_room(count_vectors(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)
-        index = EdgeIndex.create(self._shard_folder, self._dim, self._hnsw_from)
+        index = EdgeIndex.create(self._shard_folder, self._dim, self._quantize_from)
         try:
             self._outbox.fill(index)
+            index.optimize()
         except BaseException:
             index.close()
             raise

@@ -33,37 +33,48 @@ _INDEXES = (
     (DOC, edge.PayloadSchemaType.Keyword),
     (PAGE, edge.PayloadSchemaType.Float),
 )
+_OVERSAMPLING = 3.0
+_SEARCH = edge.SearchParams(
+    quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
+)
+_NEVER = 10**9  # kilobytes of vectors from which a graph would be searched
 
 
 class EdgeIndex:
     """An open shard. Searches may run in several threads beside one writer.
 
-    ``hnsw_from`` is the number of points from which a graph is built and searched; below it
-    every search is exact. The owner sees to it that no other process has the folder open.
+    ``quantize_from`` is the number of points from which :meth:`optimize` makes the index quantized:
+    all are compared by vectors of one byte a number, which are in memory, and :data:`_OVERSAMPLING`
+    times as many as wanted again by their own, which are read from disk. Below it every search is
+    exact. The owner sees to it that no other process has the folder open.
     Raises :class:`EngineError`, and :class:`EngineBlockedError` for want of room, memory or rights.
     """
 
-    def __init__(self, shard: edge.EdgeShard, hnsw_from: int) -> None:
+    def __init__(self, shard: edge.EdgeShard, quantize_from: int) -> None:
         self._shard = shard
-        self._hnsw_from = hnsw_from
+        self._quantize_from = quantize_from
 
     @classmethod
-    def create(cls, folder: Path, dim: int, hnsw_from: int) -> EdgeIndex:
+    def create(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
         """Make a new empty shard in place of whatever is in the folder."""
         with _translate_errors("create"):
             if folder.exists():
                 shutil.rmtree(folder)
             folder.mkdir(parents=True)
-            index = cls(edge.EdgeShard.create(str(folder), _config(dim, hnsw_from)), hnsw_from)
+            index = cls(
+                edge.EdgeShard.create(str(folder), _config(dim, quantize_from)), quantize_from
+            )
             for field, schema in _INDEXES:
                 index._shard.update(edge.UpdateOperation.create_field_index(field, schema))
         return index
 
     @classmethod
-    def load(cls, folder: Path, dim: int, hnsw_from: int) -> EdgeIndex:
+    def load(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
         """Open the shard that is in the folder."""
         with _translate_errors("open"):
-            index = cls(edge.EdgeShard.load(str(folder), _config(dim, hnsw_from)), hnsw_from)
+            index = cls(
+                edge.EdgeShard.load(str(folder), _config(dim, quantize_from)), quantize_from
+            )
         try:
             index._check(dim)
         except EngineError:
@@ -106,7 +117,7 @@ class EdgeIndex:
             self._shard.flush()
 
     def optimize(self) -> bool:
-        """Clear out deleted points where they are many, and build the graph where it pays.
+        """Clear out deleted points where they are many, and quantize a large index.
 
         Return whether anything was done.
         """
@@ -124,6 +135,7 @@ class EdgeIndex:
                     query=edge.Query.Nearest(vector.tolist()),
                     filter=None if condition is None else edge.Filter(must=[_condition(condition)]),
                     with_payload=[CHUNK],
+                    params=_SEARCH,
                 )
             )
         return [PointHit((point.payload or {})[CHUNK], point.score) for point in answer]
@@ -155,10 +167,21 @@ def _condition(condition: PointCondition) -> EdgeCondition:
     return edge.Filter(**clauses)
 
 
-def _config(dim: int, hnsw_from: int) -> edge.EdgeConfig:
-    kilobytes = max(1, hnsw_from * dim * 4 // 1024)
+def _config(dim: int, quantize_from: int) -> edge.EdgeConfig:
+    kilobytes = max(1, quantize_from * dim * 4 // 1024)
     return edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine),
+        vectors=edge.EdgeVectorParams(
+            size=dim,
+            distance=edge.Distance.Cosine,
+            memory=edge.Memory.Cold,
+            quantization_config=edge.ScalarQuantizationConfig(
+                edge.ScalarType.Int8, memory=edge.Memory.Pinned
+            ),
+            # no graph: to build one takes longer than all else, and it misses some of the nearest
+            hnsw_config=edge.HnswIndexConfig(
+                m=0, ef_construct=1, full_scan_threshold=_NEVER, payload_m=0
+            ),
+        ),
         optimizers=edge.EdgeOptimizersConfig(
             indexing_threshold=kilobytes, default_segment_number=1
         ),

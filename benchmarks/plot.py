@@ -1,0 +1,38 @@
+"""A small plot of growth as SVG, both axes logarithmic, with nothing but strings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+COLOURS = ("#2563eb", "#dc2626", "#16a34a", "#9333ea", "#ca8a04")
+WIDTH, HEIGHT, EDGE = 520, 300, 50
+
+
+def draw_growth(file: Path, sizes: Sequence[int], rows: Mapping[str, Sequence[float]]) -> None:
+    """Write a line for each row, named at its end, with the value at every size."""
+    every = [value for values in rows.values() for value in values]
+    low, high = math.log(min(every)), math.log(max(every))
+    first, last = math.log(sizes[0]), math.log(sizes[-1])
+
+    def place(size: int, value: float) -> tuple[float, float]:
+        across = (math.log(size) - first) / (last - first)
+        up = (math.log(value) - low) / (high - low)
+        return EDGE + across * (WIDTH - 4 * EDGE), HEIGHT - EDGE - up * (HEIGHT - 2 * EDGE)
+
+    parts = []
+    for size in sizes:
+        x, _ = place(size, min(every))
+        parts.append(f'<text x="{x:.0f}" y="{HEIGHT - 15}" text-anchor="middle">{size:,}</text>')
+    for colour, (name, values) in zip(COLOURS, rows.items(), strict=False):
+        points = [place(size, value) for size, value in zip(sizes, values, strict=True)]
+        line = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for (x, y), value in zip(points, values, strict=True):
+            parts.append(f'<text x="{x:.0f}" y="{y - 5:.0f}" fill="{colour}">{value:.3g}</text>')
+        x, y = points[-1]
+        parts.append(f'<text x="{x + 40:.0f}" y="{y - 5:.0f}" fill="{colour}">{name}</text>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    style = 'font-family="sans-serif" font-size="11"'
+    file.write_text(f"{head} {style}>\n" + "\n".join(parts) + "\n</svg>\n", encoding="utf-8")
