@@ -12,6 +12,8 @@ exact   120 tokens that at most 3 documents hold (a digit and a letter, an under
 weak    300 training queries whose lexical text has lost most of the words that the relevant
         documents hold: a lexical leg that is much weaker than the vector leg
 mixed   the real test queries and as many exact ones
+vec~    the real test queries, each passage with the vector of another: a useless vector leg
+lex~    the real test queries, each with the keyword hits of another: a useless lexical leg
 
 Printed are nDCG@10 and the gain over the better leg of each set, with its 95 % bootstrap interval
 for the default and its neighbours.
@@ -29,6 +31,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from sqlalchemy import select
 
 from catalog.core.settings import load_settings
 from catalog.evaluation.golden import GoldenSet
@@ -37,11 +40,12 @@ from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import DEPTH, Balance, adaptive
+from catalog.search_v2.adaptive import DEPTH, PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
+from catalog.store.schema import chunks
 
 SEED = 20261122
 CAP = 800  # queries of one set
@@ -77,7 +81,8 @@ FUSIONS: dict[str, Fusion] = {
     "fixed .75": partial(adaptive, balance=_fixed(0.75)),
     "base .65": partial(adaptive, balance=Balance(base=0.65)),
     "slope .1": partial(adaptive, balance=Balance(slope=0.1)),
-    "adaptive": adaptive,
+    "prior": adaptive,
+    "adaptive": adaptive,  # by the balance of the dataset
 }
 
 
@@ -105,6 +110,7 @@ class QuerySet:
     kind: str
     fitted: bool
     queries: list[Query]
+    balance: Balance = PRIOR
 
     @property
     def name(self) -> str:
@@ -120,7 +126,7 @@ def main() -> None:
         parts = SearchParts(library)
         for folder in options.folders:
             of_folder = list(_of_collection(parts, folder.resolve()))
-            sets += [*of_folder, _mixed(of_folder)]
+            sets += [*of_folder, _mixed(of_folder), *_useless_legs(parts, of_folder)]
         if options.golden:
             library.require_dataset(options.dataset)
             golden = read_golden(options.golden)
@@ -154,6 +160,35 @@ def _mixed(sets: Sequence[QuerySet]) -> QuerySet:
     chance = random.Random(SEED)
     queries = [query for listed in pair for query in chance.sample(listed, size)]
     return QuerySet(sets[0].collection, "mixed", False, queries)
+
+
+def _useless_legs(parts: SearchParts, sets: Sequence[QuerySet]) -> Iterator[QuerySet]:
+    """Yield the test split with the vectors of other passages, and with words of other queries."""
+    test = next(one for one in sets if one.kind == "test")
+    with parts.database.read() as connection:
+        seqs = sorted(
+            connection.scalars(select(chunks.c.seq).where(chunks.c.dataset == test.collection))
+        )
+        stored = load_chunks(connection, test.collection, set(seqs))
+    others = random.Random(SEED).sample(seqs, len(seqs))
+    owner = dict(zip(others, seqs, strict=True))  # by the chunk whose vector it has
+    document = {str(seq): chunk.path for seq, chunk in stored.items()}
+    shuffled = [
+        Query((query.lists[0], _rename(query.lists[1], owner)), document, query.grades)
+        for query in test.queries
+    ]
+    yield QuerySet(test.collection, "vec~", False, shuffled, test.balance)
+    swapped = [
+        Query((other.lists[0], query.lists[1]), document, query.grades)
+        for query, other in zip(test.queries, [*test.queries[1:], test.queries[0]], strict=True)
+    ]
+    yield QuerySet(test.collection, "lex~", False, swapped, test.balance)
+
+
+def _rename(ranked: RankedList, owner: Mapping[int, int]) -> RankedList:
+    return replace(
+        ranked, hits=tuple((str(owner[int(name)]), score) for name, score in ranked.hits)
+    )
 
 
 def _texts(golden: GoldenSet) -> dict[str, str]:
@@ -222,7 +257,7 @@ def _asked(
         )
         spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)
         with parts.database.read() as connection:
-            chunks = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
+            stored = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
         lists = tuple(
             RankedList(
                 leg,
@@ -235,9 +270,9 @@ def _asked(
             )
             for leg, hits, of_all in zip(("lexical", "vector"), found, spreads, strict=True)
         )
-        document = {str(seq): chunk.path for seq, chunk in chunks.items()}
+        document = {str(seq): chunk.path for seq, chunk in stored.items()}
         queries.append(Query((lists[0], lists[1]), document, grades[name]))
-    return QuerySet(dataset, kind, fitted, queries)
+    return QuerySet(dataset, kind, fitted, queries, parts.balance(dataset))
 
 
 def _questions(
@@ -253,12 +288,14 @@ def _print_table(sets: Sequence[QuerySet]) -> None:
     for one in sets:
         scores = {
             name: [q.ndcg([hit.chunk_id for hit in fuse(q.lists)]) for q in one.queries]
-            for name, fuse in FUSIONS.items()
+            for name, fuse in (
+                FUSIONS | {"adaptive": partial(adaptive, balance=one.balance)}
+            ).items()
         }
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         print(f"{one.name:22}{len(one.queries):5}" + "".join(f"{m:11.4f}" for m in means.values()))
         leg = max(("lexical", "vector"), key=means.__getitem__)
-        for name in ("rrf 60 +b", "fixed .75", "base .65", "slope .1", "adaptive"):
+        for name in ("rrf 60 +b", "fixed .75", "base .65", "slope .1", "prior", "adaptive"):
             gains = np.subtract(scores[name], scores[leg])
             ends = bootstrap_interval(list(gains))
             share = means[name] / means[leg] - 1

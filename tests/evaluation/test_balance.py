@@ -40,6 +40,13 @@ def test_few_queries_move_the_balance_less_than_many_with_the_same_scores():
     assert abs(few) < abs(many)
 
 
+def test_the_shift_without_labels_is_what_another_has_to_win_over():
+    scores = curves(60, best=-0.4, height=0.3, noise=0.02)
+    assert fit_balance(scores, usual=0.0).wins
+    assert not fit_balance(scores, usual=-0.4).wins
+    assert fit_balance(curves(60, best=0.0, height=0.3, noise=0.02), usual=-0.35).wins
+
+
 def test_the_prior_itself_never_wins():
     fit = fit_balance(np.ones((60, len(SHIFTS))))
     assert (fit.shift, fit.gain, fit.wins) == (0.0, 0.0, False)
@@ -79,3 +86,5 @@ def test_a_learnt_balance_is_of_its_dataset_model_and_formula(parts):
     heavier = parts.with_settings({"vector_weight": 2.0})
     assert heavier.balance("docs") == PRIOR
     assert find_balance(parts.database, "docs", signals).shift == -0.3
+    save_balance(parts.database, "docs", signals, None, "none won")
+    assert find_balance(parts.database, "docs", signals) is None

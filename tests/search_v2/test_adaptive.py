@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.adaptive import DEPTH, Balance, Scale, adaptive, standing
+from catalog.search_v2.adaptive import (
+    DEPTH,
+    PRIOR,
+    Balance,
+    Scale,
+    adaptive,
+    balance_of_languages,
+    standing,
+)
 from catalog.search_v2.fusion import RankedList
 from catalog.store.engine_types import FLAT, Spread
 
@@ -64,6 +72,17 @@ def test_a_shift_moves_the_share_beyond_its_usual_ends_but_not_beyond_0_and_1():
         assert [
             balance.vector_share(ranked("lexical", {"a": best}), vector) for best in (17.0, 81.0)
         ] == pytest.approx(shares)
+
+
+def test_the_vector_leg_loses_share_with_the_passages_in_languages_its_model_does_not_know():
+    # a fifth of the passages: -.35 / 5; what no one can tell counts as known
+    passages = {"english": 7, "": 1, "german": 2}
+    assert balance_of_languages(passages, ["english"]).shift == pytest.approx(-0.07)
+    assert "20%" in balance_of_languages(passages, ["english"]).reason
+    assert balance_of_languages({"russian": 5}, ["english"]).shift == pytest.approx(-0.35)
+    for known in (["german", "english"], []):  # the last: a model of which nothing is known
+        assert balance_of_languages(passages, known) == PRIOR
+    assert balance_of_languages({}, ["english"]) == PRIOR
 
 
 def test_a_vector_list_in_which_nothing_stands_out_has_the_least_share():

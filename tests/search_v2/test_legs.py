@@ -13,9 +13,11 @@ from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
 from catalog.search_v2.llama import LexicalRetriever, VectorRetriever
 from catalog.search_v2.search_parts import SearchParts
+from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine
-from fakes import WordEncoder, open_library
+from fakes import WordEncoder, open_library, write
+from passages_by_language import ENGLISH, GERMAN
 
 WHOLE = Restriction("notes")
 
@@ -122,3 +124,23 @@ def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
         [node] = retriever.retrieve(QueryBundle("anything else", embedding=vector))
         assert node.node.metadata["path"] == "bread.txt"
         assert len(encoder.texts) == asked
+
+
+def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path):
+    encoder = WordEncoder()
+    encoder.model = "BAAI/bge-small-en-v1.5"  # which knows English
+    with open_library(tmp_path / "home", encoder, vector_engine="exact") as library:
+        for name, passages in (("deutsch", GERMAN), ("english", ENGLISH)):
+            folder = tmp_path / name
+            write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(passages)})
+            Indexer(library).build(folder, name)
+        service = SearchServiceV2(library)
+        shares = {}
+        for name in ("deutsch", "english"):
+            results = service.search("Haus garden", dataset=name, explain=True)
+            shares[name] = service.parts.balance(name).shift
+            note = next(stage.note for stage in results.stages if stage.name == "fuse")
+            assert ("does not know the language of 100%" in note) == (name == "deutsch")
+        assert shares == {"deutsch": -0.35, "english": 0.0}
+        both = service.parts.balance(("deutsch", "english")).shift
+        assert -0.35 < both < 0

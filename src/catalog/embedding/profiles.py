@@ -14,7 +14,8 @@ from typing import Literal
 class EmbeddingProfile:
     """A model's conventions; ``max_tokens`` counts special tokens too, ``dim`` is the vector size.
 
-    ``max_tokens`` and ``dim`` are ``None`` when only the loaded model can tell.
+    ``max_tokens`` and ``dim`` are ``None`` when only the loaded model can tell. ``languages`` are
+    those it was trained on, by Snowball's names; none are named for a model of many, or unknown.
     """
 
     query_prefix: str = ""
@@ -22,19 +23,22 @@ class EmbeddingProfile:
     pooling: Literal["cls", "mean"] = "mean"
     max_tokens: int | None = None
     dim: int | None = None
+    languages: tuple[str, ...] = ()
 
 
 _BGE_QUERY = "Represent this sentence for searching relevant passages: "
 
+_ENGLISH = ("english",)
+
 PROFILES: Mapping[str, EmbeddingProfile] = {
-    "BAAI/bge-small-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 384),
-    "BAAI/bge-base-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 768),
-    "BAAI/bge-large-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 1024),
-    "sentence-transformers/all-MiniLM-L6-v2": EmbeddingProfile("", "", "mean", 256, 384),
-    "intfloat/e5-small-v2": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384),
+    "BAAI/bge-small-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 384, _ENGLISH),
+    "BAAI/bge-base-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 768, _ENGLISH),
+    "BAAI/bge-large-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 1024, _ENGLISH),
+    "sentence-transformers/all-MiniLM-L6-v2": EmbeddingProfile("", "", "mean", 256, 384, _ENGLISH),
+    "intfloat/e5-small-v2": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384, _ENGLISH),
     "intfloat/multilingual-e5-small": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384),
     "nomic-ai/nomic-embed-text-v1.5": EmbeddingProfile(
-        "search_query: ", "search_document: ", "mean", 8192, 768
+        "search_query: ", "search_document: ", "mean", 8192, 768, _ENGLISH
     ),
 }
 

@@ -1,9 +1,9 @@
 """Fitting the balance of the legs to a dataset: one number, learnt from labelled queries.
 
 The vector leg's share of every query is shifted by the same amount. That with the best mean
-nDCG@10, its neighbours counting too, less ``_SHRINKAGE · shift² / queries`` is chosen, so that few
-queries move it little. It is adopted when it wins on queries it was not chosen on: the mean gain,
-each fifth of the queries left out in turn, is above 0 by two standard errors.
+nDCG@10, its neighbours counting too, less ``_SHRINKAGE · (shift - usual)² / queries`` is chosen, so
+that few queries move it little. It is adopted when it wins on queries it was not chosen on: the
+mean gain, each fifth of the queries left out in turn, is above 0 by two standard errors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 LEAST_QUERIES = 50
 SHIFTS = tuple(round(0.05 * step, 2) for step in range(-12, 9))
-_NONE = SHIFTS.index(0.0)
 _SHRINKAGE = 2.0
 _FOLDS = 5
 _ERRORS = 2.0
@@ -42,32 +41,38 @@ _CUT = 10
 class BalanceFit:
     """The shift that was chosen, and what it gained on queries it was not chosen on.
 
-    ``gain`` is in nDCG@10, ``error`` its standard error.
+    ``gain`` is in nDCG@10, ``error`` its standard error; ``is_other`` than the usual shift.
     """
 
     queries: int
     shift: float
     gain: float
     error: float
+    is_other: bool
 
     @property
     def wins(self) -> bool:
-        """Tell whether the shift is better than none beyond chance."""
-        return self.shift != 0.0 and self.gain > _ERRORS * self.error
+        """Tell whether the shift is better than the usual one beyond chance."""
+        return self.is_other and self.gain > _ERRORS * self.error
 
 
-def fit_balance(scores: Floats) -> BalanceFit:
-    """Choose a shift, given nDCG@10 of each query (row) at each of :data:`SHIFTS` (column)."""
-    chosen = _choose(scores)
+def fit_balance(scores: Floats, usual: float = 0.0) -> BalanceFit:
+    """Choose a shift, given nDCG@10 of each query (row) at each of :data:`SHIFTS` (column).
+
+    ``usual`` is the shift without labels: that which is shrunk towards, and to win over.
+    """
+    none = int(np.argmin(np.abs(np.array(SHIFTS) - usual)))
+    chosen = _choose(scores, none)
     gains = np.concatenate(
         [
-            fold[:, _choose(np.delete(scores, np.s_[number::_FOLDS], axis=0))] - fold[:, _NONE]
+            fold[:, _choose(np.delete(scores, np.s_[number::_FOLDS], axis=0), none)] - fold[:, none]
             for number in range(_FOLDS)
             if len(fold := scores[number::_FOLDS])
         ]
     )
     error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
-    return BalanceFit(len(scores), SHIFTS[chosen], float(gains.mean()), error)
+    is_other = chosen != none
+    return BalanceFit(len(scores), SHIFTS[chosen], float(gains.mean()), error, is_other)
 
 
 def measure_shifts(
@@ -128,7 +133,8 @@ def _discounted(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
 
 
-def _choose(scores: Floats) -> int:
+def _choose(scores: Floats, none: int) -> int:
     padded = np.pad(scores.mean(axis=0), 1, mode="edge")
     smooth = 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]
-    return int(np.argmax(smooth - _SHRINKAGE * np.square(SHIFTS) / len(scores)))
+    away = np.array(SHIFTS) - SHIFTS[none]
+    return int(np.argmax(smooth - _SHRINKAGE * np.square(away) / len(scores)))

@@ -5,7 +5,8 @@ Mean and deviation are of the scores that the query gives all chunks of the data
     z_leg = (best score - mean_leg) / deviation_leg
     a = base - slope · (z_lexical / z_vector - 2) + long · log2(words / 32), from least to most
 
-A query of at most 32 words has no last term; ``shift`` is added at the end, from 0 to 1.
+A query of at most 32 words has no last term; ``shift`` is added at the end, from 0 to 1. It is
+the dataset's: what its labels taught, else less where the model does not know its language.
 
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
@@ -18,7 +19,7 @@ Renda and Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that wa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ from catalog.search_v2.fusion import FusedHit, RankedList, fuse
 DEPTH = 100
 SCALE_VERSION = 2  # of the formula: raise it whenever the same hits would get other scores
 _LONG = 32  # words
+_FOREIGN = -0.35  # the shift where the model knows the language of no passage
 _USUAL_RATIO = 2.0  # of the legs' z, on questions that both legs are of use for
 
 
@@ -39,7 +41,8 @@ class Balance:
     least: float = 0.4
     most: float = 0.95
     long: float = 0.15
-    shift: float = 0.0  # learnt from the dataset's own labels: see evaluation.balance
+    shift: float = 0.0  # the dataset's own
+    reason: str = ""  # of the shift, for explanations
 
     def vector_share(self, lexical: RankedList, vector: RankedList) -> float:
         """Return ``a``, the vector leg's share of the score: 0 to 1."""
@@ -53,6 +56,20 @@ class Balance:
 
 
 PRIOR = Balance()
+
+
+def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) -> Balance:
+    """Return the prior, shifted by the share of passages in languages that the model does not know.
+
+    ``passages`` counts them by language, ``""`` where it is not known; an empty ``known`` says
+    that the model knows all, or that nothing is known of it.
+    """
+    foreign = sum(count for name, count in passages.items() if name and name not in known)
+    if not known or not foreign:
+        return PRIOR
+    share = foreign / sum(passages.values())
+    reason = f"the embedding model does not know the language of {share:.0%} of the passages"
+    return replace(PRIOR, shift=_FOREIGN * share, reason=reason)
 
 
 def standing(ranked: RankedList) -> float:

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from catalog.store import Database
 
 
-def find_balance(database: Database, dataset: str, signals: Signals) -> Balance:
-    """Return the dataset's balance for such a hybrid search; the prior if none was learnt."""
+def find_balance(database: Database, dataset: str, signals: Signals) -> Balance | None:
+    """Return the balance that labels taught for such a hybrid search, ``None`` if they did not."""
     stored = database.meta(_key(dataset, signals))
-    return PRIOR if stored is None else replace(PRIOR, shift=float(json.loads(stored)["shift"]))
+    shift = None if stored is None else json.loads(stored)["shift"]
+    return None if shift is None else replace(PRIOR, shift=shift, reason="as labels taught")
 
 
 def save_balance(
-    database: Database, dataset: str, signals: Signals, shift: float, about: str
+    database: Database, dataset: str, signals: Signals, shift: float | None, about: str
 ) -> None:
-    """Save how far the vector leg's share is shifted; searches use it from the next opening on."""
+    """Save how far the vector leg's share is shifted, ``None``: as it is where nothing was learnt.
+
+    Searches use it from the next opening on.
+    """
     database.set_meta(_key(dataset, signals), json.dumps({"shift": shift, "about": about}))
 
 

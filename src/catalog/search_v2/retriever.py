@@ -204,8 +204,8 @@ class HybridRetrieverV2(FusionRetriever):
         if len(errors) == len(run.legs):
             raise errors[0]
         note = f"{self.fusion}: {run.candidates} candidates"
-        if self.fusion == "adaptive" and (shift := self._parts.balance(self._dataset).shift):
-            note = f"{note}, vector share {shift:+.2f} as labels taught"
+        if self.fusion == "adaptive" and (balance := self._parts.balance(self._dataset)).shift:
+            note = f"{note}, vector share {balance.shift:+.2f}: {balance.reason}"
         if len(run.legs) > 2:
             note = f"{note} of {len(run.legs)} lists"
         if not run.is_whole:

@@ -13,7 +13,7 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.params import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import PRIOR, Balance
+from catalog.search_v2.adaptive import PRIOR, Balance, balance_of_languages
 from catalog.search_v2.balances import find_balance
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
@@ -69,7 +69,7 @@ class SearchParts:
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
-        self._balances: dict[tuple[str, Signals], Balance] = {}
+        self._balances: dict[tuple[str, Signals], Balance | None] = {}
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
@@ -180,10 +180,21 @@ class SearchParts:
         return self._calibrations[signals]
 
     def balance(self, dataset: DatasetNames) -> Balance:
-        """Return how adaptive fusion weighs the legs there; the prior over several datasets."""
-        signals = self.signals("hybrid", reranked=False)
-        if not isinstance(dataset, str) or self.rag.fusion_mode != "adaptive":
+        """Return how adaptive fusion weighs the legs there: as labels taught, else by languages."""
+        if self.rag.fusion_mode != "adaptive":
             return PRIOR
+        learnt = self._learnt_balance(dataset) if isinstance(dataset, str) else None
+        return learnt or self.usual_balance(dataset)
+
+    def usual_balance(self, dataset: DatasetNames) -> Balance:
+        """Return how the legs are weighed there without labels."""
+        from catalog.embedding.profiles import profile_of
+
+        known = profile_of(self.library.wanted_model.model).languages
+        return balance_of_languages(self.lexical(dataset).languages(), known)
+
+    def _learnt_balance(self, dataset: str) -> Balance | None:
+        signals = self.signals("hybrid", reranked=False)
         if (dataset, signals) not in self._balances:
             balance = find_balance(self.database, dataset, signals)
             self._balances[dataset, signals] = balance

@@ -171,11 +171,12 @@ def _fit_balance(
     count = sum(query.filters is None for query in queries.answerable)
     if count < LEAST_QUERIES:
         return f"the balance of the legs takes {LEAST_QUERIES} queries to fit; there are {count}"
-    fit = fit_balance(measure_shifts(parts, queries, dataset, progress=progress))
+    scores = measure_shifts(parts, queries, dataset, progress=progress)
+    fit = fit_balance(scores, parts.usual_balance(dataset).shift)
     if keep:
         signals = parts.signals("hybrid", reranked=False)
         about = f"{queries.name}, {fit.queries} queries"
-        save_balance(parts.database, dataset, signals, fit.shift if fit.wins else 0.0, about)
+        save_balance(parts.database, dataset, signals, fit.shift if fit.wins else None, about)
     if not fit.wins:
         return "the balance of the legs stays: no other wins on queries left out of the fit"
     gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"
