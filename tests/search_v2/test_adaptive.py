@@ -83,6 +83,7 @@ def test_the_vector_leg_loses_share_with_the_passages_in_languages_its_model_doe
     for known in (["german", "english"], []):  # the last: a model of which nothing is known
         assert balance_of_languages(passages, known) == PRIOR
     assert balance_of_languages({}, ["english"]) == PRIOR
+    assert balance_of_languages({"english": 9, "italian": 1}, ["english"]) == PRIOR
 
 
 def test_a_vector_list_in_which_nothing_stands_out_has_the_least_share():

@@ -28,6 +28,7 @@ from catalog.search_v2.fusion import FusedHit, RankedList, fuse
 DEPTH = 100
 SCALE_VERSION = 2  # of the formula: raise it whenever the same hits would get other scores
 _LONG = 32  # words
+_LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
 _USUAL_RATIO = 2.0  # of the legs' z, on questions that both legs are of use for
 
@@ -62,12 +63,12 @@ def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) ->
     """Return the prior, shifted by the share of passages in languages that the model does not know.
 
     ``passages`` counts them by language, ``""`` where it is not known; an empty ``known`` says
-    that the model knows all, or that nothing is known of it.
+    that the model knows all, or that nothing is known of it. Below a fifth nothing is shifted.
     """
     foreign = sum(count for name, count in passages.items() if name and name not in known)
-    if not known or not foreign:
+    share = foreign / max(1, sum(passages.values()))
+    if not known or share < _LEAST_FOREIGN:
         return PRIOR
-    share = foreign / sum(passages.values())
     reason = f"the embedding model does not know the language of {share:.0%} of the passages"
     return replace(PRIOR, shift=_FOREIGN * share, reason=reason)
 
