@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from catalog.answers.risk import bound_risk, explain_void, labels_needed
 from catalog.core.errors import InputError
 
