@@ -79,12 +79,12 @@ def test_every_shift_is_scored_for_every_answerable_query_without_filters(parts,
 def test_a_learnt_balance_is_of_its_dataset_model_and_formula(parts):
     signals = parts.signals("hybrid", reranked=False)
     assert parts.with_settings({"rrf_k": 61}).balance("docs") == PRIOR
-    save_balance(parts.database, "docs", signals, -0.3, "by hand")
+    save_balance(parts.database, "docs", signals, parts.rag, shift=-0.3, about="by hand")
     assert parts.balance("docs").shift == -0.3
     assert parts.balance("other") == parts.balance(("docs", "other")) == PRIOR
     assert parts.with_settings({"fusion_mode": "rrf"}).balance("docs") == PRIOR
     heavier = parts.with_settings({"vector_weight": 2.0})
     assert heavier.balance("docs") == PRIOR
-    assert find_balance(parts.database, "docs", signals).shift == -0.3
-    save_balance(parts.database, "docs", signals, None, "none won")
-    assert find_balance(parts.database, "docs", signals) is None
+    assert find_balance(parts.database, "docs", signals, parts.rag).shift == -0.3
+    save_balance(parts.database, "docs", signals, parts.rag, shift=None, about="none won")
+    assert find_balance(parts.database, "docs", signals, parts.rag) is None

@@ -1,6 +1,7 @@
 """Fitting relevance: the regression, how good it is, and what is observed to fit it on."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,8 +24,8 @@ from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedReranker
 
-SLOPES = ("fused", "cosine", "lexical", "rerank")
-TRUTH = Calibration(constant=-1.0, fused=1.5, cosine=-2.0, lexical=0.8, rerank=0.0)
+SLOPES = ("cosine", "lexical", "rank", "rerank")
+TRUTH = Calibration(constant=-1.0, cosine=-2.0, lexical=0.8, rank=1.5, rerank=0.0)
 
 
 def drawn(truth, queries, seed, *, candidates=10):
@@ -36,13 +37,13 @@ def drawn(truth, queries, seed, *, candidates=10):
     ]
 
 
-def _labelled(truth, fused, cosine, lexical, rerank, chance):
-    seen = Features(fused, cosine, lexical, rerank)
-    return LabelledCandidate("a.md", int(chance < truth.relevance(seen)), fused, seen)
+def _labelled(truth, cosine, lexical, rank, rerank, chance):
+    seen = Features(cosine, lexical, rank, rerank)
+    return LabelledCandidate("a.md", int(chance < truth.relevance(seen)), 1.0, seen)
 
 
 def one(grade, cosine=0.0):
-    return LabelledCandidate("a.md", grade, 1.0, Features(1.0, cosine, 0.0, 0.0))
+    return LabelledCandidate("a.md", grade, 1.0, Features(cosine, 0.0, 1.0, 0.0))
 
 
 def with_grades(relevant, irrelevant):
@@ -62,7 +63,7 @@ def test_the_coefficients_that_labels_were_drawn_by_are_found():
 
 def test_the_fit_is_that_of_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
-    truth = Calibration(constant=-0.5, fused=1.0, cosine=0.5, lexical=-0.7, rerank=1.2)
+    truth = Calibration(constant=-0.5, cosine=0.5, lexical=-0.7, rank=1.0, rerank=1.2)
     # Of one candidate and of nine: every query weighs the same.
     group = drawn(truth, 200, seed=2, candidates=1) + drawn(truth, 100, seed=3, candidates=9)
     made = fit_calibration([group], mode="hybrid", reranked=True)
@@ -81,11 +82,11 @@ def test_the_fit_is_that_of_scikit_learn():
 def test_groups_of_other_base_rates_do_not_bend_the_slopes():
     def group(constant, shift, seed):
         """Densely labelled where cosines are high: pooled, they would seem to tell."""
-        truth = Calibration(constant, fused=1.0, cosine=0.0, lexical=0.0, rerank=0.0)
+        truth = Calibration(constant, cosine=0.0, lexical=0.0, rank=1.0, rerank=0.0)
         return [
             [
                 LabelledCandidate(
-                    "a.md", s.grade, s.fused, Features(s.fused, s.features.cosine + shift, 0, 0)
+                    "a.md", s.grade, 1.0, replace(s.features, cosine=s.features.cosine + shift)
                 )
                 for s in query
             ]
@@ -97,7 +98,7 @@ def test_groups_of_other_base_rates_do_not_bend_the_slopes():
     apart = fit_calibration([sparse, dense], mode="hybrid", reranked=False)
     assert pooled.cosine > 0.4, "the trap is set"
     assert apart.cosine == pytest.approx(0.0, abs=0.1)
-    assert apart.fused == pytest.approx(1.0, abs=0.15)
+    assert apart.rank == pytest.approx(1.0, abs=0.15)
     assert apart.constant == pytest.approx(0.0, abs=0.3), "the mean of -2 and 2"
 
 
@@ -114,10 +115,10 @@ def test_only_what_the_mode_and_the_reranker_tell_is_fitted_on():
         made = fit_calibration([group], mode=mode, reranked=reranked)
         return {name for name in SLOPES if getattr(made, name) != 0}
 
-    assert fitted("lexical", False) == {"lexical"}
-    assert fitted("vector", False) == {"cosine"}
-    assert fitted("vector", True) == {"cosine", "rerank"}
-    assert fitted("hybrid", False) == {"fused", "cosine", "lexical"}
+    assert fitted("lexical", False) == {"lexical", "rank"}
+    assert fitted("vector", False) == {"cosine", "rank"}
+    assert fitted("vector", True) == {"cosine", "rank", "rerank"}
+    assert fitted("hybrid", False) == {"cosine", "lexical", "rank"}
     assert fitted("hybrid", True) == set(SLOPES)
 
 
@@ -182,9 +183,9 @@ def test_of_one_kind_alone_there_is_no_order_to_tell(label):
 def test_the_calibration_error_is_the_mean_distance_over_bins_of_estimates():
     def told(relevance, grade):
         logit = math.log(relevance / (1 - relevance))
-        return LabelledCandidate("a.md", grade, 0.0, Features(0.0, logit, 0.0, 0.0))
+        return LabelledCandidate("a.md", grade, 0.0, Features(logit, 0.0, 0.0, 0.0))
 
-    as_is = Calibration(0.0, fused=0.0, cosine=1.0, lexical=0.0, rerank=0.0)
+    as_is = Calibration(0.0, cosine=1.0, lexical=0.0, rank=0.0, rerank=0.0)
     observed = [[told(0.12, 0), told(0.18, 1)], [told(0.85, 2), told(0.95, 1)]]
     # bins: .1-.2 holds .15 against 1/2, .8-.9 holds .85 against 1, .9-1 .95 against 1
     # (2 * .35 + 1 * .15 + 1 * .05) / 4

@@ -270,7 +270,7 @@ def test_confidence_is_unsaid_while_a_passage_that_is_shown_waits_for_its_vector
     tmp_path, folder, monkeypatch
 ):
     """What words found may answer, though all that is judged does not."""
-    never = Calibration(constant=-9.0, fused=0.0, cosine=0.0, lexical=0.0, rerank=0.0)
+    never = Calibration(constant=-9.0, cosine=0.0, lexical=0.0, rank=0.0, rerank=0.0)
     monkeypatch.setattr(
         SearchParts, "calibration", lambda self, mode, **_: never if mode == "hybrid" else None
     )

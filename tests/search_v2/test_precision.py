@@ -324,7 +324,7 @@ def test_the_query_engine_answers_from_the_passages_that_retrieve_gives(opened):
 def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     service = opened()
     signals = service.parts.signals("lexical", reranked=False)
-    made = Calibration(constant=-2.0, fused=0.0, cosine=0.0, lexical=3.0, rerank=0.0)
+    made = Calibration(constant=-2.0, cosine=0.0, lexical=3.0, rank=0.0, rerank=0.0)
     save_calibration(service.library.database, signals, made)
     found = opened().search("bake bread yeast", dataset="docs", mode="lexical")
     best = found[0]
@@ -364,7 +364,7 @@ def test_keyword_selection_and_a_token_budget_thin_out_the_answer(opened):
 def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_calibrated(opened):
     service = opened()
     signals = service.parts.signals("hybrid", reranked=False)
-    made = Calibration(constant=-2.0, fused=0.5, cosine=1.0, lexical=1.0, rerank=0.0)
+    made = Calibration(constant=-2.0, cosine=1.0, lexical=1.0, rank=0.5, rerank=0.0)
     save_calibration(service.library.database, signals, made)
     service = opened(reranker=ScriptedReranker({}, error=RerankError("no answer")))
     plain = service.search("bake bread yeast", dataset="docs")

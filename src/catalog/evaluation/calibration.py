@@ -31,7 +31,7 @@ CANDIDATES = 10  # of each query, the best ones: those that thresholds are for
 MIN_PASSAGES = 20  # relevant and irrelevant passages a fit needs at least
 _RIDGE = 1e-3
 _STEPS = 50
-_SLOPES = ("fused", "cosine", "lexical", "rerank")
+_SLOPES = ("cosine", "lexical", "rank", "rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,6 @@ def collect_candidates(
     progress.start(len(golden))
     service = service.with_settings({"similarity_threshold": 0.0, "token_budget": 0})
     candidates: dict[str, list[LabelledCandidate]] = {}
-    weight = service.parts.rag.original_weight
     for query in golden:
         options = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
         nodes = service.retrieve(query.query, rerank=rerank, expand=False, **options)
@@ -86,7 +85,7 @@ def collect_candidates(
                 passage.fused.score,
                 features,
             )
-            for passage, features in zip(passages, extract_features(passages, weight), strict=True)
+            for passage, features in zip(passages, extract_features(passages), strict=True)
         ]
         progress.advance(1, "asking")
     return candidates
@@ -178,8 +177,9 @@ def measure_quality(
 
 def _feature_names(mode: Mode, *, reranked: bool) -> tuple[str, ...]:
     """Return the features that the scores of such searches have."""
-    names = {"lexical": ("lexical",), "vector": ("cosine",), "hybrid": _SLOPES[:3]}[mode]
-    return (*names, "rerank") if reranked else names
+    unknown = {"lexical": "cosine", "vector": "lexical"}.get(mode)
+    names = _SLOPES if reranked else _SLOPES[:3]
+    return tuple(name for name in names if name != unknown)
 
 
 def _quality(estimates: Floats, labels: npt.NDArray[np.bool_]) -> CalibrationQuality:

@@ -7,30 +7,41 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog.core.ids import sha256_hex
-from catalog.search_v2.adaptive import PRIOR, Balance
+from catalog.search_v2.adaptive import PRIOR, SCALE_VERSION, Balance
 
 if TYPE_CHECKING:
+    from catalog.core.settings import RAGv2Settings
     from catalog.search_v2.relevance import Signals
     from catalog.store import Database
 
 
-def find_balance(database: Database, dataset: str, signals: Signals) -> Balance | None:
+def find_balance(
+    database: Database, dataset: str, signals: Signals, rag: RAGv2Settings
+) -> Balance | None:
     """Return the balance that labels taught for such a hybrid search, ``None`` if they did not."""
-    stored = database.meta(_key(dataset, signals))
+    stored = database.meta(_key(dataset, signals, rag))
     shift = None if stored is None else json.loads(stored)["shift"]
     return None if shift is None else replace(PRIOR, shift=shift, reason="as labels taught")
 
 
 def save_balance(
-    database: Database, dataset: str, signals: Signals, shift: float | None, about: str
+    database: Database,
+    dataset: str,
+    signals: Signals,
+    rag: RAGv2Settings,
+    *,
+    shift: float | None,
+    about: str,
 ) -> None:
     """Save how far the vector leg's share is shifted, ``None``: as it is where nothing was learnt.
 
     Searches use it from the next opening on.
     """
-    database.set_meta(_key(dataset, signals), json.dumps({"shift": shift, "about": about}))
+    key = _key(dataset, signals, rag)
+    database.set_meta(key, json.dumps({"shift": shift, "about": about}))
 
 
-def _key(dataset: str, signals: Signals) -> str:
-    """Return the name of the entry: it holds for one model, engine and formula only."""
-    return f"balance:{sha256_hex(f'{dataset}|{signals.key}')[:16]}"
+def _key(dataset: str, signals: Signals, rag: RAGv2Settings) -> str:
+    """Return the name of the entry: it holds for one model, engine, formula and weights only."""
+    formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}"
+    return f"balance:{sha256_hex(f'{dataset}|{formula}|{signals.key}')[:16]}"

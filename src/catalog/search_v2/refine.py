@@ -65,7 +65,7 @@ class Refiner:
 
     def postprocessors(self, top_k: int) -> list[BaseNodePostprocessor]:
         """Return the same stages for a LlamaIndex query engine, in order."""
-        estimator = RelevanceEstimator(self._parts.calibration, self._rag.original_weight)
+        estimator = RelevanceEstimator(self._parts.calibration)
         cuts = self._build_cuts(top_k)
         stages = (self._rerank, estimator, *cuts, self._sentences, self._temporal)
         return [stage for stage in stages if stage is not None]
@@ -151,7 +151,7 @@ class Refiner:
             stages.skipped("relevance", why)
             return passages, None if passages or not self._is_calibrated else 0.0
         with stages.run("relevance") as notes:
-            estimates = estimate_relevance(passages, find, self._rag.original_weight)
+            estimates = estimate_relevance(passages, find)
             judged = estimates[:top_k]
             known = [relevance for relevance in judged if relevance is not None]
             best = max(known) if len(known) == len(judged) else None

@@ -1,13 +1,14 @@
 """Relevance: what a passage's scores say about it answering, the same from query to query.
 
-    relevance = σ(constant + fused · F + cosine · C + lexical · ln(1 + L) + rerank · R)
+    relevance = σ(constant + cosine · C + lexical · ln(1 + Z) + rank / n + rerank · R)
     σ(x) = 1 / (1 + exp(-x))
 
-F is what the original query's lists gave the fused score, divided by ``original_weight``; C the
-cosine of the vector leg (of its last hit, for a passage it did not find); L the BM25 score (0
-likewise); R the reranker's raw score. The coefficients are a logistic regression over passages
-of labelled queries (Platt 1999); they hold for the models and formulas named by their
-:class:`Signals` only. ``docs/scoring.md`` says how well.
+C is the cosine of the vector leg (of its last hit, for a passage it did not find); Z how many
+deviations the passage's keyword score is above the mean of all chunks, at least 0 (0 for a passage
+that leg did not find); n its place in the order of the search, from 1; R the reranker's raw score.
+None of these depends on how the legs are fused, and Z not on the lexical engine's formula. The
+coefficients are a logistic regression over passages of labelled queries (Platt 1999); they hold
+for the models named by their :class:`Signals` only. ``docs/scoring.md`` says how well.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from pydantic import PrivateAttr
 from catalog.core.ids import sha256_hex
 from catalog.core.params import Mode
 from catalog.core.query import SubQueryKind
-from catalog.search_v2.adaptive import SCALE_VERSION
 from catalog.search_v2.passages import Passage, PassagePostprocessor, ScoredPassage
+from catalog.store.lexical.languages import detect_language
 
 if TYPE_CHECKING:
-    from catalog.core.settings import RAGv2Settings
     from catalog.store import Database
 
 _LIMIT = 40.0  # exp of more says nothing new
+_TELLING, _READ = 3, 1000  # passages that tell the language, and characters read of each
 _PACKAGED = "calibrations.json"
 # A hypothetical passage's cosines are of another kind, so that ``hyde`` has no mode.
 _MODES: dict[frozenset[SubQueryKind], Mode] = {
@@ -48,11 +49,8 @@ class Signals:
     """Everything that gives scores their scale; equal signals can share a calibration."""
 
     mode: str
-    fusion: str
     embedding: str
     lexical_engine: str
-    lexical_weight: float
-    vector_weight: float
     reranker: str
 
     @property
@@ -63,22 +61,26 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The coefficients of the module's formula; ``about`` says what they were fitted on."""
+    """The coefficients of the module's formula; ``about`` says what they were fitted on.
+
+    With a ``language`` they are for passages in that language alone.
+    """
 
     constant: float
-    fused: float
     cosine: float
     lexical: float
+    rank: float
     rerank: float
     about: str = ""
+    language: str = ""
 
     def relevance(self, features: Features) -> float:
         """Estimate the probability, above 0 and below 1, that such a passage answers."""
         logit = (
             self.constant
-            + self.fused * features.fused
             + self.cosine * features.cosine
             + self.lexical * features.lexical
+            + self.rank * features.rank
             + self.rerank * features.rerank
         )
         return 1 / (1 + math.exp(-max(-_LIMIT, min(_LIMIT, logit))))
@@ -88,9 +90,9 @@ class Calibration:
 class Features:
     """The variables of the formula for one passage."""
 
-    fused: float
     cosine: float
     lexical: float
+    rank: float
     rerank: float
 
 
@@ -103,29 +105,27 @@ class CalibrationFinder(Protocol):
 class RelevanceEstimator(PassagePostprocessor):
     """Gives every passage of a v2 search its relevance, if what was asked is calibrated.
 
-    That depends on which legs answered and whether a reranker did, so it is looked up for each
-    search. Order and other nodes stay as they are.
+    That depends on which legs answered, whether a reranker did, and the language of the first
+    passages, so it is looked up for each search. Order and other nodes stay as they are.
     """
 
     _find: CalibrationFinder = PrivateAttr()
-    _original_weight: float = PrivateAttr()
 
-    def __init__(self, find: CalibrationFinder | None = None, original_weight: float = 2.0) -> None:
-        """Take what finds calibrations, else all from the service that this process shares."""
+    def __init__(self, find: CalibrationFinder | None = None) -> None:
+        """Take what finds calibrations, else that of the service that this process shares."""
         super().__init__()
         if find is None:
             from catalog.search_v2.shared import shared_service
 
-            parts = shared_service().parts
-            find, original_weight = parts.calibration, parts.rag.original_weight
-        self._find, self._original_weight = find, original_weight
+            find = shared_service().parts.calibration
+        self._find = find
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         del query_bundle
         passages = [node for node in nodes if isinstance(node, ScoredPassage)]
-        estimates = iter(estimate_relevance(passages, self._find, self._original_weight))
+        estimates = iter(estimate_relevance(passages, self._find))
         return [
             node.with_relevance(next(estimates)) if isinstance(node, ScoredPassage) else node
             for node in nodes
@@ -133,18 +133,15 @@ class RelevanceEstimator(PassagePostprocessor):
 
 
 def estimate_relevance(
-    passages: Sequence[Passage] | Sequence[ScoredPassage],
-    find: CalibrationFinder,
-    original_weight: float,
+    passages: Sequence[Passage] | Sequence[ScoredPassage], find: CalibrationFinder
 ) -> list[float | None]:
     """Return the relevance of each passage of one search, as it was where nothing is calibrated."""
-    is_reranked = any(passage.reranked is not None for passage in passages)
-    kinds = {passage.kinds_answered for passage in passages}
-    calibrations = {one: _find_for(one, find, is_reranked=is_reranked) for one in kinds}
+    calibrations = {
+        kinds: _find_for(kinds, passages, find)
+        for kinds in {passage.kinds_answered for passage in passages}
+    }
     estimates = []
-    for passage, features in zip(
-        passages, extract_features(passages, original_weight), strict=True
-    ):
+    for passage, features in zip(passages, extract_features(passages), strict=True):
         calibration = calibrations[passage.kinds_answered]
         known = passage.relevance if calibration is None else calibration.relevance(features)
         estimates.append(known)
@@ -154,25 +151,34 @@ def estimate_relevance(
 def is_calibrated(passages: Sequence[Passage], find: CalibrationFinder) -> bool:
     """Tell whether there is a calibration for passages of one search."""
     kinds = max((passage.kinds_answered for passage in passages), key=len, default=frozenset())
-    is_reranked = any(passage.reranked is not None for passage in passages)
-    return _find_for(kinds, find, is_reranked=is_reranked) is not None
+    return _find_for(kinds, passages, find) is not None
 
 
 def _find_for(
-    kinds: frozenset[SubQueryKind], find: CalibrationFinder, *, is_reranked: bool
+    kinds: frozenset[SubQueryKind],
+    passages: Sequence[Passage] | Sequence[ScoredPassage],
+    find: CalibrationFinder,
 ) -> Calibration | None:
+    """Return the calibration for passages that these sub-queries found, in their language."""
     mode = _MODES.get(kinds)
-    return None if mode is None else find(mode, reranked=is_reranked)
+    is_reranked = any(passage.reranked is not None for passage in passages)
+    found = None if mode is None else find(mode, reranked=is_reranked)
+    if found is None or not found.language:
+        return found
+    return found if _language_of(passages) in (None, found.language) else None
 
 
-def extract_features(
-    passages: Sequence[Passage] | Sequence[ScoredPassage], original_weight: float
-) -> list[Features]:
-    """Return the formula's variables for each passage of one search.
+def _language_of(passages: Sequence[Passage] | Sequence[ScoredPassage]) -> str | None:
+    """Return the language of the first passages; ``None`` where they do not tell."""
+    text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
+    return detect_language(text, text.split())
+
+
+def extract_features(passages: Sequence[Passage] | Sequence[ScoredPassage]) -> list[Features]:
+    """Return the formula's variables for each passage of one search, given in its order.
 
     A passage the reranker was not given counts like the worst one that it was; one that the
-    vector leg did not find, like that leg's last hit; one that it could not find, since it has no
-    vector yet, as in a search by words.
+    vector leg did not find, like that leg's last hit.
     """
     records = [passage.reranked for passage in passages]
     raw_scores = [None if record is None else record.raw_score for record in records]
@@ -180,17 +186,15 @@ def extract_features(
     vectors = [passage.fused.originals("vector") for passage in passages]
     last_cosine = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
     features = []
-    for passage, vector, raw_score in zip(passages, vectors, raw_scores, strict=True):
+    for place, passage in enumerate(passages):
+        vector, raw_score = vectors[place], raw_scores[place]
         lexical = passage.fused.originals("lexical")
-        own = sum(share.contribution for share in (*lexical, *vector))
-        if passage.kinds_answered == {"lex"} and len(lexical) == 1:
-            own = lexical[0].raw_score  # as one list alone is scored
-        best_lexical = max((share.raw_score for share in lexical), default=0.0)
+        standings = [share.source.spread.standardize(share.raw_score) for share in lexical]
         features.append(
             Features(
-                fused=own / (original_weight or 1.0),
                 cosine=max((share.raw_score for share in vector), default=last_cosine),
-                lexical=math.log1p(best_lexical),
+                lexical=math.log1p(max(0.0, *standings)) if standings else 0.0,
+                rank=1 / (place + 1),
                 rerank=worst_score if raw_score is None else raw_score,
             )
         )
@@ -208,12 +212,6 @@ def find_calibration(database: Database, signals: Signals) -> Calibration | None
 def save_calibration(database: Database, signals: Signals, calibration: Calibration) -> None:
     """Save a calibration; the store's searches use it from their next opening on."""
     database.set_meta(signals.key, json.dumps(asdict(calibration)))
-
-
-def describe_fusion(rag: RAGv2Settings) -> str:
-    """Return the fusion, with what gives its scores their scale."""
-    scales = {"rrf": f"rrf {rag.rrf_k}", "adaptive": f"adaptive {SCALE_VERSION}"}
-    return scales.get(rag.fusion_mode, rag.fusion_mode)
 
 
 @cache

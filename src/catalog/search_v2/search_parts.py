@@ -18,7 +18,7 @@ from catalog.search_v2.balances import find_balance
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.sources import get_source
-from catalog.search_v2.relevance import Calibration, Signals, describe_fusion, find_calibration
+from catalog.search_v2.relevance import Calibration, Signals, find_calibration
 from catalog.search_v2.rerank import get_reranker
 
 if TYPE_CHECKING:
@@ -161,14 +161,10 @@ class SearchParts:
 
     def signals(self, mode: Mode, *, reranked: bool) -> Signals:
         """Return what gives the scores of such searches their scale; no more than a mode uses."""
-        rag, is_hybrid = self.rag, mode == "hybrid"
         return Signals(
             mode=mode,
-            fusion=describe_fusion(rag) if is_hybrid else "none",
             embedding="" if mode == "lexical" else self.library.wanted_model.fingerprint,
-            lexical_engine="" if mode == "vector" else rag.lexical_engine,
-            lexical_weight=rag.lexical_weight if is_hybrid else 1.0,
-            vector_weight=rag.vector_weight if is_hybrid else 1.0,
+            lexical_engine="" if mode == "vector" else self.rag.lexical_engine,
             reranker=self.reranker.fingerprint if reranked else "",
         )
 
@@ -196,7 +192,7 @@ class SearchParts:
     def _learnt_balance(self, dataset: str) -> Balance | None:
         signals = self.signals("hybrid", reranked=False)
         if (dataset, signals) not in self._balances:
-            balance = find_balance(self.database, dataset, signals)
+            balance = find_balance(self.database, dataset, signals, self.rag)
             self._balances[dataset, signals] = balance
         return self._balances[dataset, signals]
 

@@ -176,7 +176,8 @@ def _fit_balance(
     if keep:
         signals = parts.signals("hybrid", reranked=False)
         about = f"{queries.name}, {fit.queries} queries"
-        save_balance(parts.database, dataset, signals, fit.shift if fit.wins else None, about)
+        shift = fit.shift if fit.wins else None
+        save_balance(parts.database, dataset, signals, parts.rag, shift=shift, about=about)
     if not fit.wins:
         return "the balance of the legs stays: no other wins on queries left out of the fit"
     gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"
