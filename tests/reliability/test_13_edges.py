@@ -177,7 +177,7 @@ def test_a_number_of_thousands_of_digits_is_an_error_of_the_caller_over_http(sto
     assert (status, body["error"]["kind"]) == (400, "InputError")
 
 
-@pytest.mark.parametrize("query", ["dataset=notes&dataset=other", "limit=1&limit=2"])
+@pytest.mark.parametrize("query", ["name=a&name=b", "limit=1&limit=2"])
 def test_a_parameter_given_twice_is_refused_rather_than_half_heard(store, query):
     status, body = ask_http(store, f"/v1/documents?{query}")
     assert (status, body["error"]["kind"]) == (400, "InputError")

@@ -68,7 +68,7 @@ FOUND = [
     found(mode="hybrid"),
     found(query='"the kettle" -violin', explain=True),
     found(query="lex: bread / vec: garden"),
-    found(filters=["file_type=markdown"], docs=["notes:*/page-1.md"]),
+    found(filters=["file_type=md"], docs=["notes:*/page-1.md"]),
     (200, "GET", "/v1/search?q=harbour&top_k=2&mode=lexical", {}),
     (200, "GET", "/v1/documents/bread/page-1.md", {}),
     (200, "GET", "/v1/documents/notes:kettle/page-2.md:2-4?max_bytes=200", {}),

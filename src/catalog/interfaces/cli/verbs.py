@@ -93,7 +93,7 @@ search = verb_command(
 ask = verb_command(
     "ask",
     AskParams,
-    "Answer a question from documents, each sentence with its source, or say why not.",
+    "Answer a question in cited sentences, or say why not.",
 )
 get = verb_command(
     "get",
