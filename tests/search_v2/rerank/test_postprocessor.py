@@ -47,15 +47,14 @@ def test_only_the_first_candidates_are_scored_and_the_others_follow():
     assert "2 of 4 scored" in done.note
 
 
-def test_six_are_scored_and_blended_unless_another_number_is_asked_for():
-    raw = {"a": -1.0, "b": 1.0, "c": -1.0, "d": 4.0, "e": -1.0, "f": 4.0}
-    reranker = ScriptedReranker(raw | {"g": 9.0, "h": 9.0})
-    done = RerankPostprocessor(reranker).rerank(nodes(*"abcdefgh"), "q")
-    # .7 of (10 … 5 as 1 … 0) and .3 of (-1 … 4 as 0 … 1): a .7, b .56 + .12, c .42,
-    # d .28 + .3, e .14, f 0 + .3; then g and h, however good they would be
-    assert texts(done.nodes) == ["a", "b", "d", "c", "f", "e", "g", "h"]
-    assert reranker.asked == list("abcdef")
-    assert "6 of 8 scored" in done.note
+def test_three_are_scored_and_blended_unless_another_number_is_asked_for():
+    reranker = ScriptedReranker({"a": -1.0, "b": 4.0, "c": 1.0, "d": 9.0, "e": 9.0})
+    done = RerankPostprocessor(reranker).rerank(nodes(*"abcde"), "q")
+    # .7 of (10, 9, 8 as 1, .5, 0) and .3 of (-1, 4, 1 as 0, 1, .4); then d and e, however good
+    assert texts(done.nodes) == ["a", "b", "c", "d", "e"]
+    assert [node.score for node in done.nodes][:3] == pytest.approx([0.7, 0.65, 0.12])
+    assert reranker.asked == list("abc")
+    assert "3 of 5 scored" in done.note
 
 
 def test_top_n_keeps_the_best():

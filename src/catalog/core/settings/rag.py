@@ -240,7 +240,7 @@ class RAGv2Settings(BaseSettings):
         "cross-encoder/ms-marco-MiniLM-L-12-v2",
         description="Hub name of the reranker, a folder holding it, or the server's name for it.",
     )
-    rerank_candidates: int = Field(6, ge=1, le=1000, description="Passages that are reranked.")
+    rerank_candidates: int = Field(3, ge=1, le=1000, description="Passages that are reranked.")
     rerank_top_n: int = Field(
         0, ge=0, le=1000, description="Passages kept after reranking; 0: as many as asked for."
     )

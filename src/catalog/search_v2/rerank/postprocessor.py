@@ -58,7 +58,7 @@ class RerankPostprocessor(PassagePostprocessor):
     (0: all). See ``rerank.blending`` for the formulas.
     """
 
-    candidates: int = Field(6, ge=1)
+    candidates: int = Field(3, ge=1)
     blend: BlendName = "linear"
     weight: float = Field(0.3, ge=0.0, le=1.0)
     budget_ms: int = Field(0, ge=0)
