@@ -17,7 +17,7 @@ from catalog.core.settings import (
     flatten,
     needs_rebuild,
 )
-from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
+from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 from catalog.interfaces.cli.commands import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -92,8 +92,10 @@ def tools_page() -> str:
         "nearest one, and a note\nsays so. An empty value counts as not given. A list may be "
         "given as one text, with commas if it names several.\n",
     ]
-    for tool in AGENT_TOOLS.values():
+    for tool in {**AGENT_TOOLS, **ANSWER_TOOLS}.values():
         unlisted = "" if tool.name in LISTED_TOOLS else " Not listed; answers when called by name."
+        if tool.name in ANSWER_TOOLS:
+            unlisted = " There is such a tool where `IDX_ANSWERS__TOOL` is on."
         parts.append(f"## {tool.name}\n\n{tool.description.strip()}{unlisted}\n")
         for name, others in argument_names(tool.arguments).items():
             aliases.setdefault(name, {}).update(dict.fromkeys(others))

@@ -95,14 +95,18 @@ def edge_fields(kind: type[Any]) -> tuple[ParamField, ...]:
 
 
 @cache
-def params_model(kind: type[Any]) -> type[BaseModel]:
-    """Return the pydantic model of a verb's parameters as JSON: strict, unknown names refused."""
+def params_model(kind: type[Any], *without: str) -> type[BaseModel]:
+    """Return the pydantic model of a verb's parameters as JSON: strict, unknown names refused.
+
+    Those named are left ``without``.
+    """
     from pydantic import BaseModel, ConfigDict
 
     base = type("_Strict", (BaseModel,), {"model_config": ConfigDict(extra="forbid", strict=True)})
     parameters = [
         field.with_help(f"{field.param.help} {field.param.json_help}".rstrip())
         for field in edge_fields(kind)
+        if field.name not in without
     ]
     return build_model(kind.__name__, base, parameters, about=summary_of(kind))
 

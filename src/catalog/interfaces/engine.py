@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +13,7 @@ from catalog.core.param_fields import read_params
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from catalog.core.answers import AnswerEvent
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
 
@@ -30,6 +31,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release what it holds; safe to call twice."""
+        ...
+
+
+class AnsweringEngine(Engine, Protocol):
+    """An engine that also tells an answer by its events."""
+
+    def answer_events(self, arguments: Mapping[str, Any]) -> Iterator[AnswerEvent]:
+        """Yield results, sentences and the whole answer."""
         ...
 
 
@@ -64,6 +73,16 @@ class LocalEngine:
         from catalog.interfaces.calls import to_json
 
         return to_json(self.answer(verb, arguments))
+
+    def answer_events(self, arguments: Mapping[str, Any]) -> Iterator[AnswerEvent]:
+        """Yield what an answer is told by: results, sentences, the whole; raises as the verb does.
+
+        Arguments are checked at once, before the first event.
+        """
+        from catalog.answers.answering import answer_events
+        from catalog.core.params import AskParams
+
+        return answer_events(self.service, read_params(AskParams, arguments, "ask"))
 
     def warm(self) -> None:
         """Load the model and open the indexes of every dataset, so that no query waits for it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerSentence
+from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerEvent
 from catalog.core.results import SearchResult
 from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.terminal import Form, TerminalText, format_duration
@@ -21,9 +21,28 @@ def answer_text(answer: Answer, form: Form) -> TerminalText:
     )
 
 
-def sentence_text(sentence: AnswerSentence) -> str:
-    """Return a sentence as a stream prints it, with what is before it; safe for a terminal."""
-    return safe(f"{sentence.breaks}{sentence.marked()}")
+def stream_answer(
+    events: Iterable[AnswerEvent], form: Form, write: Callable[[str], object]
+) -> TerminalText:
+    """Write each sentence as it comes and return what is still to be printed after them.
+
+    That is the whole answer where it is not what was written: a model may fail on its way.
+    """
+    written = ""
+    answer: Answer | None = None
+    for event in events:
+        if event.sentence is not None:
+            part = f"{event.sentence.breaks}{event.sentence.marked()}"
+            part = part if written else part.lstrip()
+            write(safe(part))
+            written += part
+        answer = event.answer or answer
+    assert answer is not None
+    if written != answer.text:
+        whole = answer_text(answer, form)
+        return whole._replace(out=("\n\n" if written else "") + whole.out)
+    rest = TerminalText.of_lines(source_lines(answer, form), account_lines(answer))
+    return rest._replace(out=f"\n{rest.out}")
 
 
 def source_lines(answer: Answer, form: Form) -> Iterator[str]:

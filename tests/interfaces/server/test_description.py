@@ -42,6 +42,9 @@ class LateEngine:
     def ask(self, operation, arguments):
         return self.engine.ask(operation, arguments)
 
+    def answer_events(self, arguments):
+        return self.engine.answer_events(arguments)
+
 
 LATE = LateEngine()
 schema = schemathesis.openapi.from_asgi(
@@ -79,6 +82,7 @@ def test_every_route_argument_and_error_is_described(engine):
     assert routes == [
         ("/v1/search", "post"),
         ("/v1/search", "get"),
+        ("/v1/ask", "post"),
         ("/v1/documents", "get"),
         ("/v1/documents", "post"),
         ("/v1/documents/{reference}", "get"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from catalog.interfaces.agents.functions import (
     AGENT_TOOLS,
+    ANSWER_TOOLS,
     LISTED_TOOLS,
     AgentTools,
     close,
@@ -17,6 +18,7 @@ from catalog.interfaces.agents.tool import AgentTool, ToolResult
 
 __all__ = [
     "AGENT_TOOLS",
+    "ANSWER_TOOLS",
     "LISTED_TOOLS",
     "AgentTool",
     "AgentTools",

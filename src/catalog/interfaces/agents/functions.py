@@ -8,6 +8,7 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.open_services import OpenServices
+from catalog.interfaces.agents.ask_tool import ASK
 from catalog.interfaces.agents.catalog_tool import QUERY_CATALOG
 from catalog.interfaces.agents.document_tools import GET, MULTI_GET, STATUS
 from catalog.interfaces.agents.search_tools import QUERY, SEARCH, SEARCH_CHUNKS, VSEARCH
@@ -27,6 +28,8 @@ AGENT_TOOLS: Mapping[str, AgentTool] = {
     **{tool.name: tool for tool in (SEARCH, VSEARCH, QUERY, STATUS)},
 }
 """All tools: those that are not listed answer whoever calls them by name."""
+ANSWER_TOOLS: Mapping[str, AgentTool] = {ASK.name: ASK}
+"""What agents are shown as well where answers are on (``IDX_ANSWERS__TOOL``)."""
 _engines: OpenServices[Engine] = OpenServices()
 
 
@@ -72,7 +75,7 @@ class AgentTools:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call the tool of that name; for an unknown one the result is an error that lists them."""
-        tool = AGENT_TOOLS.get(name)
+        tool = AGENT_TOOLS.get(name) or ANSWER_TOOLS.get(name)
         if tool is not None:
             return tool.call(self._engine, arguments)
         message = unknown_tool(name, LISTED_TOOLS, AGENT_TOOLS)
@@ -84,7 +87,8 @@ class AgentTools:
         An output's content is the text, its ``raw_output`` the data, and it says whether it is an
         error. Called with keywords; async calls run in a thread.
         """
-        return [self._function_tool(AGENT_TOOLS[name]) for name in names]
+        tools = {**AGENT_TOOLS, **ANSWER_TOOLS}
+        return [self._function_tool(tools[name]) for name in names]
 
     def _function_tool(self, tool: AgentTool) -> FunctionTool:
         from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput

@@ -84,7 +84,7 @@ def mcp(
 
     def build_server(engine: Engine) -> Server[Workers]:
         warm_in_background(engine)
-        return catalog_server(engine, workers)
+        return catalog_server(engine, workers, with_answers=settings.answers.tool)
 
     engine = NearestEngine.of(settings, store_options(context, home, preset).preset)
     if address is not None:

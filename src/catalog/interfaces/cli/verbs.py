@@ -128,13 +128,23 @@ def _print_answer(
         from catalog.interfaces.terminal import Form, render
 
         with LocalEngine(open_library(context, home, preset)) as engine:
-            printed = render(verb, engine.answer(verb, arguments), Form(**form))
+            if verb == "ask" and not form["json"] and sys.stdout.isatty():
+                from catalog.interfaces.terminal_answers import stream_answer
+
+                printed = stream_answer(engine.answer_events(arguments), Form(**form), _write_now)
+            else:
+                printed = render(verb, engine.answer(verb, arguments), Form(**form))
     out, err, code = printed
     sys.stdout.write(out)
     sys.stdout.flush()
     note(err)
     if code:
         raise typer.Exit(code)
+
+
+def _write_now(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _ask_server(

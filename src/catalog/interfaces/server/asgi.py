@@ -48,7 +48,16 @@ if TYPE_CHECKING:
 
 CALL, MCP = "/call", "/mcp"
 _FORM_OPTIONS = frozenset(field.name for field in fields(Form))
-_LOGGED_PATHS = (CALL, MCP, HEALTH, "/v1/search", "/v1/documents", "/v1/status", "/openapi.json")
+_LOGGED_PATHS = (
+    CALL,
+    MCP,
+    HEALTH,
+    "/v1/search",
+    "/v1/ask",
+    "/v1/documents",
+    "/v1/status",
+    "/openapi.json",
+)
 _STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
 _UNKNOWN_FILE = (-1, -1)
 _LOG = logging.getLogger(__name__)
@@ -113,9 +122,12 @@ def build_app(
     serve: ServeSettings,
     secret: str,
     check: Callable[[], None] = lambda: None,
+    *,
+    with_answers: bool = False,
 ) -> ASGIApp:
     """Return the app: ``/v1`` and ``/mcp``, guarded, and ``/call`` for who has the secret.
 
+    Agents have the tool ``ask`` as well ``with_answers``.
     ``check`` is called before each request's work and may refuse it with an error. Raises
     :class:`ConfigError` as ``guard_app`` does.
     """
@@ -125,7 +137,7 @@ def build_app(
         needs_token=serve.token is not None,
     )
     for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
-    mcp, running = mcp_asgi(catalog_server(engine, workers), serve)
+    mcp, running = mcp_asgi(catalog_server(engine, workers, with_answers=with_answers), serve)
 
     routes = [
         Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
@@ -219,7 +231,10 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
         host, port = listening.getsockname()[:2]
         secret, bound = secrets.token_hex(32), Address(address.host, port)
         check = store_unchanged_check(engine.library.database.file)
-        app = build_app(engine, bound, engine.library.settings.serve, secret, check)
+        settings = engine.library.settings
+        app = build_app(
+            engine, bound, settings.serve, secret, check, with_answers=settings.answers.tool
+        )
 
         def ready() -> None:
             reachable = Address(host, port).reachable_host

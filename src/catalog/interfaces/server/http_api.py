@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Security
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Security
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from catalog import __version__
 from catalog.core.catalog_page import CatalogPage
-from catalog.core.errors import InputError
-from catalog.core.param_fields import build_model, edge_fields, params_model
-from catalog.core.params import (
-    MAX_OFFSET,
-    BrowseParams,
-    GetParams,
-    MultiGetParams,
-    Params,
-    SearchParams,
-    StatusParams,
+from catalog.core.errors import CatalogError, InputError
+from catalog.core.param_fields import edge_fields
+from catalog.core.params import MAX_OFFSET, BrowseParams, SearchParams
+from catalog.interfaces.calls import (
+    AnswerShape,
+    DocumentShape,
+    DocumentsShape,
+    SearchShape,
+    StatusShape,
 )
-from catalog.interfaces.calls import DocumentShape, DocumentsShape, SearchShape, StatusShape
 from catalog.interfaces.server.announcement import make_proof
+from catalog.interfaces.server.http_arguments import (
+    ASK_BODY,
+    BROWSE_QUERY,
+    GET_PATH,
+    GET_QUERY,
+    MULTI_GET_BODY,
+    SEARCH_BODY,
+    SEARCH_QUERY,
+    STATUS_QUERY,
+)
 from catalog.interfaces.server.http_errors import (
     Responses,
     add_error_handlers,
     as_json,
+    error_body,
     error_responses,
     json_response,
 )
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.core.answers import AnswerEvent
+    from catalog.interfaces.engine import AnsweringEngine
     from catalog.interfaces.server.workers import Workers
 
 HEALTH = "/v1/health"
@@ -54,51 +63,6 @@ _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the wo
 }
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-_Texts = Annotated[list[str], BeforeValidator(_as_list)]
-
-
-class QueryString(BaseModel):
-    """Base of the parameters that a query string holds, where every value is text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def query_string(
-    kind: type[Params],
-    *,
-    without: Collection[str] = (),
-    **descriptions: str,
-) -> type[QueryString]:
-    """Return the model of a verb's parameters in a query string.
-
-    A list is given by repeating its name. ``descriptions`` are by parameter.
-    """
-    parameters = []
-    for field in edge_fields(kind):
-        if field.name not in without:
-            field = field.with_help(descriptions.get(field.name, field.param.help))
-            as_list = replace(field, type=_Texts, default=())
-            parameters.append(as_list if field.takes_list else field)
-    return build_model(f"{kind.__name__}Query", QueryString, parameters)
-
-
-def arguments_from(model: type[BaseModel], source: Any) -> Any:
-    """Return the dependency that gives the arguments which a request has, and no defaults.
-
-    ``source`` is where FastAPI finds the model: ``Body()`` or ``Query()``.
-    """
-
-    async def read(arguments: BaseModel) -> dict[str, Any]:
-        return arguments.model_dump(exclude_unset=True)
-
-    read.__annotations__["arguments"] = Annotated[model, source]
-    return Depends(read)
-
-
 Arguments = dict[str, Any]
 _MAX_NAME = 60
 _LISTS = {
@@ -108,55 +72,16 @@ _LISTS = {
     if field.takes_list
     for name in (field.name, *field.param.aliases)
 }
-_FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
-SEARCH_BODY = arguments_from(
-    params_model(SearchParams),
-    Body(
-        openapi_examples={
-            "words": {"summary": "Words", "value": {"query": "rotate the api keys", "top_k": 5}},
-            "narrowed": {
-                "summary": "Some documents only",
-                "value": {"query": "backup", "file_type": "markdown", "filters": ["tags=ops"]},
-            },
-        }
-    ),
-)
-SEARCH_QUERY = arguments_from(
-    query_string(
-        SearchParams,
-        docs="Only these documents: paths, globs or #docids.",
-        filters=_FILTERS,
-    ),
-    Query(),
-)
-BROWSE_QUERY = arguments_from(
-    query_string(
-        BrowseParams,
-        filters=_FILTERS,
-        limit="How many documents; a stream gives all if it is left out.",
-    ),
-    Query(),
-)
-MULTI_GET_BODY = arguments_from(
-    params_model(MultiGetParams),
-    Body(
-        openapi_examples={
-            "pattern": {"summary": "All of a folder", "value": {"patterns": ["guides/*.md"]}}
-        }
-    ),
-)
-GET_QUERY = arguments_from(query_string(GetParams, without=("reference",)), Query())
-STATUS_QUERY = arguments_from(query_string(StatusParams), Query())
-GET_PATH = Path(
-    description=(
-        "dataset:path, path or #docid (as %23docid); :12-20 after it picks lines, or else pages, "
-        "cells, paragraphs: what its citations count. :1:05-1:18 picks times."
-    ),
-    examples=["notes:guides/backup.md:3-5"],
-)
 STREAMED: Responses = {
     200: {
         "description": "A page of documents; as application/x-ndjson, all of them, one a line.",
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+    }
+}
+EVENTS: Responses = {
+    200: {
+        "description": "The answer; as application/x-ndjson, one event a line: results, each "
+        "sentence once it is checked, and then the whole answer, or an error.",
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
@@ -171,7 +96,9 @@ TEXT: Responses = {
 class ApiState:
     """The engine that routes ask, behind threads, and the secret that proves this server."""
 
-    def __init__(self, engine: Engine, workers: Workers, secret: str, seconds: float) -> None:
+    def __init__(
+        self, engine: AnsweringEngine, workers: Workers, secret: str, seconds: float
+    ) -> None:
         self._engine = engine
         self._workers = workers
         self.secret = secret
@@ -180,6 +107,19 @@ class ApiState:
     async def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the engine's answer."""
         return await self._workers.run(partial(self._engine.ask, verb, arguments))
+
+    async def events(self, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Return the events of an answer; raises what a search raises before there is any."""
+        events = await self._workers.run(partial(self._engine.answer_events, arguments))
+        first = await self._workers.run(partial(next, events))
+
+        async def following() -> AsyncIterator[dict[str, Any]]:
+            event: AnswerEvent | None = first
+            while event is not None:
+                yield event.to_dict()
+                event = await self._workers.run(partial(next, events, None))
+
+        return following()
 
     async def respond(self, verb: str, arguments: Mapping[str, Any]) -> Response:
         """Return the engine's answer as JSON."""
@@ -224,6 +164,15 @@ async def search(arguments: Annotated[Arguments, SEARCH_BODY], api: Api) -> Resp
 async def search_words(arguments: Annotated[Arguments, SEARCH_QUERY], api: Api) -> Response:
     """Search for passages, the handy form."""
     return await api.respond("search", arguments)
+
+
+@router.post("/v1/ask", response_model=AnswerShape, responses=error_responses(404, 409) | EVENTS)
+async def ask(arguments: Annotated[Arguments, ASK_BODY], request: Request, api: Api) -> Response:
+    """Answer a question from documents, or say why not."""
+    if not _accepts(request, NDJSON):
+        return await api.respond("ask", arguments)
+    events = await api.events(arguments)
+    return StreamingResponse(stream_events(events), media_type=NDJSON)
 
 
 @router.get("/v1/documents", response_model=CatalogPage, responses=error_responses(404) | STREAMED)
@@ -332,6 +281,15 @@ async def _stream_entries(
             return
         following = {"limit": _STREAM_PAGE, "offset": offset}
         page = await api.ask("browse", {**arguments, **following})
+
+
+async def stream_events(events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    """Yield events as lines; an error on the way is the last of them."""
+    try:
+        async for event in events:
+            yield as_json(event) + b"\n"
+    except CatalogError as error:
+        yield as_json({"event": "error", **error_body(type(error).__name__, str(error))}) + b"\n"
 
 
 async def _stream_text(text: str) -> AsyncIterator[bytes]:

@@ -168,14 +168,20 @@ def shorten(text: str) -> str:
     return one_line(safe(text[:_MAX_SHOWN]))
 
 
-def catalog_server(engine: Engine, workers: Workers) -> Server[Workers]:
-    """Return the server of all agent tools; asks the engine once, for its instructions."""
-    from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
+def catalog_server(
+    engine: Engine, workers: Workers, *, with_answers: bool = False
+) -> Server[Workers]:
+    """Return the server of all agent tools; asks the engine once, for its instructions.
 
+    The tool ``ask`` is among them ``with_answers`` only.
+    """
+    from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
+
+    more = ANSWER_TOOLS if with_answers else {}
     return build_server(
         engine,
-        tools=AGENT_TOOLS,
-        listed=LISTED_TOOLS,
+        tools={**AGENT_TOOLS, **more},
+        listed=(*LISTED_TOOLS, *more),
         instructions=instructions(engine),
         workers=workers,
     )

@@ -1,0 +1,156 @@
+"""The same answer over HTTP, for agents, and in a terminal while it is written."""
+
+import json
+
+import anyio
+import httpx
+import pytest
+from mcp import Client
+
+from answers.conftest import WritingLLM, serve
+from catalog.interfaces.agents import ANSWER_TOOLS
+from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.server.http_api import ApiState, build_api
+from catalog.interfaces.server.mcp.protocol import catalog_server
+from catalog.interfaces.server.workers import Workers
+from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.terminal_answers import stream_answer
+
+CANCEL = {"question": "How many days may customers cancel within?"}
+RIGHT = "Customers may cancel within 14 days of the order [1]."
+NDJSON = {"accept": "application/x-ndjson"}
+
+
+class Answering(LocalEngine):
+    """An engine on a search that is open already."""
+
+    service = None
+
+    def __init__(self, service):
+        super().__init__(service.library)
+        self.service = service
+
+
+@pytest.fixture
+def engine(service):
+    return Answering(service)
+
+
+@pytest.fixture
+def writing(project):
+    """Makes engines whose model writes these replies."""
+    made = []
+
+    def make(*replies, **answers):
+        made.append(serve(project, WritingLLM(replies=list(replies), prompts=[]), **answers))
+        return Answering(made[-1])
+
+    yield make
+    for service in made:
+        service.close()
+
+
+def posted(engine, body, headers=None):
+    app = build_api(ApiState(engine, Workers(2, 20), "secret", 20.0), needs_token=False)
+
+    async def go():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.post("/v1/ask", json=body, headers=headers)
+
+    return anyio.run(go)
+
+
+def without_times(answer):
+    stages = [stage["name"] for stage in answer["stages"]]
+    return {**answer, "elapsed_ms": 0, "stages": stages}
+
+
+def test_http_gives_the_answer_of_the_command_line(engine):
+    answer = posted(engine, CANCEL)
+    assert answer.status_code == 200
+    assert without_times(answer.json()) == without_times(engine.ask("ask", CANCEL))
+
+
+def test_http_streams_results_sentences_and_the_whole(writing):
+    lines = posted(writing(f"{RIGHT} A refund takes 5 working days [1]."), CANCEL, NDJSON)
+    assert lines.headers["content-type"] == "application/x-ndjson"
+    events = [json.loads(line) for line in lines.text.splitlines()]
+    assert [one["event"] for one in events] == ["results", "sentence", "sentence", "answer"]
+    assert events[1]["sentence"]["text"] == "Customers may cancel within 14 days of the order."
+    assert events[3]["answer"]["model"] == "writer"
+
+
+@pytest.mark.parametrize("headers", [None, NDJSON])
+def test_a_wrong_question_is_an_error_before_any_event(engine, headers):
+    answer = posted(engine, {**CANCEL, "dataset": "nowhere"}, headers)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["kind"] == "UnknownDatasetError"
+
+
+def test_an_error_on_the_way_is_the_last_event(writing):
+    lines = posted(writing([RuntimeError("x")]), {**CANCEL, "strict": True}, NDJSON)
+    first, last = map(json.loads, lines.text.splitlines())
+    assert first["event"] == "results"
+    assert (last["event"], last["error"]["kind"]) == ("error", "StageFailedError")
+
+
+def test_nobody_names_code_to_load_over_http(engine):
+    answer = posted(engine, {**CANCEL, "model": "os:getcwd"})
+    assert answer.status_code == 422
+    assert "model" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("with_answers", [True, False])
+def test_agents_have_the_tool_only_where_answers_are_on(engine, with_answers):
+    server = catalog_server(engine, Workers(2, 20), with_answers=with_answers)
+
+    async def go():
+        async with Client(server) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            return names, await client.call_tool("ask", CANCEL) if "ask" in names else None
+
+    names, answer = anyio.run(go)
+    assert ("ask" in names) is with_answers
+    if with_answers:
+        assert answer.structured_content["answer"].startswith("Customers may cancel within 14")
+        assert answer.structured_content["sources"][0]["reference"].startswith("notes:cancel.md")
+
+
+def test_what_an_agent_reads_of_documents_is_marked_as_data(engine):
+    text = ANSWER_TOOLS["ask"].call(engine, CANCEL).text
+    assert text.startswith("Between the two documents-")
+    none = ANSWER_TOOLS["ask"].call(engine, {"question": "What is the capital of Mongolia?"})
+    assert none.data["status"] == "no_results"
+    assert none.text.startswith("no results: ")
+    assert none.data["nearest"]
+
+
+def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing):
+    parts = []
+    engine = writing(f"{RIGHT} A refund takes 5 working days [1].")
+    rest = stream_answer(engine.answer_events(CANCEL), Form(), parts.append)
+    assert parts == [
+        "Customers may cancel within 14 days of the order. [1]",
+        " A refund takes 5 working days. [1]",
+    ]
+    whole = render("ask", engine.answer("ask", CANCEL), Form())
+    assert "".join(parts) + rest.out == whole.out
+    assert "[1] [source: Cancellation, lines" in rest.out
+    assert rest.err.startswith("by writer, from 4 passages in ")
+
+
+def test_a_terminal_is_told_the_whole_answer_anew_after_a_failure(writing):
+    parts = []
+    failing = [f"{RIGHT} ", "A ", TimeoutError()]
+    rest = stream_answer(writing(failing).answer_events(CANCEL), Form(), parts.append)
+    assert parts[0] == "Customers may cancel within 14 days of the order. [1]"
+    assert "Customers may cancel within 14 days of the order. [1]" in rest.out
+    assert "did not answer within 10 s" in rest.err
+
+
+def test_a_terminal_marks_what_is_unsupported_and_says_why(writing):
+    engine = writing(f"{RIGHT} A refund takes 50 working days [1].")
+    printed = render("ask", engine.answer("ask", CANCEL), Form())
+    assert "A refund takes 50 working days. [1] [unsupported]" in printed.out
+    assert "catalog: unsupported: 'A refund takes 50 working days.': number" in printed.err
