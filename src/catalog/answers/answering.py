@@ -50,16 +50,21 @@ def ask(params: AskParams) -> Answer:
     return answer_question(shared_service(), params)
 
 
-def answer_question(service: SearchServiceV2, params: AskParams) -> Answer:
+def answer_question(
+    service: SearchServiceV2, params: AskParams, *, llm: LLM | None = None
+) -> Answer:
     """Return the last of :func:`answer_events`, the whole answer."""
-    *_, last = answer_events(service, params)
+    *_, last = answer_events(service, params, llm=llm)
     assert last.answer is not None
     return last.answer
 
 
-def answer_events(service: SearchServiceV2, params: AskParams) -> Iterator[AnswerEvent]:
+def answer_events(
+    service: SearchServiceV2, params: AskParams, *, llm: LLM | None = None
+) -> Iterator[AnswerEvent]:
     """Yield the results, each sentence as soon as it is checked, and then the whole answer.
 
+    ``llm`` writes in place of the model that params and settings name.
     The whole answer has other sentences than those before it where a model failed meanwhile.
     """
     started = time.perf_counter()
@@ -76,7 +81,7 @@ def answer_events(service: SearchServiceV2, params: AskParams) -> Iterator[Answe
     if reason is not None:
         answer = replace(answer, abstained=refuse(results, reason))
     else:
-        written = yield from _write(service, params, answer, stages)
+        written = yield from _write(service, params, answer, stages, llm)
         if isinstance(written, Answer):
             answer = written
         else:
@@ -92,7 +97,11 @@ def answer_events(service: SearchServiceV2, params: AskParams) -> Iterator[Answe
 
 
 def _write(
-    service: SearchServiceV2, params: AskParams, answer: Answer, stages: StageLog
+    service: SearchServiceV2,
+    params: AskParams,
+    answer: Answer,
+    stages: StageLog,
+    llm: LLM | None,
 ) -> Generator[AnswerEvent, None, Answer | str]:
     """Yield what a language model writes and return the answer; or the note on why it wrote none.
 
@@ -101,7 +110,7 @@ def _write(
     started = time.perf_counter()
     settings = service.parts.settings
     try:
-        llm = choose_llm(service.library, params.model)
+        llm = llm or choose_llm(service.library, params.model)
         if llm is None:
             return HOW_TO_CONFIGURE
         from catalog.answers.writing import write_answer

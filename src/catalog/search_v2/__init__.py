@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AnswerQueryEngine",
     "CachedEmbedding",
     "CatalogRetriever",
     "ChunkPersistenceTransform",
@@ -76,7 +77,10 @@ __all__ = [
     "close",
     "search",
 ]
-_ELSEWHERE = {"ask": "catalog.answers.answering"}
+_ELSEWHERE = {
+    "AnswerQueryEngine": "catalog.answers.llama_engines",
+    "ask": "catalog.answers.answering",
+}
 
 
 @takes(SearchParams)
