@@ -108,6 +108,7 @@ def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList],
     by_words = parts.lexical(dataset).search(text, DEPTH, within)
     by_meaning = parts.vector(dataset).search(vector, DEPTH, within)
     spread = parts.library.indexes.sample(dataset).spread(vector)
+    parts.library.indexes.require_model()  # else they may be scores of two models
     legs: tuple[tuple[Leg, float, Sequence[Hit], Spread], ...] = (
         ("lexical", rag.lexical_weight, by_words, by_words.spread),
         ("vector", rag.vector_weight, by_meaning, spread),

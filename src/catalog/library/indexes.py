@@ -101,11 +101,10 @@ class Indexes:
     def sample(self, dataset: str) -> VectorSample:
         """Return the sample of the dataset's vectors, whichever engine searches them.
 
-        Raises as :meth:`vector` does.
+        Whoever asks it asks :meth:`require_model` after that.
         """
         from catalog.store.vectors.sample import VectorSample
 
-        self.require_model()
         with self._lock:
             return self._samples.setdefault(dataset, VectorSample(self._database, dataset))
 

@@ -7,13 +7,14 @@ document was made of, a passage's reference or citation, an address, a title.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
+from catalog.core.lru_cache import LRUCache
 from catalog.library.cited_places import read_cited_place, without_seconds
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
@@ -23,6 +24,7 @@ from catalog.store.document_names import (
     list_titles,
     live_documents,
 )
+from catalog.store.engine_types import read_stamps
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
 _TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
 _MAX_PLACE = 2000  # characters of the place in a citation
+_WHOLE: LRUCache[Hashable, Filter] = LRUCache(64)  # filters as one state of datasets reads them
 
 
 class Names:
@@ -195,6 +198,17 @@ def keep_whole(
     """Return the filter as :meth:`Names.keep_whole` does in each of the datasets."""
     if tree is None:
         return None
+    stamps = read_stamps(connection, datasets)
+    key = None if None in stamps else (stamps, datasets, repr(tree))
+    whole = None if key is None else _WHOLE.get(key)
+    if whole is None:
+        whole = _keep_whole(connection, datasets, tree)
+        if key is not None:
+            _WHOLE.put(key, whole)
+    return whole
+
+
+def _keep_whole(connection: Connection, datasets: tuple[str, ...], tree: Filter) -> Filter:
     trees = {name: Names(connection, name).keep_whole(tree) for name in datasets}
     if len(trees) == 1 or all(one == tree for one in trees.values()):
         return next(iter(trees.values()))

@@ -185,9 +185,11 @@ class VectorRetriever(LegRetriever):
         engine = ", ".join(dict.fromkeys(run.engine for run in runs))
         from catalog.store.vectors.sample import spread_over
 
-        samples = map(self._parts.library.indexes.sample, self.restriction.datasets)
-        spread = spread_over(samples, vector)
-        self._parts.library.indexes.require_model()  # else they may be scores of two models
+        indexes = self._parts.library.indexes
+        samples = map(indexes.sample, self.restriction.datasets)
+        with self._database.snapshot():
+            spread = spread_over(samples, vector)
+            indexes.require_model()  # else they may be scores of two models
         return LegRun(sub_query, self.top_k, engine, hits, spread, note, fallback, damaged)
 
     def _nearest(self, vector: Vector, dataset: str) -> _Nearest:

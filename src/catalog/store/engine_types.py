@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, func, select, true, update
@@ -69,6 +70,7 @@ def best_first(hits: Iterable[Hit], k: int) -> list[Hit]:
     return [Hit(seq, -negative) for negative, seq in ordered[:k]]
 
 
+_CLAUSES = 32  # conditions that are kept: making one takes longer than most of its statements
 _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 
@@ -116,19 +118,25 @@ class Restriction:
 
     def clause(self) -> ColumnElement[bool]:
         """Return the condition on ``chunks`` rows; every value in it is bound."""
-        parts: list[ColumnElement[bool]] = []
-        if self.scope.ids is None:
-            parts.append(of_datasets(chunks.c.dataset, self.dataset))
-        else:  # the dataset is asked of the documents, else SQLite walks all its chunks
-            among_scope = among(documents.c.source_doc_id, sorted(self.scope.ids))
-            is_here = of_datasets(documents.c.dataset, self.dataset)
-            allowed = select(documents.c.id).where(is_here, among_scope)
-            parts.append(chunks.c.document_id.in_(allowed))
-        if self.filter is not None:
-            parts.append(compile_filter(self.filter))
-        parts.extend(phrase_clause(phrase) for phrase in self.containing)
-        parts.extend(~phrase_clause(phrase) for phrase in self.without)
-        return and_(true(), *parts)
+        return _clause(self, repr(self.filter))
+
+
+@lru_cache(maxsize=_CLAUSES)
+def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
+    """Return the condition on ``chunks`` rows; to Python the filters 1 and ``True`` are equal."""
+    parts: list[ColumnElement[bool]] = []
+    if restriction.scope.ids is None:
+        parts.append(of_datasets(chunks.c.dataset, restriction.dataset))
+    else:  # the dataset is asked of the documents, else SQLite walks all its chunks
+        among_scope = among(documents.c.source_doc_id, sorted(restriction.scope.ids))
+        is_here = of_datasets(documents.c.dataset, restriction.dataset)
+        allowed = select(documents.c.id).where(is_here, among_scope)
+        parts.append(chunks.c.document_id.in_(allowed))
+    if restriction.filter is not None:
+        parts.append(compile_filter(restriction.filter))
+    parts.extend(phrase_clause(phrase) for phrase in restriction.containing)
+    parts.extend(~phrase_clause(phrase) for phrase in restriction.without)
+    return and_(true(), *parts)
 
 
 def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:

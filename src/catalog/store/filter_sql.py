@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -97,7 +98,7 @@ def matching_values(
 
     A passage satisfies ``condition`` (a comparison or text match) exactly when it has one of them.
     """
-    rows = connection.execute(_values_query(dataset, condition.field, _comparison(condition)))
+    rows = connection.execute(_comparison_query(dataset, condition, repr(condition)))
     return [decoded_value(kind, text, value) for kind, text, value in rows]
 
 
@@ -213,6 +214,14 @@ def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
             return column <= value
         case _:
             return column == value
+
+
+@lru_cache(maxsize=32)
+def _comparison_query(
+    dataset: str, condition: Condition, _condition: str
+) -> Select[tuple[Any, Any, Any]]:
+    """Return the query of a comparison's values; to Python the values 1 and ``True`` are equal."""
+    return _values_query(dataset, condition.field, _comparison(condition))
 
 
 def _values_query(dataset: str, field: str, test: _Test) -> Select[tuple[Any, Any, Any]]:
