@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from catalog.answers.abstention import decide_abstention, gather_evidence
 from catalog.core.answers import Abstained, NearDocument
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ NOTHING_RELATED = (
     "Try ingesting more relevant documents ({examples}) and run this again."
 )
 NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
-NO_PASSAGE = "no passage was found"
 NONE_SUPPORTED = "nothing that the language model wrote stands in the passages it cites"
 MODEL_ABSTAINS = "the language model finds no answer in the passages"
 _EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
@@ -27,11 +27,11 @@ def why_not_answered(results: SearchResults, covered: float) -> str | None:
 
     ``covered`` is the share of the question's words that its best sentence has, 0 to 1.
     """
-    if not results.results:
-        return NO_PASSAGE
-    if results.low_confidence and results.confidence is not None:
-        return f"the best passage answers with an estimated {100 * results.confidence:.0f} %"
-    if covered < _LEAST_COVERED:
+    evidence = gather_evidence(results)
+    abstention = decide_abstention(evidence)
+    if abstention is not None:
+        return abstention.reason
+    if evidence.relevance is None and covered < _LEAST_COVERED:
         return "no sentence found has the words that matter in the question"
     return None
 
