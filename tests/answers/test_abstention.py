@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+
 from catalog.answers.abstention import (
     RetrievalEvidence,
     decide_abstention,
