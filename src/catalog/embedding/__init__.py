@@ -21,6 +21,10 @@ def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
         from catalog.embedding.huggingface import HuggingFaceEncoder
 
         return HuggingFaceEncoder(settings)
+    if settings.provider == "static":
+        from catalog.embedding.static import StaticEncoder
+
+        return StaticEncoder(settings)
     from catalog.embedding.fastembed import FastEmbedEncoder
 
     return FastEmbedEncoder(settings)

