@@ -1,6 +1,8 @@
 """The real models, from the packages that carry them, with no network."""
 
 import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,3 +114,26 @@ def test_minilm_through_huggingface_gives_the_reference_similarities():
         [0.6660, 0.1046, 0.1411], abs=1e-3
     )
     assert (model.encoder.dim, model.encoder.max_tokens) == (384, 256)
+
+
+@needs_bge
+def test_a_vector_does_not_depend_on_how_many_threads_embed(bge):
+    texts = [f"walrus number {number} " * (1 + number % 3 * 20) for number in range(6)]
+    alone = get_embed_model(EmbeddingSettings(threads=1)).embed(texts).vectors
+    for threads in (2, 5):
+        vectors = get_embed_model(EmbeddingSettings(threads=threads)).embed(texts).vectors
+        assert [vector.tolist() for vector in vectors] == [vector.tolist() for vector in alone]
+
+
+@needs_bge
+def test_a_model_that_takes_one_text_a_call_has_as_many_calls_at_once_as_threads():
+    encoder = get_embed_model(EmbeddingSettings(threads=3)).encoder
+    met = threading.Barrier(3, timeout=60)  # three calls get past it only together
+
+    def embed(texts, *, batch_size):
+        assert (len(texts), batch_size) == (1, 1)
+        met.wait()
+        yield np.full(384, len(texts[0]), dtype=np.float32)
+
+    encoder._loaded = SimpleNamespace(embed=embed)
+    assert [vector[0] for vector in encoder.encode(["a", "bb", "ccc"])] == [1, 2, 3]

@@ -303,3 +303,21 @@ def test_short_documents_share_their_statements(tmp_path):
         report = Indexer(library).build(tmp_path / "notes", "notes")
     assert report.documents == report.embedded == 90
     assert len(statements) < 6 * 90
+
+
+def test_equal_texts_are_embedded_once_over_all_datasets(tmp_path, folder):
+    seen = []
+
+    class Listed(WordEncoder):
+        def encode(self, texts):
+            seen.extend(texts)
+            return super().encode(texts)
+
+    (folder / "twin.md").write_text((folder / "a.md").read_text())
+    with open_library(tmp_path / "home", Listed()) as library:
+        first = Indexer(library).build(folder, "notes")
+        second = Indexer(library).build(folder, "again")
+    assert (first.embedded, first.reused) == (8, 1)
+    assert (second.embedded, second.reused) == (0, 9)
+    assert sorted(seen) == sorted(set(seen))
+    assert first.embedded_chunks == second.embedded_chunks == 9

@@ -40,11 +40,13 @@ def get_embed_model(
     from catalog.embedding.resilient import ResilientEmbedding
 
     settings = settings or get_settings().embedding
+    encoder = get_encoder(settings)
     # A query is too short to gain from more threads, and idle ones spin beside the other leg.
     alone = settings.model_copy(update={"threads": settings.threads or 1})
+    has_threads = settings.provider == "fastembed" and not getattr(encoder, "is_run_alone", False)
     return ResilientEmbedding(
-        get_encoder(settings),
-        query_encoder=get_encoder(alone) if settings.provider == "fastembed" else None,
+        encoder,
+        query_encoder=get_encoder(alone) if has_threads else None,
         embed_batch_size=settings.batch_size,
         query_prefix=query_prefix(settings, rag),
         document_prefix=document_prefix(settings, rag),

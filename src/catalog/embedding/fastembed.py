@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector
 
 _loading = Lock()
+
+
+def _count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class FastEmbedEncoder:
@@ -71,12 +80,24 @@ class FastEmbedEncoder:
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector of shape ``(dim,)`` for each text, in order.
 
-        A model whose vectors depend on their batch is given one text at a time, so that an
-        interrupted build ends with the same vectors as any other.
+        A model whose vectors depend on their batch is given one text a call, so that an
+        interrupted build ends with the same vectors as any other. As many calls as there are
+        threads run at once, one thread each: several threads in a call wait for one another.
         """
+        if not self.is_run_alone:
+            return list(self._loaded.embed(list(texts), batch_size=self._settings.batch_size))
+        threads = min(self._settings.threads or _count_cores(), len(texts))
+        if threads < 2:
+            return list(self._loaded.embed(list(texts), batch_size=1))
+        embed = self._loaded.embed
+        with ThreadPoolExecutor(threads, thread_name_prefix="embedding") as pool:
+            return list(pool.map(lambda text: next(iter(embed([text], batch_size=1))), texts))
+
+    @property
+    def is_run_alone(self) -> bool:
+        """Whether each text is a call of its own, in one thread."""
         known = self._files.known
-        size = 1 if known and not known.batch_invariant else self._settings.batch_size
-        return list(self._loaded.embed(list(texts), batch_size=size))
+        return known is not None and not known.batch_invariant
 
     @cached_property
     def _loaded(self) -> Any:
@@ -89,7 +110,9 @@ class FastEmbedEncoder:
         with _loading:
             self._register(name)
             return TextEmbedding(
-                name, specific_model_path=str(self._files.folder), threads=self._settings.threads
+                name,
+                specific_model_path=str(self._files.folder),
+                threads=1 if self.is_run_alone else self._settings.threads,
             )
 
     def _register(self, name: str) -> None:

@@ -27,7 +27,9 @@ class EmbeddingSettings(BaseModel):
         json_schema_extra=NEEDS_REBUILD,
     )
     batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
-    threads: int | None = Field(None, ge=1, le=256, description="Threads; unset: all cores.")
+    threads: int | None = Field(
+        None, ge=1, le=256, description="Threads that embed; unset: all cores."
+    )
     offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
 
 

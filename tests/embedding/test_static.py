@@ -1,0 +1,70 @@
+"""Static models: a table of vectors in a folder, or in the package that the preset `fast` names."""
+
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from catalog.core.errors import ModelUnavailableError
+from catalog.core.settings import EmbeddingSettings, load_settings
+from catalog.embedding import get_embed_model
+from catalog.embedding import model_files as packaged
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
+from catalog.search_v2.service import SearchServiceV2
+from fakes import write
+
+WORDS = ("[UNK]", "walrus", "ice", "tea")
+TABLE = [[0, 0, 1], [3, 0, 0], [0, 4, 0], [1, 1, 1]]
+
+
+def make_model(folder, dtype="F16"):
+    """Write a model of four words and three dimensions."""
+    folder.mkdir(parents=True)
+    numbers = np.array(TABLE, dtype={"F16": "<f2", "F32": "<f4"}[dtype]).tobytes()
+    entry = {"dtype": dtype, "shape": [4, 3], "data_offsets": [0, len(numbers)]}
+    header = json.dumps({"__metadata__": {}, "embeddings": entry}).encode()
+    content = len(header).to_bytes(8, "little") + header + numbers
+    (folder / "model.safetensors").write_bytes(content)
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return EmbeddingSettings(provider="static", model=str(folder))
+
+
+@pytest.mark.parametrize("dtype", ["F16", "F32"])
+def test_a_vector_is_the_mean_of_the_words_at_length_one(tmp_path, dtype):
+    model = get_embed_model(make_model(tmp_path / "model", dtype))
+    both, unknown, nothing = model.embed(["walrus ice", "zebra", ""]).vectors
+    assert both == pytest.approx([0.6, 0.8, 0.0])  # (3, 4, 0) / 2, at length 1
+    assert unknown.tolist() == nothing.tolist() == [0, 0, 1]
+    assert (model.encoder.dim, len(model.encoder.fingerprint)) == (3, 16)
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path):
+    model = get_embed_model(make_model(tmp_path / "model"))
+    header = json.dumps({"bias": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}}).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(8)
+    (tmp_path / "model" / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelUnavailableError, match="not one table of vectors"):
+        _ = model.encoder.dim
+
+
+def test_a_dataset_is_built_and_searched_with_a_static_model(tmp_path):
+    embedding = make_model(tmp_path / "model")
+    write(tmp_path / "notes", a_dot_md="A walrus on ice.", b_dot_md="Tea.")
+    chosen = {"home": tmp_path / "home", "embedding": embedding.model_dump()}
+    with Library(load_settings(overrides=chosen).settings) as library:
+        report = Indexer(library).build(tmp_path / "notes", "notes")
+        results = SearchServiceV2(library).search("ice walrus", dataset="notes", mode="vector")
+    assert (report.documents, report.embedded, report.failed) == (2, 2, ())
+    assert results[0].path == "a.md"
+
+
+def test_the_preset_fast_names_the_package_to_install(monkeypatch):
+    monkeypatch.setattr(packaged, "locate", lambda _model: None)
+    settings = load_settings(preset="fast").settings.embedding
+    with pytest.raises(ModelUnavailableError, match=r"catalog\[fast\]"):
+        get_embed_model(settings).get_query_embedding("walrus")
