@@ -11,8 +11,8 @@ from catalog.evaluation.calibration import (
     LabelledCandidate,
     auc,
     collect_candidates,
-    cross_validate,
     fit_calibration,
+    fit_own,
     measure_quality,
 )
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
@@ -135,29 +135,31 @@ def test_too_few_labels_of_either_kind_are_refused_and_counted(relevant, irrelev
     with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
         fit_calibration([group], mode="vector", reranked=False)
     with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
-        cross_validate(group, mode="vector", reranked=False)
+        fit_own(group, None, mode="vector", reranked=False, about="")
 
 
 def test_as_many_labels_as_a_fit_needs_are_enough_to_judge_it():
     group = with_grades(20, 20)
     fit_calibration([group], mode="vector", reranked=False)
-    assert cross_validate(group, mode="vector", reranked=False).n == 40
+    assert fit_own(group, None, mode="vector", reranked=False, about="").quality.n == 40
 
 
 def test_one_query_cannot_be_left_out():
     query = [seen for part in with_grades(20, 20) for seen in part]
     with pytest.raises(InputError, match="one query"):
-        cross_validate([query, []], mode="vector", reranked=False)
+        fit_own([query, []], None, mode="vector", reranked=False, about="")
 
 
 def test_every_passage_is_judged_by_a_fit_that_did_not_see_its_query():
     group = drawn(TRUTH, 40, seed=8)
     told, labels = [], []
-    for judged, others in ((group[0::2], group[1::2]), (group[1::2], group[0::2])):
+    for fold in range(5):
+        judged = group[fold::5]
+        others = [query for number, query in enumerate(group) if number % 5 != fold]
         made = fit_calibration([others], mode="hybrid", reranked=False)
         told += [made.relevance(seen.features) for query in judged for seen in query]
         labels += [seen.grade > 0 for query in judged for seen in query]
-    found = cross_validate(group, mode="hybrid", reranked=False, folds=2)
+    found = fit_own(group, None, mode="hybrid", reranked=False, about="").quality
     assert found.n == 400
     assert found.auc == pytest.approx(auc(np.array(told), np.array(labels)))
     assert (
@@ -248,3 +250,35 @@ def test_a_threshold_or_a_budget_of_the_settings_does_not_stand_in_the_way(obser
     assert found == plain
     with pytest.raises(ConfigError, match="golden calibrate"):
         service.search("keys", dataset="notes")
+
+
+def own(group, packaged):
+    return fit_own(group, packaged, mode="hybrid", reranked=False, about="mine")
+
+
+def test_own_labels_shift_the_constant_of_what_is_packaged_and_nothing_else():
+    packaged = replace(TRUTH, constant=-3.0, about="packaged", language="english")
+    fit = own(drawn(TRUTH, 60, seed=21), packaged)
+    assert fit.wins
+    assert fit.calibration.constant == pytest.approx(TRUTH.constant, abs=0.3)
+    expected = replace(packaged, constant=fit.calibration.constant, about="mine", language="")
+    assert fit.calibration == expected
+
+
+def test_few_labels_shift_it_less_than_many():
+    packaged = replace(TRUTH, constant=-3.0)
+    group = drawn(TRUTH, 100, seed=22)
+    few, many = own(group[:8], packaged).calibration, own(group, packaged).calibration
+    assert packaged.constant < few.constant < many.constant
+
+
+def test_a_packaged_calibration_that_is_right_is_not_won_over():
+    assert not own(drawn(TRUTH, 100, seed=23), TRUTH).wins
+
+
+def test_without_a_packaged_one_all_is_fitted_and_has_to_win_over_the_share_of_relevant_passages():
+    fit = own(drawn(TRUTH, 200, seed=24), None)
+    assert fit.wins
+    assert fit.calibration.rank == pytest.approx(TRUTH.rank, abs=0.3)
+    blind = Calibration(constant=-1.0, cosine=0.0, lexical=0.0, rank=0.0, rerank=0.0)
+    assert not own(drawn(blind, 100, seed=25), None).wins

@@ -1,6 +1,7 @@
 """``catalog golden calibrate``, and what ``catalog search`` tells before and after it."""
 
 import json
+from random import Random
 
 import pytest
 
@@ -76,12 +77,14 @@ def test_after_a_calibration_searches_tell_their_relevance_and_confidence(catalo
     assert told(found(catalog)) == (False, False)
     code, out, err = catalog("golden", "calibrate", "--golden", labelled)
     assert (code, err) == (0, "")
-    first, pairs, error, balance, last = out.splitlines()
+    first, pairs, error, relevance, balance, last = out.splitlines()
     assert first == "set on docs, 25 queries: 250 passages, left out of the fit in turn:"
     assert pairs.endswith("in 100.0% of pairs")
     assert error.startswith("  estimate and truth differ by 0.0")
+    assert relevance.startswith("  relevance is fitted to them: its squared error falls by +0.0")
+    assert relevance.endswith(" to the share of relevant passages")
     assert balance == "  the balance of the legs takes 50 queries to fit; there are 25"
-    assert last == "kept: searches of this store now tell their relevance"
+    assert last == "'catalog golden calibrate --undo' takes it back"
     sure = found(catalog)
     best = sure["results"][0]
     assert told(sure) == (True, True)
@@ -91,6 +94,42 @@ def test_after_a_calibration_searches_tell_their_relevance_and_confidence(catalo
     unsure = found(catalog, query="everything on this page")
     assert unsure["confidence"] < 0.5
     assert unsure["low_confidence"] is True
+
+
+def test_what_was_kept_is_taken_back_by_one_command(catalog, labelled):
+    catalog("golden", "calibrate", "--golden", labelled)
+    assert told(found(catalog)) == (True, True)
+    code, out, err = catalog("golden", "calibrate", "--undo")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "relevance is none again",
+        "the balance of the legs of docs is the usual one again",
+    ]
+    assert told(found(catalog)) == (False, False)
+
+
+def test_a_fit_that_does_not_win_is_not_kept_and_said_so(catalog, tmp_path):
+    drawn, file = Random(1), tmp_path / "noise.jsonl"  # answers that no score could tell
+    lines = [
+        {
+            "id": topic,
+            "query": f"everything about {topic}",
+            "expected": [{"path": f"{page}.md"} for page in drawn.sample(TOPICS, 6)],
+        }
+        for topic in TOPICS
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, out, err = catalog("golden", "calibrate", "--golden", file)
+    assert (code, err) == (0, "")
+    assert "relevance stays none: the fit does not win" in out
+    assert told(found(catalog)) == (False, False)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--undo", "--golden", "set.jsonl"]])
+def test_labelled_queries_or_undo_but_not_both(catalog, arguments):
+    code, _, err = catalog("golden", "calibrate", *arguments)
+    assert code == 2
+    assert "give the labelled queries, or --undo" in " ".join(err.replace("│", " ").split())
 
 
 def test_a_calibration_is_of_one_mode_and_of_searches_that_rerank_or_do_not(catalog, labelled):

@@ -3,12 +3,17 @@
 A passage counts as relevant when its document is labelled so; of an unanswerable query none is.
 Every query weighs the same, whatever the number of its candidates. The fit is a logistic
 regression (Newton's method), with a ridge of 10⁻³ that only matters where labels are separable.
+
+Where a calibration is packaged, only its constant is shifted, since a team's own questions have
+answers and cannot teach what a foreign question looks like; a ridge of 1 keeps the shift small for
+few queries. It is adopted when it wins on queries it was not fitted on: their mean squared error
+falls, each fifth of the queries left out in turn, by more than two standard errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +36,8 @@ CANDIDATES = 10  # of each query, the best ones: those that thresholds are for
 MIN_PASSAGES = 20  # relevant and irrelevant passages a fit needs at least
 _RIDGE = 1e-3
 _STEPS = 50
+_FOLDS = 5
+_ERRORS = 2.0
 _SLOPES = ("cosine", "lexical", "rank", "rerank")
 
 
@@ -55,6 +62,25 @@ class CalibrationQuality:
     n: int
     auc: float
     error: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCalibration:
+    """A calibration fitted to a team's own queries, and how good such fits are left out of them.
+
+    ``gain`` is how far the mean squared error falls, beside the packaged calibration's or, without
+    one, the share of relevant passages; ``error`` is its standard error.
+    """
+
+    calibration: Calibration
+    quality: CalibrationQuality
+    gain: float
+    error: float
+
+    @property
+    def wins(self) -> bool:
+        """Tell whether it is better than what there was beyond chance."""
+        return self.gain > _ERRORS * self.error
 
 
 def collect_candidates(
@@ -142,10 +168,15 @@ def _fit(
     return Calibration(constant=float(solution[len(names) :].mean()), **slopes, about=about)
 
 
-def cross_validate(
-    group: Sequence[Sequence[LabelledCandidate]], *, mode: Mode, reranked: bool, folds: int = 5
-) -> CalibrationQuality:
-    """Measure calibrations on queries they were not fitted on, each fold left out once.
+def fit_own(
+    group: Sequence[Sequence[LabelledCandidate]],
+    packaged: Calibration | None,
+    *,
+    mode: Mode,
+    reranked: bool,
+    about: str,
+) -> OwnCalibration:
+    """Fit a calibration to queries, by shifting the packaged one if there is one.
 
     Raises :class:`InputError` as :func:`fit_calibration` does, and for fewer than two queries.
     """
@@ -153,16 +184,56 @@ def cross_validate(
     _require_enough([passage for query in group for passage in query])
     if len(group) < 2:
         raise InputError("one query cannot be left out of itself: label more queries")
-    folds = min(folds, len(group))
+
+    def fit(queries: Sequence[Sequence[LabelledCandidate]]) -> Calibration:
+        if packaged is None:
+            return _fit([queries], mode, reranked=reranked, about=about)
+        return replace(_shift(packaged, queries), about=about, language="")
+
+    gains: list[float] = []
     estimates: list[float] = []
     labels: list[bool] = []
-    for fold in range(folds):
-        others = [query for n, query in enumerate(group) if n % folds != fold]
-        calibration = _fit([others], mode, reranked=reranked)
-        for passage in (passage for query in group[fold::folds] for passage in query):
-            estimates.append(calibration.relevance(passage.features))
-            labels.append(passage.grade > 0)
-    return _quality(np.array(estimates), np.array(labels))
+    for fold in range(_FOLDS):
+        others = [query for n, query in enumerate(group) if n % _FOLDS != fold]
+        own, share = fit(others), _relevant_share(others)
+        for query in group[fold::_FOLDS]:
+            truth = np.array([passage.grade > 0 for passage in query])
+            known = [own.relevance(passage.features) for passage in query]
+            before = [
+                share if packaged is None else packaged.relevance(passage.features)
+                for passage in query
+            ]
+            gains.append(float(np.mean((before - truth) ** 2 - (known - truth) ** 2)))
+            estimates += known
+            labels += truth.tolist()
+    return OwnCalibration(
+        calibration=fit(group),
+        quality=_quality(np.array(estimates), np.array(labels)),
+        gain=float(np.mean(gains)),
+        error=float(np.std(gains, ddof=1)) / len(gains) ** 0.5,
+    )
+
+
+def _relevant_share(queries: Sequence[Sequence[LabelledCandidate]]) -> float:
+    grades = [passage.grade for query in queries for passage in query]
+    return sum(grade > 0 for grade in grades) / max(1, len(grades))
+
+
+def _shift(calibration: Calibration, queries: Sequence[Sequence[LabelledCandidate]]) -> Calibration:
+    """Return the calibration with the constant that makes the labels most likely, less a ridge."""
+    shifted = calibration
+    for _ in range(_STEPS):
+        slope, curvature = calibration.constant - shifted.constant, 1.0
+        for query in queries:
+            for passage in query:
+                estimate = shifted.relevance(passage.features)
+                slope += ((passage.grade > 0) - estimate) / len(query)
+                curvature += estimate * (1 - estimate) / len(query)
+        step = max(-1.0, min(1.0, slope / curvature))
+        shifted = replace(shifted, constant=shifted.constant + step)
+        if abs(step) < 1e-6:
+            break
+    return shifted
 
 
 def measure_quality(

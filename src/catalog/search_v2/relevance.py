@@ -203,15 +203,22 @@ def extract_features(passages: Sequence[Passage] | Sequence[ScoredPassage]) -> l
 
 def find_calibration(database: Database, signals: Signals) -> Calibration | None:
     """Return the calibration that the store keeps for these signals, else the packaged one."""
-    stored = database.meta(signals.key)
-    if stored is not None:
-        return Calibration(**json.loads(stored))
+    stored = json.loads(database.meta(signals.key) or "null")
+    return packaged_calibration(signals) if stored is None else Calibration(**stored)
+
+
+def packaged_calibration(signals: Signals) -> Calibration | None:
+    """Return the calibration that the package has for these signals, if it has one."""
     return _packaged().get(signals.key)
 
 
-def save_calibration(database: Database, signals: Signals, calibration: Calibration) -> None:
-    """Save a calibration; the store's searches use it from their next opening on."""
-    database.set_meta(signals.key, json.dumps(asdict(calibration)))
+def save_calibration(database: Database, signals: Signals, calibration: Calibration | None) -> None:
+    """Save a calibration, ``None``: that the package's holds again.
+
+    The store's searches use it from their next opening on.
+    """
+    values = None if calibration is None else asdict(calibration)
+    database.set_meta(signals.key, json.dumps(values))
 
 
 @cache

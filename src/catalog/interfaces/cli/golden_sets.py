@@ -20,11 +20,13 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import RESUMABLE, complain, say
 
 if TYPE_CHECKING:
+    from catalog.core.params import Mode
     from catalog.core.user_search import RankedHit, Ranking
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
     from catalog.search_v2.search_parts import SearchParts
+    from catalog.search_v2.service import SearchServiceV2
 
 
 app = typer.Typer(
@@ -110,7 +112,9 @@ def label(
 @app.command("calibrate")
 def calibrate(
     context: typer.Context,
-    golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
+    golden: Annotated[
+        Path | None, typer.Option("--golden", help="Labelled queries, JSON Lines.")
+    ] = None,
     dataset: DatasetOption = None,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
     rerank: Annotated[
@@ -119,46 +123,95 @@ def calibrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how good it would be, and keep nothing.")
     ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Forget what was kept; needs no labelled queries.")
+    ] = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
     """Fit relevance, and the balance of the legs, to labelled queries.
 
     Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
-    hybrid search with adaptive fusion, and kept if it wins on queries that it was not fitted on.
+    hybrid search with adaptive fusion. Each is kept if it wins on queries it was not fitted on.
     """
     from catalog.core.params import MODES
-    from catalog.evaluation.calibration import collect_candidates, cross_validate, fit_calibration
     from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
-    from catalog.search_v2.relevance import save_calibration
     from catalog.search_v2.service import SearchServiceV2
 
     known_mode = known_name("--mode", mode, MODES)
-    queries = read_golden(golden)
+    if (golden is None) != undo:
+        raise typer.BadParameter("give the labelled queries, or --undo", param_hint="--golden")
+    queries = None if golden is None else read_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         service = SearchServiceV2(library)
+        if queries is None:
+            _undo(service.parts, name, known_mode, rerank=rerank)
+            return
         with TerminalProgress() as progress:
             balance = "the balance of the legs is one of hybrid search with adaptive fusion"
             if known_mode == "hybrid" and service.parts.rag.fusion_mode == "adaptive":
                 balance = _fit_balance(service.parts, queries, name, progress, keep=not dry_run)
-            observations = collect_candidates(
-                service, queries, name, mode=known_mode, rerank=rerank, progress=progress
+            relevance = _fit_relevance(
+                service, queries, name, known_mode, progress, rerank=rerank, keep=not dry_run
             )
-        group = [list(query) for query in observations.values() if query]
-        about = f"{queries.name} on {name}, {len(group)} queries"
-        calibration = fit_calibration([group], mode=known_mode, reranked=rerank, about=about)
-        quality = cross_validate(group, mode=known_mode, reranked=rerank)
-        if not dry_run:
-            signals = service.parts.signals(known_mode, reranked=rerank)
-            save_calibration(library.database, signals, calibration)
-    say(f"{about}: {quality.n} passages, left out of the fit in turn:")
-    say(f"  a relevant passage is given more than another in {quality.auc:.1%} of pairs")
-    say(f"  estimate and truth differ by {quality.error:.3f} on average")
-    say(f"  {balance}")
-    say("kept nothing" if dry_run else "kept: searches of this store now tell their relevance")
+    say(*relevance, f"  {balance}")
+    say("kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
+
+
+def _fit_relevance(
+    service: SearchServiceV2,
+    queries: GoldenSet,
+    dataset: str,
+    mode: Mode,
+    progress: Progress,
+    *,
+    rerank: bool,
+    keep: bool,
+) -> list[str]:
+    """Fit the store's relevance, keep it if it wins, and return what came of it, line by line."""
+    from catalog.evaluation.calibration import collect_candidates, fit_own
+    from catalog.search_v2.relevance import packaged_calibration, save_calibration
+
+    observations = collect_candidates(
+        service, queries, dataset, mode=mode, rerank=rerank, progress=progress
+    )
+    group = [query for query in observations.values() if query]
+    about = f"{queries.name} on {dataset}, {len(group)} queries"
+    signals = service.parts.signals(mode, reranked=rerank)
+    packaged = packaged_calibration(signals)
+    fit = fit_own(group, packaged, mode=mode, reranked=rerank, about=about)
+    if keep:
+        calibration = fit.calibration if fit.wins else None
+        save_calibration(service.parts.database, signals, calibration)
+    beside = "the share of relevant passages" if packaged is None else "the packaged calibration"
+    found = f"{fit.gain:+.3f} (standard error {fit.error:.3f}) to {beside}"
+    now = "none" if packaged is None else "the packaged calibration's"
+    return [
+        f"{about}: {fit.quality.n} passages, left out of the fit in turn:",
+        f"  a relevant passage is given more than another in {fit.quality.auc:.1%} of pairs",
+        f"  estimate and truth differ by {fit.quality.error:.3f} on average",
+        f"  relevance is fitted to them: its squared error falls by {found}"
+        if fit.wins
+        else f"  relevance stays {now}: the fit does not win, {found}",
+    ]
+
+
+def _undo(parts: SearchParts, dataset: str, mode: Mode, *, rerank: bool) -> None:
+    """Forget the store's calibration of such searches, and the dataset's balance."""
+    from catalog.search_v2.balances import save_balance
+    from catalog.search_v2.relevance import packaged_calibration, save_calibration
+
+    signals = parts.signals(mode, reranked=rerank)
+    save_calibration(parts.database, signals, None)
+    now = "none" if packaged_calibration(signals) is None else "the packaged calibration's"
+    say(f"relevance is {now} again")
+    if mode == "hybrid":
+        hybrid = parts.signals("hybrid", reranked=False)
+        save_balance(parts.database, dataset, hybrid, parts.rag, shift=None, about="undone")
+        say(f"the balance of the legs of {dataset} is the usual one again")
 
 
 def _fit_balance(
