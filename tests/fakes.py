@@ -52,10 +52,18 @@ def _vector(text: str) -> Any:
 
 
 def open_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:
-    """A library whose model is a :class:`WordEncoder`; small chunks unless told otherwise."""
-    sizes = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8}
-    settings = Settings(home=home, rag_v2=RAGv2Settings(**{**sizes, **rag}))
+    """A library with a :class:`WordEncoder`, small chunks and the exact vector engine.
+
+    Qdrant's flushes files to disk at every build: :func:`open_qdrant_library` is for what needs it.
+    """
+    quick = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "exact"}
+    settings = Settings(home=home, rag_v2=RAGv2Settings(**{**quick, **rag}))
     return Library(settings, model=ResilientEmbedding(encoder or WordEncoder()))
+
+
+def open_qdrant_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:
+    """As :func:`open_library`, with the vector engine that users have unless they say otherwise."""
+    return open_library(home, encoder, **{"vector_engine": "qdrant", **rag})
 
 
 def write(folder: Path, **files: str) -> None:

@@ -10,13 +10,13 @@ from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.vectors.edge import EdgeEngine
-from fakes import open_library, write
+from fakes import open_qdrant_library, write
 
 
 @pytest.fixture
 def library(tmp_path):
     write(tmp_path / "docs", a_dot_md="# Bread\n\nFlour, water and yeast.\n")
-    with open_library(tmp_path / "home") as library:
+    with open_qdrant_library(tmp_path / "home") as library:
         Indexer(library).build(tmp_path / "docs", "d")
         yield library
 

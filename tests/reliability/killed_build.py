@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 
 from catalog.core.errors import CatalogError
 from catalog.library.indexing import Indexer
-from fakes import WordEncoder, open_library
+from fakes import WordEncoder, open_qdrant_library
 
 
 def kill_on_call(where: str, count: int, *, after: bool) -> None:
@@ -126,7 +126,7 @@ def build(folder: Path, home: Path, where: str, count: int, moment: str) -> None
     elif where != "nowhere":
         kill_on_call(where, count, after=moment == "after")
     try:
-        with open_library(home, WordEncoder(), ingest={"group_chars": 400}) as library:
+        with open_qdrant_library(home, WordEncoder(), ingest={"group_chars": 400}) as library:
             library.model.embed_batch_size = 4
             report = Indexer(library).build(folder, "notes", reread=moment == "anew")
         code = 3 if report.unfinished or report.notes else 0

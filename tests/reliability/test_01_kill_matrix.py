@@ -9,7 +9,7 @@ import pytest
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_library
+from fakes import open_qdrant_library
 from reliability.chaos import seeds
 from reliability.killed_build import NO_FILTER, build
 
@@ -23,8 +23,8 @@ STEPS = {
     "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
     "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),
     "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),
-    "before a publication": ("catalog.ingest.transforms:publish", 2, "before"),
-    "in a publication, before its commit": ("catalog.ingest.transforms:publish", 2, "after"),
+    "before a publication": ("catalog.ingest.transforms:publish_all", 2, "before"),
+    "in a publication, before its commit": ("catalog.ingest.transforms:publish_all", 2, "after"),
     "between two rows of a publication": ("catalog.store.revisions:_insert_all", 5, "after"),
     "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
     "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
@@ -57,7 +57,7 @@ def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment
 
 def state(home: Path) -> dict[str, object]:
     """Everything a user could tell two stores apart by."""
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         service = SearchServiceV2(library)
         with library.database.read() as connection:
             ids = connection.exec_driver_sql("SELECT chunk_id FROM chunks ORDER BY chunk_id").all()
@@ -147,6 +147,6 @@ def test_a_disk_that_fails_is_a_typed_error_and_loses_nothing(
         for home in (new, whole):
             run(corpus, home)
             assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"
-        with open_library(new) as library:
+        with open_qdrant_library(new) as library:
             wrong = [check for check in diagnose(library) if not check.ok]
         assert wrong == [], f"IDX_TEST_SEED={number}"

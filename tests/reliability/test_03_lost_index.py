@@ -13,7 +13,7 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.locks import hold_lock
 from catalog.store.vectors.edge import EdgeEngine
-from fakes import WordEncoder, open_library, write
+from fakes import WordEncoder, open_qdrant_library, write
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 QUERIES = ("alpha report", "beta notes", "gamma", "who keeps the keys of the tower")
@@ -35,7 +35,7 @@ def texts(step: int) -> dict[str, str]:
 def update(home: Path, folder: Path, step: int, **rag) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     write(folder, **texts(step))
-    with open_library(home, **rag) as library:
+    with open_qdrant_library(home, **rag) as library:
         Indexer(library).build(folder, "notes", allow_deletions=True)
 
 
@@ -67,7 +67,7 @@ def answers(service: SearchServiceV2) -> dict[tuple[str, str], list[tuple[str, s
 
 
 def answers_of(home: Path, **rag) -> dict[tuple[str, str], list[tuple[str, str, float]]]:
-    with open_library(home, **rag) as library:
+    with open_qdrant_library(home, **rag) as library:
         return answers(SearchServiceV2(library))
 
 
@@ -85,7 +85,7 @@ def test_deleted_indexes_come_back_the_same_and_nothing_is_embedded(tmp_path):
     before = answers_of(home)
     shutil.rmtree(home / "indexes")
     encoder = WordEncoder()
-    with open_library(home, encoder) as library:
+    with open_qdrant_library(home, encoder) as library:
         assert answers(SearchServiceV2(library)) == before
     assert set(encoder.texts) <= set(QUERIES)
 
@@ -124,7 +124,7 @@ def test_an_open_library_follows_a_copy_that_is_put_back_under_it(tmp_path, engi
     for step in range(3):
         update(home, folder, step, vector_engine=engine)
         copy_store(home, tmp_path / f"{step}.db")
-    with open_library(home, vector_engine=engine) as library:
+    with open_qdrant_library(home, vector_engine=engine) as library:
         service = SearchServiceV2(library)
         for step in (0, 2):
             copy = tmp_path / f"{step}.db"
@@ -185,7 +185,7 @@ def test_an_index_killed_between_its_note_and_the_stores_is_kept(tmp_path):
 def test_a_backup_is_one_state_while_others_write_and_a_restore_brings_it_back(tmp_path):
     home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
     update(home, folder, 0)
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         service = SearchServiceV2(library)
         expected = answers(service)
         documents = len(service.search("report", dataset="notes", top_k=30))
@@ -213,7 +213,7 @@ def test_the_first_build_of_a_dataset_waits_for_a_restore(tmp_path, monkeypatch)
     refused = []
 
     def back_up_beside_a_build(*given, **more):
-        with open_library(home, ingest={"lock_seconds": 0}) as library:
+        with open_qdrant_library(home, ingest={"lock_seconds": 0}) as library:
             with pytest.raises(StoreBusyError, match="a copy is being put"):
                 Indexer(library).build(folder, "new")
             refused.append("new")
@@ -222,7 +222,7 @@ def test_the_first_build_of_a_dataset_waits_for_a_restore(tmp_path, monkeypatch)
     monkeypatch.setattr("catalog.store.backup.back_up", back_up_beside_a_build)
     restore(copy, home / "catalog.db", locks=home / "locks")
     assert refused == ["new"]
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         assert Indexer(library).build(folder, "new").documents > 0
 
 

@@ -29,7 +29,7 @@ from catalog.store import Database
 from catalog.store.database import WRITE
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.vectors.outbox import read_changes
-from fakes import open_library, write
+from fakes import open_qdrant_library, write
 from reliability.chaos import seeds
 
 PATHS = ("bread.md", "fox.md", "keys.md")
@@ -46,7 +46,7 @@ def sound(tmp_path_factory) -> Path:
         bread_dot_md="# Bread\n\nBake bread with flour, water and yeast.\n",
         fox_dot_md="# Fox\n\nThe quick brown fox jumps over the lazy dog.\n",
     )
-    with open_library(folder / "home") as library:
+    with open_qdrant_library(folder / "home") as library:
         Indexer(library).build(folder / "docs", "d")
         answers(library)
     return folder / "home"
@@ -71,12 +71,12 @@ def answers(library) -> list[object]:
 def trial(home: Path, untouched: Path, expected) -> str:
     """Say what the store answers after damage; a doctor of another copy must fail if it differs."""
     try:
-        with open_library(home) as library:
+        with open_qdrant_library(home) as library:
             outcome = "same" if answers(library) == expected else "other"
     except CatalogError as error:
         outcome = f"error: {error}"
     try:
-        with open_library(untouched) as library:
+        with open_qdrant_library(untouched) as library:
             checks = diagnose(library)
     except CatalogError:
         return outcome
@@ -87,7 +87,7 @@ def trial(home: Path, untouched: Path, expected) -> str:
 
 
 def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
-    with open_library(shutil.copytree(sound, tmp_path / "first")) as library:
+    with open_qdrant_library(shutil.copytree(sound, tmp_path / "first")) as library:
         expected = answers(library)
     for seed in seeds(10):
         chance = random.Random(seed)
@@ -112,7 +112,7 @@ def test_odd_state_files_are_made_anew(sound, tmp_path, content):
     for name in ("bm25/current.json", "qdrant/state.json"):
         for file in home.glob(f"indexes/d/{name}"):
             file.write_text(content)
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         assert all(len(found) > 0 for found in answers(library))
         diagnose(library)  # tells of the lexical index and makes it anew
         assert [check for check in diagnose(library) if not check.ok] == []
@@ -146,7 +146,7 @@ PLANTED = [
 @pytest.mark.parametrize("statement", PLANTED)
 def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path, statement):
     home = shutil.copytree(sound, tmp_path / "home")
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         with library.database.write() as connection:
             connection.exec_driver_sql("DROP TRIGGER chunks_fts_update")
             assert connection.exec_driver_sql(statement).rowcount > 0
@@ -161,7 +161,7 @@ def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path,
 def test_vectors_that_reread_takes_from_other_datasets_are_waited_for_there(tmp_path, engine):
     for name in ("one", "two"):
         write(tmp_path / name, **{f"{n}_dot_md": f"# {n}\n\n{name} walrus {n}." for n in range(4)})
-    with open_library(tmp_path / "home", vector_engine=engine) as library:
+    with open_qdrant_library(tmp_path / "home", vector_engine=engine) as library:
         for name in ("one", "two"):
             Indexer(library).build(tmp_path / name, name)
         of_two = (
@@ -174,7 +174,7 @@ def test_vectors_that_reread_takes_from_other_datasets_are_waited_for_there(tmp_
             )
         Indexer(library).update("one", reread=True)
     shutil.rmtree(tmp_path / "home" / "indexes")
-    with open_library(tmp_path / "home", vector_engine=engine) as library:
+    with open_qdrant_library(tmp_path / "home", vector_engine=engine) as library:
         service = SearchServiceV2(library)
         results = service.search("walrus", dataset="two", mode="vector", top_k=20)
         assert results.notes[0].startswith("by meaning: 50 %")
@@ -207,7 +207,7 @@ def test_doctor_names_what_mends_notes_that_are_not_as_stored(
     sound, tmp_path, statement, name, fix
 ):
     home = shutil.copytree(sound, tmp_path / "home")
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         cache = ModelCache(library.database, kind="rerank", lifetime=60)
         cache.put({"key": CacheEntry("[0.1]")}, model="m")
         with closing(sqlite3.connect(home / "catalog.db", isolation_level=None)) as connection:
@@ -218,7 +218,7 @@ def test_doctor_names_what_mends_notes_that_are_not_as_stored(
 
 def test_a_damaged_answer_of_a_model_is_not_used(sound, tmp_path):
     home = shutil.copytree(sound, tmp_path / "home")
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         entries = {"a": CacheEntry("[0.1]"), "b": CacheEntry("[0.2]")}
         ModelCache(library.database, kind="rerank", lifetime=60).put(entries, model="m")
         with library.database.write() as connection:
@@ -231,7 +231,7 @@ def test_a_damaged_answer_of_a_model_is_not_used(sound, tmp_path):
 def test_one_damaged_vector_is_left_out_and_its_document_named(sound, tmp_path, engine):
     home = shutil.copytree(sound, tmp_path / "home")
     shutil.rmtree(home / "indexes")
-    with open_library(home, vector_engine=engine) as library:
+    with open_qdrant_library(home, vector_engine=engine) as library:
         with library.database.write() as connection:
             connection.exec_driver_sql(_DAMAGE_A_VECTOR)
         service = SearchServiceV2(library)
@@ -256,7 +256,7 @@ def test_doctor_tells_of_a_damaged_file_of_the_lexical_index(sound, tmp_path):
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         assert [check.name for check in diagnose(library) if not check.ok] == ["d: lexical index"]
         assert [check for check in diagnose(library) if not check.ok] == []
 
@@ -275,11 +275,11 @@ def test_a_vector_index_that_cannot_be_loaded_is_made_anew_and_told_of_once(
     home = shutil.copytree(sound, tmp_path / "home")
     (index,) = home.glob("indexes/d/qdrant*")
     damage(index)
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         assert [check.name for check in diagnose(library) if not check.ok] == ["d: vector index"]
         assert [check for check in diagnose(library) if not check.ok] == []
     damage(index)
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         service = SearchServiceV2(library)
         notes = [
             stage.note
@@ -294,7 +294,7 @@ def test_a_vector_index_that_cannot_be_loaded_is_made_anew_and_told_of_once(
 def test_a_damaged_row_of_the_outbox_costs_bounded_work(sound, tmp_path):
     home = shutil.copytree(sound, tmp_path / "home")
     row = "INSERT INTO outbox (dataset, action, seq, chunk_id, windows) VALUES (?, ?, ?, ?, ?)"
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         with library.database.write() as connection:
             connection.exec_driver_sql(row, ("d", "delete", 99, "gone", 20_000))
         with library.database.read() as connection:
@@ -315,8 +315,8 @@ def test_while_a_disk_takes_long_to_commit_readers_answer_and_a_writer_is_told(s
 
     with (
         ThreadPoolExecutor(1) as pool,
-        open_library(home, vector_engine="exact") as reader,
-        open_library(home) as writer,
+        open_qdrant_library(home, vector_engine="exact") as reader,
+        open_qdrant_library(home) as writer,
     ):
         root = Path(stored_dataset(writer, "d").root)
         expected = answers(reader)

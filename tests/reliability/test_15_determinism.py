@@ -19,15 +19,15 @@ from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.store.schema import meta
-from fakes import WordEncoder, open_library, write
+from fakes import WordEncoder, open_qdrant_library, write
 
 ASK = """
 import json, sys
 from pathlib import Path
 from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
-from fakes import open_library
-with LocalEngine(open_library(Path(sys.argv[1]))) as engine:
+from fakes import open_qdrant_library
+with LocalEngine(open_qdrant_library(Path(sys.argv[1]))) as engine:
     Indexer(engine.library).build(Path(sys.argv[2]), "notes")
     for mode in ("hybrid", "lexical", "vector"):
         asked = {"query": "the kettle of the harbour", "mode": mode, "top_k": 20, "explain": True}
@@ -102,7 +102,7 @@ def test_no_answer_error_or_record_holds_a_key_or_a_password(tmp_path, folder):
 
 def test_one_poisoned_passage_is_reported_and_all_others_are_found(tmp_path, folder):
     (folder / "bad.md").write_text("# Bad\n\nPOISON in the kettle.\n")
-    with LocalEngine(open_library(tmp_path / "home")) as engine:
+    with LocalEngine(open_qdrant_library(tmp_path / "home")) as engine:
         report = Indexer(engine.library).build(folder, "notes")
         hits = engine.ask("search", {"query": "kettle harbour", "mode": "vector", "top_k": 50})
         assert {hit["path"] for hit in hits["results"]} == {
