@@ -38,9 +38,10 @@ from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
+from catalog.library.agreement import LEAST_AGREEMENT, measure_agreement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import DEPTH, PRIOR, Balance, adaptive
+from catalog.search_v2.adaptive import BY_WORDS, DEPTH, PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
@@ -177,7 +178,11 @@ def _useless_legs(parts: SearchParts, sets: Sequence[QuerySet]) -> Iterator[Quer
         Query((query.lists[0], _rename(query.lists[1], owner)), document, query.grades)
         for query in test.queries
     ]
-    yield QuerySet(test.collection, "vec~", False, shuffled, test.balance)
+    vector_of = dict(zip(seqs, others, strict=True))
+    agreement = measure_agreement(parts.library, test.collection, vector_of.__getitem__)
+    is_useless = agreement is not None and agreement < LEAST_AGREEMENT
+    balance = BY_WORDS if is_useless else test.balance
+    yield QuerySet(test.collection, "vec~", False, shuffled, balance)
     swapped = [
         Query((other.lists[0], query.lists[1]), document, query.grades)
         for query, other in zip(test.queries, [*test.queries[1:], test.queries[0]], strict=True)

@@ -14,6 +14,7 @@ from catalog.ingest.meaning import embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import check_dataset_name, sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
+from catalog.library.agreement import refresh_agreement
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
@@ -84,6 +85,8 @@ class Indexer:
                 library.database, dataset, pipeline, since=started, progress=progress, pause=pause
             )
         notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
+        measure = partial(refresh_agreement, library, dataset)
+        notes += (*_refresh("agreement of vectors and words", measure),)
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
             totals = count_totals(connection, dataset)

@@ -6,7 +6,8 @@ Mean and deviation are of the scores that the query gives all chunks of the data
     a = base - slope · (z_lexical / z_vector - 2) + long · log2(words / 32), from least to most
 
 A query of at most 32 words has no last term; ``shift`` is added at the end, from 0 to 1. It is
-the dataset's: what its labels taught, else less where the model does not know its language.
+the dataset's: what its labels taught, else less where the model does not know its language, and
+-1 where its vectors do not agree with its words.
 
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
@@ -45,6 +46,11 @@ class Balance:
     shift: float = 0.0  # the dataset's own
     reason: str = ""  # of the shift, for explanations
 
+    @property
+    def leaves_vectors_out(self) -> bool:
+        """Tell whether the vector leg has no share in the score of any query."""
+        return self.most + self.shift <= 0
+
     def vector_share(self, lexical: RankedList, vector: RankedList) -> float:
         """Return ``a``, the vector leg's share of the score: 0 to 1."""
         z_lexical, z_vector = standing(lexical), standing(vector)
@@ -57,6 +63,9 @@ class Balance:
 
 
 PRIOR = Balance()
+BY_WORDS = Balance(
+    shift=-1.0, reason="the passages' vectors do not agree with their words, so these alone count"
+)
 
 
 def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) -> Balance:

@@ -159,6 +159,8 @@ class HybridRetrieverV2(FusionRetriever):
         seqs = {hit.seq for run in runs for hit in run.hits}
         damaged = [error for run in runs for error in run.damaged]
         answered = [run for run in runs if run.error is None]
+        kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
+        words = kinds & {"lex"}
         waiting: AbstractSet[int] = frozenset()
         with self._parts.database.read() as connection:
             ids = read_chunk_ids(connection, self._dataset, seqs)
@@ -170,18 +172,16 @@ class HybridRetrieverV2(FusionRetriever):
                     hit.seq for run in answered if run.leg == "vector" for hit in run.hits
                 }
                 waiting = find_unembedded(connection, self._dataset, ids.keys() - of_vectors)
-                fused = fuse_lists(
-                    lists,
-                    self._parts.rag,
-                    {ids[seq] for seq in waiting},
-                    self._parts.balance(self._dataset),
-                )
+                balance = self._parts.balance(self._dataset)
+                if balance.leaves_vectors_out and words:
+                    kinds = words  # relevance is that of a search by words
+                    lists = _without_vectors(lists)
+                unembedded = {ids[seq] for seq in waiting}
+                fused = fuse_lists(lists, self._parts.rag, unembedded, balance)
             best = fused[: self.similarity_top_k]
             seq_of = {chunk_id: seq for seq, chunk_id in ids.items()}
             best_seqs = [seq_of[hit.chunk_id] for hit in best]
             chunks = load_chunks(connection, self._dataset, best_seqs, damaged=damaged)
-        kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
-        words = kinds & {"lex"}
         passages = tuple(
             Passage(chunks[seq], hit.score, hit, words if seq in waiting else kinds)
             for hit in best
@@ -250,6 +250,12 @@ def fuse_lists(
         return relative_score(lists, unembedded=unembedded)
     bonuses = {"bonus_first": rag.bonus_first, "bonus_second": rag.bonus_second}
     return rrf(lists, k=rag.rrf_k, **bonuses, unembedded=unembedded)
+
+
+def _without_vectors(lists: list[RankedList]) -> list[RankedList]:
+    """Return the lexical lists, or all where these are empty: any answer is better than none."""
+    by_words = [ranked for ranked in lists if ranked.leg == "lexical"]
+    return by_words if any(ranked.hits for ranked in by_words) else lists
 
 
 def _run_in_turn(legs: Sequence[LegRetriever], query: QueryBundle) -> list[LegRun]:

@@ -13,7 +13,7 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.params import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import PRIOR, Balance, balance_of_languages
+from catalog.search_v2.adaptive import BY_WORDS, PRIOR, Balance, balance_of_languages
 from catalog.search_v2.balances import find_balance
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
@@ -185,7 +185,12 @@ class SearchParts:
     def usual_balance(self, dataset: DatasetNames) -> Balance:
         """Return how the legs are weighed there without labels."""
         from catalog.embedding.profiles import profile_of
+        from catalog.library.agreement import LEAST_AGREEMENT, read_agreement
 
+        if isinstance(dataset, str):
+            agreement = read_agreement(self.database, dataset)
+            if agreement is not None and agreement < LEAST_AGREEMENT:
+                return BY_WORDS
         known = profile_of(self.library.wanted_model.model).languages
         return balance_of_languages(self.lexical(dataset).languages(), known)
 

@@ -1,0 +1,98 @@
+"""Vectors that have nothing to do with their texts are told by the words, and count for nothing."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from catalog.library.agreement import (
+    LEAST_AGREEMENT,
+    LEAST_PASSAGES,
+    measure_agreement,
+    read_agreement,
+)
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import WordEncoder, open_library, write
+
+TOPICS = ("walrus ice tusk", "oven bread flour", "sail harbour wind", "violin bow string")
+
+
+class ChanceEncoder(WordEncoder):
+    """A model whose vectors say nothing of the text, but which of two texts it is."""
+
+    fingerprint = "chance-1"
+
+    def encode(self, texts):
+        seeds = [int.from_bytes(hashlib.blake2b(t.encode(), digest_size=8).digest()) for t in texts]
+        vectors = [np.random.default_rng(seed).normal(size=self.dim) for seed in seeds]
+        return [(each / np.linalg.norm(each)).astype(np.float32) for each in vectors]
+
+
+def open_topics(tmp_path, encoder, documents=48):
+    folder = tmp_path / "notes"
+    for number in range(documents):
+        topic = TOPICS[number % len(TOPICS)]
+        write(folder, **{f"n{number}_dot_md": f"{topic} {topic} item{number} part{number % 7}"})
+    library = open_library(tmp_path / "home", encoder, vector_engine="exact")
+    return library, Indexer(library).build(folder, "notes")
+
+
+@pytest.fixture
+def by_chance(tmp_path):
+    library, _ = open_topics(tmp_path, ChanceEncoder())
+    with library:
+        yield library
+
+
+def test_vectors_that_carry_meaning_agree_with_the_words(tmp_path):
+    library, report = open_topics(tmp_path, WordEncoder())
+    with library:
+        assert report.notes == ()
+        assert read_agreement(library.database, "notes") > 1 > LEAST_AGREEMENT
+        service = SearchServiceV2(library)
+        assert service.parts.balance("notes").shift == 0.0
+
+
+def test_vectors_of_other_passages_do_not_agree(tmp_path):
+    library, _ = open_topics(tmp_path, WordEncoder())
+    with library:
+        with library.database.read() as connection:
+            rows = connection.exec_driver_sql("SELECT seq FROM chunks ORDER BY seq").scalars().all()
+        others = dict(zip(rows, np.random.default_rng(1).permutation(rows).tolist(), strict=True))
+        assert measure_agreement(library, "notes", others.__getitem__) < LEAST_AGREEMENT
+
+
+def test_vectors_of_chance_do_not_change_what_words_find_first(by_chance):
+    service = SearchServiceV2(by_chance)
+    assert read_agreement(by_chance.database, "notes") < LEAST_AGREEMENT
+    found = {
+        mode: service.search("violin item3", dataset="notes", mode=mode, explain=True)
+        for mode in ("hybrid", "lexical")
+    }
+    words = [one.path for one in found["lexical"].results]
+    assert [one.path for one in found["hybrid"].results][: len(words)] == words
+    assert all(one.relevance is None for one in found["hybrid"].results)
+    [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
+    assert "vectors do not agree with their words" in fuse.note
+
+
+def test_the_vector_leg_alone_still_answers(by_chance):
+    service = SearchServiceV2(by_chance)
+    assert service.search("violin", dataset="notes", mode="vector").results
+    assert service.search("zebra", dataset="notes").results  # a word that no passage has
+
+
+def test_few_passages_say_nothing_of_their_vectors(tmp_path):
+    library, _ = open_topics(tmp_path, ChanceEncoder(), documents=LEAST_PASSAGES - 1)
+    with library:
+        assert read_agreement(library.database, "notes") is None
+        assert SearchServiceV2(library).parts.balance("notes").shift == 0.0
+
+
+def test_another_model_is_measured_anew(tmp_path, by_chance):
+    before = read_agreement(by_chance.database, "notes")
+    by_chance.close()
+    with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
+        Indexer(library).rebuild()
+        assert read_agreement(library.database, "notes") > LEAST_AGREEMENT > before
