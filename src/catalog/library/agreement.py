@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlalchemy import Connection, Row, select
@@ -94,7 +94,7 @@ def measure_agreement(
     return float(np.mean(standings)) if len(standings) >= LEAST_PASSAGES else None
 
 
-def _read_probes(connection: Connection, dataset: str) -> Sequence[Row[Any]]:
+def _read_probes(connection: Connection, dataset: str) -> Sequence[Row[int, str, int, str]]:
     """Return the passages to ask with: those of the first ids, which are hashes, so by chance."""
     columns = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.document_id, chunks.c.text)
     of_dataset = columns.where(chunks.c.dataset == dataset)
