@@ -144,7 +144,8 @@ def _read_date(parts: dict[str, str | None]) -> Date | None:
         hours, _, rest = str(parts["time"]).partition(":")
         return Date(time=f"{int(hours)}:{rest}")
     year, day = parts.get("year"), parts.get("day")
-    month: int | None = int(parts["number"]) if parts.get("number") else None
+    number = parts.get("number")
+    month = int(number) if number else None
     if name := parts.get("month"):
         month = _MONTH_NAMES.index(name[:3].lower()) // 4 + 1
     if parts.get("first"):

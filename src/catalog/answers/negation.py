@@ -107,7 +107,7 @@ def _find_opposite(
     """Say which word has its opposite in the sentence of the passage that is otherwise alike."""
     mine = {word.form for word in sentence}
     for word in sentence:
-        opposites = _opposites().get(word.form, frozenset()) - mine
+        opposites: set[str] = _opposites().get(word.form, set()) - mine
         if not opposites:
             continue
         near = [one for one in content if one is not word]
