@@ -33,6 +33,13 @@ def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near
     assert answer.sentences == answer.citations == ()
 
 
+def test_why_there_is_no_answer_is_told_by_the_fitted_estimate_where_there_is_one(service):
+    asked = asking("Which keys open the capital of Mongolia?", mode="lexical")
+    answer = answer_question(service, asked)
+    assert "% is needed: no passage has more than" in answer.abstained.reason
+    assert answer.abstained.nearest[0].path == "keys.md"
+
+
 def test_a_question_that_finds_nothing_says_so(service):
     answer = answer_question(service, asking("bread", docs=[]))
     assert answer.abstained.reason == "no passage was found"

@@ -25,13 +25,15 @@ _LEAST_COVERED = 0.4
 def why_not_answered(results: SearchResults, covered: float) -> str | None:
     """Return why what was found does not answer; ``None`` where it may.
 
-    ``covered`` is the share of the question's words that its best sentence has, 0 to 1.
+    ``covered`` is the share of the question's words that its best sentence has, 0 to 1: it decides
+    where no search of the kind was fitted (see :mod:`catalog.answers.abstention`).
     """
     evidence = gather_evidence(results)
-    abstention = decide_abstention(evidence)
-    if abstention is not None:
-        return abstention.reason
-    if evidence.relevance is None and covered < _LEAST_COVERED:
+    decided = decide_abstention(evidence)
+    if decided is not None:
+        return decided.reason
+    is_fitted = evidence.relevance is not None or evidence.mode == "lexical"
+    if not is_fitted and covered < _LEAST_COVERED:
         return "no sentence found has the words that matter in the question"
     return None
 
