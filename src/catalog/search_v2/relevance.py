@@ -133,7 +133,7 @@ class RelevanceEstimator(PassagePostprocessor):
 
 
 def estimate_relevance(
-    passages: Sequence[Passage] | Sequence[ScoredPassage], find: CalibrationFinder
+    passages: Sequence[Passage | ScoredPassage], find: CalibrationFinder
 ) -> list[float | None]:
     """Return the relevance of each passage of one search, as it was where nothing is calibrated."""
     calibrations = {
@@ -156,7 +156,7 @@ def is_calibrated(passages: Sequence[Passage], find: CalibrationFinder) -> bool:
 
 def _find_for(
     kinds: frozenset[SubQueryKind],
-    passages: Sequence[Passage] | Sequence[ScoredPassage],
+    passages: Sequence[Passage | ScoredPassage],
     find: CalibrationFinder,
 ) -> Calibration | None:
     """Return the calibration for passages that these sub-queries found, in their language."""
@@ -168,13 +168,13 @@ def _find_for(
     return found if _language_of(passages) in (None, found.language) else None
 
 
-def _language_of(passages: Sequence[Passage] | Sequence[ScoredPassage]) -> str | None:
+def _language_of(passages: Sequence[Passage | ScoredPassage]) -> str | None:
     """Return the language of the first passages; ``None`` where they do not tell."""
     text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
     return detect_language(text, text.split())
 
 
-def extract_features(passages: Sequence[Passage] | Sequence[ScoredPassage]) -> list[Features]:
+def extract_features(passages: Sequence[Passage | ScoredPassage]) -> list[Features]:
     """Return the formula's variables for each passage of one search, given in its order.
 
     A passage the reranker was not given counts like the worst one that it was; one that the

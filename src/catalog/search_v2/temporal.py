@@ -166,7 +166,8 @@ class TemporalExpansion(PassagePostprocessor):
 
         Those further ones tell bundles of their own.
         """
-        taken, others = list(nodes[:limit]), nodes[limit:]
+        taken: list[AnyPassage] = list(nodes[:limit])
+        others = nodes[limit:]
         if not (others and _timed(taken)):
             return taken
         with self._database.read() as connection:

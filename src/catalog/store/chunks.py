@@ -22,7 +22,7 @@ from catalog.core.documents import (
     locate,
 )
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
-from catalog.core.places import Places
+from catalog.core.places import AS_IN_FILE, Places
 from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
 from catalog.store.filter_sql import DatasetNames, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
@@ -293,14 +293,14 @@ def _chunk(row: Row[Any]) -> Chunk:
     modality: Modality = row.modality
     page_breaks = _json_list(row.page_breaks)
     places = parse_places(row.places, row.page)
-    locator = Locator(
-        page=row.page,
-        page_end=last_page(row.page, page_breaks),
-        line_start=row.line_start,
-        line_end=row.line_end,
-        time_start=row.time_start,
-        time_end=row.time_end,
-    )
+    lines = row.line_start, row.line_end
+    seconds = row.time_start, row.time_end
+    if places is AS_IN_FILE:  # most passages: nothing to look up
+        locator = Locator(None, None, *lines, *seconds, "line", *lines)
+    else:
+        page_end = last_page(row.page, page_breaks)
+        known = Locator(row.page, page_end, *lines, *seconds)
+        locator = locate(places, 0, len(row.text), known)
     return Chunk(
         seq=row.seq,
         chunk_id=row.chunk_id,
@@ -314,7 +314,7 @@ def _chunk(row: Row[Any]) -> Chunk:
         end_offset=row.end_offset,
         heading_path=_json_list(row.headings),
         modality=modality,
-        locator=locate(places, 0, len(row.text), locator),
+        locator=locator,
         text=row.text,
         metadata=_json_object(row.metadata),
         cues=tuple(Cue(*cue) for cue in _json_list(row.cues)),
@@ -342,5 +342,5 @@ def read_chunk_places(connection: Connection, source_doc_id: str) -> Sequence[Ro
 def parse_places(stored: str | None, page: int | None) -> Places:
     """Return a passage's map; pages are what is counted where nothing is stored but a page."""
     if stored is None:
-        return Places() if page is None else Places("page")
+        return AS_IN_FILE if page is None else Places("page")
     return Places.from_dict(json.loads(stored))

@@ -64,7 +64,7 @@ class Hits(list[Hit]):
         self.spread = spread
 
 
-def best_first(hits: Iterable[Hit], k: int) -> list[Hit]:
+def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
     """Return the ``k`` best, highest score first, ties by row number."""
     ordered = sorted([(-score, seq) for seq, score in hits])
     return [Hit(seq, -negative) for negative, seq in ordered[:k]]

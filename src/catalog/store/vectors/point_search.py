@@ -77,7 +77,7 @@ def nearest_chunks(
                 best[chunk_id] = round_score(score)
         seqs |= _live_seqs(database, restriction, [name for name in best if name not in seqs])
         live = (
-            Hit(seq, score)
+            (seq, score)
             for chunk_id, score in best.items()
             if (seq := seqs[chunk_id]) is not None
         )
