@@ -194,7 +194,7 @@ class TemporalExpansion(PassagePostprocessor):
         return node.restriction if isinstance(node, Passage | ScoredPassage) else None
 
     def _group_by_recording(
-        self, nodes: Sequence[AnyPassage], timed: Mapping[int, Chunk]
+        self, nodes: Sequence[Passage | NodeWithScore], timed: Mapping[int, Chunk]
     ) -> list[list[int]]:
         """Group the places of passages that are of one recording and may have one neighbourhood."""
         groups: dict[object, list[int]] = {}
@@ -204,7 +204,9 @@ class TemporalExpansion(PassagePostprocessor):
             groups.setdefault((recording, self._restriction_of(nodes[place])), []).append(place)
         return list(groups.values())
 
-    def _count_shared(self, connection: Connection, nodes: Sequence[AnyPassage]) -> int:
+    def _count_shared(
+        self, connection: Connection, nodes: Sequence[Passage | NodeWithScore]
+    ) -> int:
         """Count the nodes that share a bundle with an earlier one."""
         timed = _timed(nodes)
         return sum(
@@ -296,7 +298,7 @@ def keep_telling(
         return list(passages[:limit])
 
 
-def _timed(nodes: Sequence[AnyPassage]) -> dict[int, Chunk]:
+def _timed(nodes: Sequence[Passage | NodeWithScore]) -> dict[int, Chunk]:
     """Return the passages of recordings by their place."""
     return {
         place: chunk

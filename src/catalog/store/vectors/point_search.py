@@ -77,9 +77,7 @@ def nearest_chunks(
                 best[chunk_id] = round_score(score)
         seqs |= _live_seqs(database, restriction, [name for name in best if name not in seqs])
         live = (
-            (seq, score)
-            for chunk_id, score in best.items()
-            if (seq := seqs[chunk_id]) is not None
+            (seq, score) for chunk_id, score in best.items() if (seq := seqs[chunk_id]) is not None
         )
         hits = best_first(live, k)
         if len(points) < limit or _is_complete(hits, k, round_score(points[-1].score), limit):
