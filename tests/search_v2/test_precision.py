@@ -256,7 +256,9 @@ def test_a_typed_query_without_a_part_for_the_mode_is_refused(opened):
 
 def test_a_reranker_reorders_and_the_explanation_adds_up(opened):
     wanted = {name: float(place) for place, name in enumerate(TOPICS)}
-    service = opened(reranker=ScriptedReranker(scores(wanted)), rerank_blend="replace")
+    service = opened(
+        reranker=ScriptedReranker(scores(wanted)), rerank_blend="replace", rerank_candidates=6
+    )
     found = service.search("water bread keys days", dataset="docs", rerank=True, explain=True)
     ranked = [wanted[path] for path in paths(found)]
     assert ranked == sorted(ranked, reverse=True)
@@ -295,17 +297,19 @@ def test_a_reranker_that_fails_leaves_the_fused_order_and_strict_raises(opened):
 
 def test_a_deleted_document_takes_its_rerank_scores_with_it(opened, folder):
     reranker = ScriptedReranker(1.0)
-    service = opened(reranker=reranker)
+    service = opened(reranker=reranker, rerank_candidates=6)
     service.search("water bread keys days", dataset="docs", rerank=True)
     before = len(reranker.asked)
     (folder / "bread.md").unlink()
     Indexer(service.library).build(folder, "docs")
     again = ScriptedReranker(1.0)
-    opened(reranker=again).search("water bread keys days", dataset="docs", rerank=True)
+    service = opened(reranker=again, rerank_candidates=6)
+    service.search("water bread keys days", dataset="docs", rerank=True)
     assert again.asked == []
     (folder / "bread.md").write_text(TOPICS["bread.md"] + "\n")
     Indexer(service.library).build(folder, "docs")
-    found = opened(reranker=again).search("water bread keys days", dataset="docs", rerank=True)
+    service = opened(reranker=again, rerank_candidates=6)
+    found = service.search("water bread keys days", dataset="docs", rerank=True)
     assert again.asked == [f"bread\n{TOPICS['bread.md']}"]
     assert before > 1
     assert "bread.md" in paths(found)
