@@ -328,8 +328,7 @@ def url_file(url: str | URL) -> Path:
 
 def find_store(settings: Settings) -> Path:
     """Return the file that is the store of these settings, whether it is there or not."""
-    url = settings.database_url
-    return url_file(_read_url(url)) if url else store_file(settings.home)
+    return url_file(_read_url(url)) if (url := settings.database_url) else store_file(settings.home)
 
 
 def require_store(settings: Settings) -> None:
