@@ -14,6 +14,7 @@ whose relevance was not calibrated are not decided. ``docs/abstention.md`` has t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from catalog.search_v2.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
     from catalog.core.params import Mode
-    from catalog.core.results import SearchResult, SearchResults
+    from catalog.core.results import SearchResults
 
 _READ = 3  # passages whose words are compared with the question's
 _SMALLEST = 1e-9
@@ -70,7 +71,10 @@ class Abstention:
 
 def gather_evidence(results: SearchResults) -> RetrievalEvidence:
     """Return the evidence of a search, as it was asked for."""
-    shares = [_coverage(results.query, one) for one in results.results[:_READ]]
+    shares = [
+        query_coverage(results.query, one.text, (one.title, *one.sections))
+        for one in results.results[:_READ]
+    ]
     return RetrievalEvidence(
         mode=results.mode,
         passages=len(results),
@@ -117,12 +121,12 @@ def _estimate(evidence: RetrievalEvidence, fit: AnswerableFit) -> float:
     return 1 / (1 + math.exp(-score))
 
 
-def _coverage(query: str, result: SearchResult) -> float:
-    """Return the share of the query's words in a passage, title and headings; 1 if it has none."""
-    words = query_words(query, language_of_words(result.text))
+def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
+    """Return the share of the query's words, 0 to 1, in a passage and its headings; 1 of none."""
+    words = query_words(query, language_of_words(text))
     bits = 0
-    for text in (result.text, result.title, *result.sections):
-        for match in words.matches(text):
+    for part in (text, *headings):
+        for match in words.matches(part):
             bits |= match.tokens
     if not words.words:
         return 1.0
