@@ -114,6 +114,6 @@ def test_a_preset_says_how_deep_the_legs_go_and_how_many_passages_answer(
 
 
 def test_every_preset_is_found_by_name_and_loads():
-    assert set(find_presets()) == {"default", "projects", "rrf", "vault"}
+    assert set(find_presets()) == {"default", "fast", "projects", "rrf", "vault"}
     for name in find_presets():
         load_settings(preset=name)
