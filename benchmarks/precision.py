@@ -1,7 +1,7 @@
-"""Which blend wins, and the calibrations that the package ships.
+"""Which blend wins, and how good relevance is that was fitted elsewhere.
 
     python benchmarks/precision.py ../shared/data/scifact ../shared/data/tutorialvqa … \
-        --golden golden_queries/python-docs.jsonl --dataset python --home DIR [--write]
+        --golden golden_queries/python-docs.jsonl --dataset python --home DIR
 
 Every query is asked once: the legs, fusion, and the reranker over its 20 best candidates, more than
 the settings say (the store keeps the scores, so that a second run costs little). Every blend then
@@ -11,17 +11,16 @@ are real questions, ``exact`` are queries of rare tokens (see fusion.py), ``fore
 questions of another collection, which this one cannot answer: they are for calibration only.
 
 Relevance is fitted on training splits, the golden set and foreign questions, never on a test split,
-and never on a collection that has a test split alone. ``--write`` puts the result into the package.
+and never on a collection that has a test split alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +41,6 @@ from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2 import relevance
 from catalog.search_v2.relevance import Calibration
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.service import SearchServiceV2
@@ -96,11 +94,8 @@ def main() -> None:
             for one in sets
         }
         _print_blends(sets, seen, settings.rag_v2.rerank_weight)
-        shipped = [_calibrated(service, sets, mode, reranked=reranked) for mode, reranked in MODES]
-    if options.write:
-        target = Path(relevance.__file__).with_name("calibrations.json")
-        target.write_text(json.dumps(shipped, indent=1) + "\n", encoding="utf-8")
-        print(f"written: {target}")
+        for mode, reranked in MODES:
+            _calibrated(service, sets, mode, reranked=reranked)
 
 
 def _sets(library: Library, options: argparse.Namespace) -> Iterator[QuerySet]:
@@ -206,8 +201,8 @@ def _discounted(gains: Sequence[int]) -> float:
 
 def _calibrated(
     service: SearchServiceV2, sets: Sequence[QuerySet], mode: Mode, *, reranked: bool
-) -> dict[str, object]:
-    """Fit on what may be seen, print how good it is on all, and the packaged form."""
+) -> None:
+    """Fit on what may be seen, and print how good it is on all."""
     seen = {
         one.name: list(
             collect_candidates(
@@ -227,8 +222,6 @@ def _calibrated(
     print(f"\nrelevance, {mode}{' reranked' if reranked else ''}: {made}")
     for dataset in dict.fromkeys(one.dataset for one in sets):
         _print_quality([one for one in sets if one.dataset == dataset], seen, made)
-    signals = service.parts.signals(mode, reranked=reranked)
-    return {"signals": asdict(signals), "calibration": asdict(made)}
 
 
 def _print_quality(
@@ -267,7 +260,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--golden", type=Path, help="labelled queries, JSON Lines")
     parser.add_argument("--dataset", help="what they are asked of, indexed already")
     parser.add_argument("--home", type=Path, required=True, help="folder of the store")
-    parser.add_argument("--write", action="store_true", help="ship the calibrations")
     return parser.parse_args()
 
 
