@@ -180,8 +180,7 @@ def _casefold(value: object) -> str | None:
 def _begin(connection: Connection) -> None:
     writing = connection.get_execution_options().get(WRITE)
     if writing is None:  # past SQLAlchemy's cursor, which takes longer than most reads
-        raw: Any = connection.connection.dbapi_connection
-        raw.execute("BEGIN")
+        connection.connection.cursor().execute("BEGIN")
         return
     timeout = BUSY_TIMEOUT_MS if writing == "wait" else 0
     connection.exec_driver_sql(f"PRAGMA busy_timeout = {timeout}")
