@@ -16,7 +16,7 @@ import pytest
 from catalog.interfaces.server.announcement import read_announcement
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_library
+from fakes import open_qdrant_library
 from interfaces.searching import ANSWERS
 
 SCRIPT = Path(__file__).with_name("searching.py")
@@ -62,7 +62,7 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     folder.mkdir()
     (folder / "still.md").write_text("alpha version that never changes")
     (folder / "changing.md").write_text(revision(0))
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         Indexer(library).build(folder, "notes")
     server = start(home, stop, "serve") if served else None
     if server is not None:
@@ -72,7 +72,7 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     try:
         for searcher in searchers:
             assert searcher.stdout.readline() == "ready\n", searcher.communicate()[1]
-        with open_library(home) as library:
+        with open_qdrant_library(home) as library:
             deadline = time.monotonic() + SECONDS
             while is_running(searchers) and (
                 time.monotonic() < deadline or not all_answered(tmp_path)
@@ -94,7 +94,7 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     assert {how for _, how in told} == {"served" if served else "alone"}
     if server is not None:
         assert "Traceback" not in server_err
-    with open_library(home) as library:
+    with open_qdrant_library(home) as library:
         service = SearchServiceV2(library)
         answer = service.search(
             "alpha version", dataset="notes", mode="vector", doc_ids=["changing.md"]

@@ -84,7 +84,7 @@ def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, c
                 service.search(query, dataset="bread", strict=True)
 
 
-@pytest.mark.parametrize("part", ["vector", "exact", "sample"])
+@pytest.mark.parametrize("part", ["vector", "exact"])
 def test_no_index_is_given_out_once_the_model_changed(home, part):
     with open_library(home) as library:
         getattr(library.indexes, part)("bread")

@@ -6,13 +6,13 @@ from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedErr
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.vectors.edge import EdgeEngine
-from fakes import open_library, write
+from fakes import open_qdrant_library, write
 
 
 @pytest.fixture
 def library(tmp_path):
     write(tmp_path / "notes", a_dot_md="A walrus sings.", b_dot_md="An otter swims.")
-    with open_library(tmp_path / "home") as opened:
+    with open_qdrant_library(tmp_path / "home") as opened:
         Indexer(opened).build(tmp_path / "notes", "notes")
         yield opened
 

@@ -27,7 +27,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.llama import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit, Hits
-from fakes import WordEncoder, open_library
+from fakes import WordEncoder, open_library, open_qdrant_library
 
 
 @pytest.fixture
@@ -217,9 +217,11 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
         service.search("bake bread", dataset="notes", strict=True)
 
 
-def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, service, library):
-    first = service.search("bake bread", dataset="notes", mode="vector")
-    with open_library(tmp_path / "home") as other:
+def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, notes):
+    home = tmp_path / "home"
+    with open_qdrant_library(home) as library, open_qdrant_library(home) as other:
+        Indexer(library).build(notes, "notes")
+        first = SearchServiceV2(library).search("bake bread", dataset="notes", mode="vector")
         second = SearchServiceV2(other).search("bake bread", dataset="notes", mode="vector")
         assert "another process" in stage(second, "vector").note
         assert [hit.chunk_id for hit in second] == [hit.chunk_id for hit in first]

@@ -150,7 +150,7 @@ class ModelFiles:
     @cached_property
     def known(self) -> PackagedModel | None:
         """The packaged model whose files these are, if they are those of a package."""
-        if self._known is None or locate(self._known) != self.folder:
+        if self._known is None or self._local is None or locate(self._known) != self._local:
             return None
         return self._known
 

@@ -164,8 +164,9 @@ def _fit(
     share /= (member * (member.T @ share)).sum(axis=1)  # groups weigh the same
     weights = share * len(labels) / len(groups)
     solution = _newton(np.hstack([values, member]), labels, weights)
-    slopes = dict.fromkeys(_SLOPES, 0.0) | dict(zip(names, map(float, solution), strict=False))
-    return Calibration(constant=float(solution[len(names) :].mean()), **slopes, about=about)
+    slopes = dict(zip(names, map(float, solution), strict=False))
+    cosine, lexical, rank, rerank = (slopes.get(name, 0.0) for name in _SLOPES)
+    return Calibration(float(solution[len(names) :].mean()), cosine, lexical, rank, rerank, about)
 
 
 def fit_own(
