@@ -154,6 +154,8 @@ class IndexingSettings:
     def _made_of(self, settings: DatasetSettings) -> tuple[RAGv2Settings, ResilientEmbedding]:
         """Return v2's settings with these, and the library's model with their prefix."""
         library = self._library
+        if settings.values == self._wanted.values:
+            return library.settings.rag_v2, library.model
         rag = with_rag(library.settings, _complete(settings.values)).rag_v2
         if rag.embed_prefix_doc == library.settings.rag_v2.embed_prefix_doc:
             return rag, library.model
