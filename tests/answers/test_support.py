@@ -89,3 +89,10 @@ def test_an_about_number_may_be_rounded_and_an_exact_one_may_not() -> None:
     passage = "The survey of rivers counted 1,987 dams in the region."
     assert check_support("About 2,000 dams were counted in the region.", passage).supported
     assert not check_support("Exactly 2,000 dams were counted in the region.", passage).supported
+
+
+def test_a_sentence_of_more_details_than_are_checked_is_unsupported():
+    many = "There were " + ", ".join(str(number) for number in range(100, 160)) + " of them."
+    support = check_support(many, many)
+    assert not support.supported
+    assert "details that are checked" in support.reasons[0]

@@ -487,3 +487,37 @@ def test_one_file_that_is_indexed_by_itself_has_its_sidecar(library, folder, nam
     put(folder, {"b.meta.yaml": "tags: y\n"})
     assert Indexer(library).build(folder / "a.txt", "notes").failed == ()
     assert known(library, "a.txt")[1] == {"confidentiality": "secret", "tags": ["x"]}
+
+
+@pytest.mark.parametrize(
+    "names", [("a.txt.meta.json", "a.txt.meta.yaml"), ("a.meta.yml", "a.meta.json")]
+)
+def test_two_sidecars_by_the_same_name_open_no_document(library, folder, names):
+    put(
+        folder,
+        {
+            "a.txt": "The walrus.\n",
+            names[0]: '{"confidentiality": "public"}',
+            names[1]: '{"confidentiality": "secret"}',
+        },
+    )
+    (failure,) = build(library, folder).failed
+    assert (failure.path, "keep one" in failure.reason) == ("a.txt", True)
+    assert paths(library) == set()
+    (folder / names[0]).unlink()
+    Indexer(library).update("notes")
+    assert paths(library) == {"a.txt"}
+    assert public(library) == set()
+
+
+def test_what_is_said_of_a_file_is_said_of_a_link_to_it(library, folder):
+    put(folder, {"a.txt": "The walrus.\n", "a.txt.meta.yaml": SECRET})
+    put(folder, {"closed/b.txt": "Another walrus.\n", "closed/.catalog.yaml": SECRET})
+    (folder / "alias.txt").symlink_to("a.txt")
+    (folder / "open").mkdir()
+    (folder / "open" / "b.txt").symlink_to("../closed/b.txt")
+    build(library, folder)
+    put(folder, {"c.txt": "An open walrus."})
+    Indexer(library).update("notes")
+    assert paths(library) >= {"alias.txt", "open/b.txt"}
+    assert public(library) == {"c.txt"}

@@ -5,6 +5,7 @@ Why they are found, read and refused as they are: docs/decisions/0020-metadata-f
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -100,9 +101,16 @@ class Sidecars:
         return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
 
     def check(self, path: str) -> None:
-        """Raise ``ReadError`` if a file that is known to speak of this one cannot be read."""
+        """Raise ``ReadError`` if a file that is known to speak of this one cannot be read.
+
+        So do two by the same name: nobody can tell which of them counts.
+        """
         for file in self._of_file(path):
             self._fields(file)
+        own = sorted(self._by_target.get(path, ()), key=_name_without_ending)
+        for one, other in itertools.pairwise(own):
+            if _name_without_ending(one) == _name_without_ending(other):
+                raise ReadError(f"{one} and {other} both speak of it: keep one of them")
 
     def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
         """Return what is said of a document of the file at ``path``, what counts most first.
@@ -121,13 +129,25 @@ class Sidecars:
         return [self._fields(file) for file in dict.fromkeys((*own, *originals, *folders))]
 
     def _of_file(self, path: str) -> list[str]:
-        """Return the files for this path and the file its name names, then those of its folders."""
+        """Return the files for this path and the file its name names, then those of its folders.
+
+        What is said of a file is said of a link to it.
+        """
         if not self._files:
             return []
-        names = [path, *(name for name in possible_originals(path) if file_type_of(name))]
+        paths = [path, *self._linked(path)]
+        names = [*paths, *(name for name in possible_originals(path) if file_type_of(name))]
         files = [file for name in names for file in self._by_target.get(name, ())]
-        files += [f"{folder}{FOLDER_FILE}" for folder in _folders_above(path)]
+        files += [f"{folder}{FOLDER_FILE}" for one in paths for folder in _folders_above(one)]
         return [file for file in dict.fromkeys(files) if file in self._files]
+
+    def _linked(self, path: str) -> list[str]:
+        """Return the path of the file that a symbolic link at this path leads to, if it is one."""
+        link = self._root / path
+        if not link.is_symlink():
+            return []
+        target, root = link.resolve(), self._root.resolve()
+        return [target.relative_to(root).as_posix()] if target.is_relative_to(root) else []
 
     def _beside(self, path: str) -> list[tuple[str, str]]:
         """Return all that a text at this path may be made of, by where it lies, and its sidecar."""
@@ -179,6 +199,10 @@ class Sidecars:
         if any(name.startswith("confidentiality.") for name in stated):
             raise ReadError("its confidentiality must be a text or a number, or a list of them")
         return stated
+
+
+def _name_without_ending(file: str) -> str:
+    return _SIDECAR.sub("", file)
 
 
 def _is_made_of(document: ParsedDocument, path: str, original: str) -> bool:
