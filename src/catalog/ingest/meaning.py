@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.errors import EmbeddingError
 from catalog.ingest.pipeline import PipelineSteps
-from catalog.ingest.sync_report import Failure, Pace, Progress, Silent
+from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
 from catalog.store.chunks import load_chunks
 from catalog.store.waiting import WaitingChunk, list_waiting, settle_waiting
 
@@ -81,7 +81,7 @@ class _EmbeddingRun:
         pace = Pace(len(waiting))
         self._progress.start(0, "starting the model")
         try:
-            for group in _groups(waiting):
+            for group in in_groups(waiting, lambda one: len(one.keys), _TOGETHER):
                 for _ in self._embed_group(group, waiting, pace):
                     if pause():
                         return
@@ -138,17 +138,3 @@ class _EmbeddingRun:
         for seq, reason in reasons.items():
             self._failed[stored[seq].path] += 1
             self._reasons.setdefault(stored[seq].path, reason)
-
-
-def _groups(waiting: Sequence[WaitingChunk]) -> Iterator[list[WaitingChunk]]:
-    """Yield chunks of some :data:`_TOGETHER` windows at a time."""
-    group: list[WaitingChunk] = []
-    windows = 0
-    for chunk in waiting:
-        group.append(chunk)
-        windows += len(chunk.keys)
-        if windows >= _TOGETHER:
-            yield group
-            group, windows = [], 0
-    if group:
-        yield group

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+_Item = TypeVar("_Item")
 
 METADATA = "metadata not taken: "
 
@@ -131,6 +133,22 @@ class Pace:
 
 
 _SLOW = 4.0  # seconds a batch may take before the next is made smaller
+
+
+def in_groups(
+    items: Iterable[_Item], size_of: Callable[[_Item], int], enough: int
+) -> Iterator[list[_Item]]:
+    """Yield items in order, a group as soon as its sizes are ``enough``; the last may be less."""
+    group: list[_Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= enough:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def next_batch(size: int, seconds: float) -> int:

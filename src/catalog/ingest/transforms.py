@@ -24,7 +24,7 @@ from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.llama_splitter import split_text
 from catalog.ingest.embedded_text import format_place, format_place_of, split_by_time
 from catalog.ingest.nodes import ChunkNode, PrefixedNode, Source, read_sources
-from catalog.ingest.sync_report import next_batch
+from catalog.ingest.sync_report import in_groups, next_batch
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish_all
 
@@ -287,7 +287,7 @@ class PersistenceTransform(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Commit every staged document; a search sees all of a document or nothing of it."""
-        for revisions in _together(self._staging.take()):
+        for revisions in in_groups(self._staging.take(), lambda one: len(one.chunks), _TOGETHER):
             now = self._clock()
             with self._database.write() as connection:
                 if not self._has_dataset:
@@ -295,17 +295,3 @@ class PersistenceTransform(TransformComponent):
                 publish_all(connection, revisions, now)
             self._has_dataset = True
         return list(nodes)
-
-
-def _together(revisions: Iterable[NewRevision]) -> Iterator[list[NewRevision]]:
-    """Yield documents to publish in one transaction, of some :data:`_TOGETHER` chunks in all."""
-    group: list[NewRevision] = []
-    count = 0
-    for revision in revisions:
-        group.append(revision)
-        count += len(revision.chunks)
-        if count >= _TOGETHER:
-            yield group
-            group, count = [], 0
-    if group:
-        yield group
