@@ -11,6 +11,9 @@ from catalog.core.errors import (
     UnknownValueError,
 )
 from catalog.core.params import SearchParams
+from catalog.library.indexing import Indexer
+from catalog.store.document_names import read_levels
+from fakes import open_library
 
 SALARY = "What is the salary of a director?"
 
@@ -77,3 +80,14 @@ def test_counts_and_notes_are_of_what_a_role_sees(service):
     found = service.run(SearchParams("salary", role="guest", name="salaries"))
     assert not found.results
     assert "salaries.md" not in str(found.to_dict())
+
+
+def test_levels_that_are_large_numbers_stay_apart(tmp_path):
+    levels = {"a.md": 1_000_001, "b.md": 1_000_002}
+    for name, level in levels.items():
+        (tmp_path / name).write_text(f"---\nconfidentiality: {level}\n---\nA walrus.\n")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path, "d")
+        with library.database.read() as connection:
+            stated = read_levels(connection, ["d"])
+    assert stated == {f"d:{name}": frozenset({str(level)}) for name, level in levels.items()}

@@ -214,7 +214,7 @@ def read_levels(connection: Connection, datasets: Iterable[str]) -> dict[str, fr
         query = select(documents.c.source_doc_id, fields.text_value, fields.number_value)
         joined = query.select_from(documents.outerjoin(document_fields, is_level))
         for name, text, number in connection.execute(joined.where(documents.c.dataset == dataset)):
-            stated = text if number is None else f"{number:g}"
+            stated = text if number is None else f"{number:.15g}"
             levels.setdefault(name, set()).update([stated.casefold()] if stated else [])
         for group in DocumentNames(connection, dataset).groups.values():
             ids = [f"{dataset}:{member.path}" for member in group]
