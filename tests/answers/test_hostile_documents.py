@@ -5,7 +5,10 @@ import re
 import pytest
 
 from answers.conftest import WritingLLM, asking, serve
+from catalog.answers import claims as claims_module
+from catalog.answers.analysed_text import strip_references
 from catalog.answers.answering import answer_question
+from catalog.answers.claims import ClaimReader, check_claim, split_claims
 from catalog.answers.neutralising import GONE, neutralise
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
@@ -102,6 +105,12 @@ KNOWN = result(text="See https://docs.example/a?b=1 and [x](https://docs.example
         ("[here](https://e.x/?q=1) b", "here b"),
         ("[here](javascript:alert(1)) b", "here b"),
         ("[here][ref] b", "here b"),
+        (r"![a \[b](https://docs.example/c) b", r"a \[b b"),
+        (
+            "[here](<https://docs.example/c> 'title') b",
+            "[here](<https://docs.example/c> 'title') b",
+        ),
+        ("[here](https://docs.example/c>@e.x/p) b", "here b"),
         ("[here](https://docs.example/c) b", "[here](https://docs.example/c) b"),
         ("go to https://docs.example/a?b=1.", "go to https://docs.example/a?b=1."),
         ("go to https://docs.example/a?b=1&q=SECRET.", f"go to {GONE}."),
@@ -117,3 +126,27 @@ KNOWN = result(text="See https://docs.example/a?b=1 and [x](https://docs.example
 )
 def test_what_no_cited_source_holds_is_taken_out(text, expected):
     assert neutralise(text, [KNOWN]) == expected
+
+
+MUCH = 400_000  # characters that take hours where each is looked at from each other
+
+
+@pytest.mark.parametrize("much", [" " * MUCH, "[a](" + " " * 5_000 + "x", "![" * 9_000])
+def test_a_flood_of_one_character_is_read_in_time_linear_in_it(much):
+    said = ClaimReader()
+    claims = [*said.feed(f"It is so{much}[1]. More"), *said.end()]
+    checked = [check_claim(claim, {1: KNOWN}) for claim in claims]
+    assert checked[0].citations == (1,)
+    assert strip_references(f"so{much}[1].").startswith("so")
+
+
+@pytest.mark.parametrize("piece", [" ", "\n", "Word "])
+def test_a_reply_is_split_again_only_where_a_sentence_may_have_ended(monkeypatch, piece):
+    split: list[int] = []
+    monkeypatch.setattr(
+        claims_module, "split_claims", lambda text: split.append(len(text)) or split_claims(text)
+    )
+    reader = ClaimReader()
+    for part in ["It is so [1]. ", *[piece] * 2_000]:
+        list(reader.feed(part))
+    assert sum(split) <= 2 * len(reader.reply)

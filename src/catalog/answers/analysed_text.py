@@ -14,7 +14,7 @@ from catalog.search_v2.query_words import language_of_words
 from catalog.store.lexical.analysis import WORD, Analyzer, fold
 
 _REFERENCE = re.compile(
-    r"\s*\[(?:\d{1,3}(?:\s*[,–-]\s*\d{1,3})*|(?:source|chunk):[^\]\n]{1,300})\]"
+    r"(?<!\s)\s*+\[(?:\d{1,3}(?:\s*+[,–-]\s*+\d{1,3})*+|(?:source|chunk):[^\]\n]{1,300})\]"
 )
 _NOT_TEXT = (
     "not no never without cannot none nobody nothing neither nor hardly barely unable lack lacks "

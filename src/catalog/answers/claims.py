@@ -11,16 +11,18 @@ from catalog.answers.prompting import NO_ANSWER
 from catalog.answers.support import check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.quoted_text import clean
-from catalog.ingest.chunking.boundaries import sentence_spans
+from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult
 
-_NUMBERS = re.compile(r"\s*(?:\[\^?|【)\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*(?:\]|】)")
-_NAMED = re.compile(r"\s*\[(?:chunk|source):\s*[^\]]{1,500}\]", re.I)
+_GAP = r"(?<!\s)\s*+"  # all the white space before it: only so is a search of much of it linear
+_NUMBERS = re.compile(_GAP + r"(?:\[\^?|【)\s*+(\d{1,4}(?:\s*+[,;–-]\s*+\d{1,4})*+)\s*+(?:\]|】)")
+_NAMED = re.compile(_GAP + r"\[(?:chunk|source):\s*+[^\]]{1,500}+\]", re.I)
 _LEADING = re.compile(rf"\A(?:{_NUMBERS.pattern}|{_NAMED.pattern})+[.,;]?", re.I)
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)\s*", re.S | re.I)
 _MARKER = re.compile(r"(?:\d{1,3}[.)]|[-*•+])+")  # of an item of a list
+_MAY_END = re.compile(rf"{END_MARK.pattern}|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _MOST_OF_RANGE = 20
 
 
@@ -37,6 +39,7 @@ class ClaimReader:
     def __init__(self) -> None:
         self.reply = ""
         self._rest = ""
+        self._may_end = False  # the rest has a mark behind which a sentence may begin
 
     @property
     def says_no_answer(self) -> bool:
@@ -49,6 +52,9 @@ class ClaimReader:
         """Take the next piece and yield the sentences that are whole with it."""
         self.reply += piece
         self._rest += piece
+        self._may_end = self._may_end or _MAY_END.search(piece) is not None
+        if not self._may_end or piece.isspace():
+            return  # only what follows a sentence tells that it is whole
         if "<think" in self._rest.casefold():
             self._rest = _THOUGHTS.sub("", self._rest) if "</think>" in self._rest else self._rest
             if "<think" in self._rest.casefold():
@@ -61,6 +67,7 @@ class ClaimReader:
         if whole:
             ending = self._rest[len(self._rest.rstrip()) :]
             self._rest = "".join(f"{one.breaks}{one.text}" for one in rest) + ending
+            self._may_end = _MAY_END.search(self._rest) is not None
             yield from whole
 
     def end(self, *, is_cut: bool = False) -> Iterator[Claim]:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult
 
-_TARGET = r"\(\s*<?([^()\s>]*(?:\([^()\s]*\)[^()\s>]*)*)>?(?:\s+[^()]*)?\s*\)"
-_IMAGE = re.compile(rf"!\[([^\]]*)\](?:{_TARGET}|\[[^\]]*\])")
-_LINK = re.compile(rf"(?<!!)\[([^\]]*)\]{_TARGET}")
-_REFERENCE = re.compile(r"(?<!!)\[([^\]]*)\]\[[^\]]*[^\]\d\s,][^\]]*\]")  # [text][name], not [1][2]
+_LABEL = r"\[((?:[^\[\]\\]|\\.)*+)\]"
+_TARGET = r"\(\s*+<?([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+)[^()]*+\)"
+_IMAGE = re.compile(rf"!{_LABEL}(?:{_TARGET}|\[[^\[\]]*+\])")
+_LINK = re.compile(rf"(?<!!){_LABEL}{_TARGET}")
+_REFERENCE = re.compile(  # [text][name], not [1][2]
+    rf"(?<!!){_LABEL}\[[\d\s,]*+[^\[\]\d\s,][^\[\]]*+\]"
+)
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}:)?//[^\s<>\"'`]+|\bwww\.[^\s<>\"'`]+", re.I)
 _SCHEME = re.compile(r"\b(?:javascript|vbscript|data|file|blob)\s*:[^\s<>]*", re.I)
 _TAG = re.compile(
@@ -36,7 +39,7 @@ def neutralise(text: str, cited: Iterable[SearchResult]) -> str:
     known: frozenset[str] = frozenset().union(*(_addresses_of(result) for result in cited))
 
     def keep(match: re.Match[str]) -> str:
-        return match.group() if match[2] in known else match[1]
+        return match.group() if match[2].removesuffix(">") in known else match[1]
 
     text = _IMAGE.sub(r"\1", text)
     text = _LINK.sub(keep, text)
