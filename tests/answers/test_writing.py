@@ -42,6 +42,14 @@ def test_what_a_model_writes_is_the_answer_with_its_sources(written):
     assert answer.tokens.is_estimate
 
 
+def test_the_score_of_a_sentence_puts_unsupported_ones_last(written):
+    said = f"{RIGHT} {WRONG} Bread is baked at night [1]."
+    right, wrong, invented = written(said)[0].sentences
+    assert right.score > 0.9
+    assert right.score > 0.6 > 0.5 >= wrong.score > invented.score
+    assert [one.supported for one in (right, wrong, invented)] == [True, False, False]
+
+
 def test_the_prompt_keeps_rules_apart_from_passages_that_are_marked_as_data(written):
     _, (prompt,) = written(RIGHT)
     rules, _, rest = prompt.partition("\nuser: ")

@@ -120,7 +120,7 @@ def test_a_span_may_be_one_line_or_moment(span):
         ({"id": "a\x1cb"}, "id"),  # parts the columns of a TREC run, though no blank to a regex
         ({"difficulty": "brutal"}, "difficulty"),
         ({"kind": "odd"}, "kind"),
-        ({"answer": "x"}, "answer"),
+        ({"answers": "x"}, "answer"),
         ({"expected": [{"path": ""}]}, "expected.0.path"),
         ({"expected": [{"path": "a", "grade": -1}]}, "expected.0.grade"),
         ({"expected": [{"path": "a", "grade": 11}]}, "expected.0.grade"),
@@ -322,3 +322,33 @@ def test_every_label_of_the_shipped_set_stands_in_the_topics_of_python(shipped):
     spans = [(id_, one.path, one.span.text) for id_, one in labels if one.span is not None]
     assert len(spans) >= 200
     assert [span for span in spans if span[2] is None or span[2] not in topics[span[1]]] == []
+
+
+# labels of answers
+
+
+def test_labels_of_answers_are_read_and_are_none_of_searches():
+    nuggets = [{"text": "14 days"}, {"text": "in writing", "importance": "okay"}]
+    query = GoldenQuery.model_validate_json(line(answer="Within 14 days.", nuggets=nuggets))
+    assert [one.importance for one in query.nuggets] == ["vital", "okay"]
+    assert (query.has_answer, query.is_answerable) == (True, False)
+    assert not GoldenQuery.model_validate_json(line(answerable=False)).has_answer
+
+
+def test_a_set_without_labels_of_answers_keeps_its_hash():
+    queries = (GoldenQuery(id="q1", query="why"),)
+    assert GoldenSet("a", queries).digest == (
+        "11c0ec13173332a0326a0f745b2752f706571391732f6eaf4d12013f55bcba00"
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"answerable": False, "answer": "yes"},
+        {"answerable": False, "expected": [{"path": "a.md"}]},
+        {"answerable": True, "kind": "unanswerable"},
+    ],
+)
+def test_a_question_is_not_answerable_and_unanswerable(fields):
+    assert "labels say otherwise" in problem(**fields)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
-from catalog.answers.support import check_support
+from catalog.answers.support import Support, check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.quoted_text import clean
 from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
@@ -109,34 +109,32 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
     text = neutralise(clean(_without_citations(claim.text, given)), cited.values())
     reasons = [f"it cites {name}, which is no passage that was given" for name in unknown]
     supporting: tuple[int, ...] = ()
+    score = 0.0
     if not cited and not unknown:
         reasons.append("it cites no passage")
     elif cited:
-        supporting, whys = _supporting(text, cited)
-        reasons = [] if supporting else [*reasons, *whys]
+        supporting, check = _supporting(text, cited)
+        score = check.score if supporting else check.score / 2
+        reasons = [] if supporting else [*reasons, *check.reasons]
     return AnswerSentence(
         text=text,
         citations=supporting or tuple(numbers),
         supported=bool(supporting),
+        score=score,
         reasons=tuple(reasons),
         breaks=claim.breaks,
     )
 
 
-def _supporting(
-    text: str, cited: Mapping[int, SearchResult]
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the numbers of the passages that support the sentence, and why none does."""
+def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:
+    """Return the numbers of the passages that support the sentence, and the check that decided."""
     checks = {number: check_support(text, read_passage(one)) for number, one in cited.items()}
-    supporting = tuple(number for number, check in checks.items() if check.supported)
-    if supporting:
-        return supporting, ()
+    best = max(checks.values(), key=lambda check: (check.supported, check.score))
+    if best.supported:
+        return tuple(number for number, check in checks.items() if check.supported), best
     if len(cited) > 1:
-        together = check_support(text, "\n\n".join(map(read_passage, cited.values())))
-        if together.supported:
-            return tuple(cited), ()
-        return (), together.reasons
-    return (), next(iter(checks.values())).reasons
+        best = check_support(text, "\n\n".join(map(read_passage, cited.values())))
+    return tuple(cited) if best.supported else (), best
 
 
 def read_passage(result: SearchResult) -> str:

@@ -37,13 +37,15 @@ class AnswerCitation(_Frozen):
 class AnswerSentence(_Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
-    ``reasons`` say why it is not ``supported`` by what it cites. ``breaks`` is the white space
-    before it.
+    ``reasons`` say why it is not ``supported`` by what it cites. ``score`` (0 to 1) orders
+    sentences by how far they are: the share of its words there, half of it for one that is not
+    supported. ``breaks`` is the white space before it.
     """
 
     text: str
     citations: tuple[int, ...]
     supported: bool
+    score: float = 1.0
     reasons: tuple[str, ...] = ()
     breaks: str = ""
 

@@ -81,8 +81,23 @@ class Expected(_Frozen):
     span: Span | None = None
 
 
+class Nugget(_Frozen):
+    """A part of a right answer, in a sentence; a ``vital`` one must be in it."""
+
+    text: str = Field(min_length=1)
+    importance: Literal["vital", "okay"] = "vital"
+
+
+def _is_absent(value: object) -> bool:
+    return value in (None, "", ())
+
+
 class GoldenQuery(_Frozen):
-    """A question with its judged documents."""
+    """A question with its judged documents, and what a right answer says.
+
+    ``answer``, ``nuggets`` and ``answerable`` are of answers alone: searches are not measured by
+    them. ``answerable`` is whether it should be answered, where no other label says so.
+    """
 
     id: str = Field(min_length=1, pattern=r"^[^\s\x1c-\x1f]+$")  # a column of TREC run files
     query: str = Field(min_length=1)
@@ -91,6 +106,9 @@ class GoldenQuery(_Frozen):
     expected: tuple[Expected, ...] = ()
     filters: Any = None
     note: str = ""
+    answer: str = Field("", exclude_if=_is_absent)
+    nuggets: tuple[Nugget, ...] = Field((), exclude_if=_is_absent)
+    answerable: bool | None = Field(None, exclude_if=_is_absent)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> GoldenQuery:
@@ -104,6 +122,12 @@ class GoldenQuery(_Frozen):
             raise ValueError("an unanswerable query expects no document above grade 0")
         if self.kind not in (None, "unanswerable") and not self.relevant:
             raise ValueError("no document above grade 0: label one, or call it unanswerable")
+        has_labels = bool(self.relevant or self.answer or self.nuggets)
+        is_unanswerable = self.kind == "unanswerable"
+        if (self.answerable is False and has_labels) or (self.answerable and is_unanswerable):
+            raise ValueError(
+                f"answerable is {self.answerable}, and its kind or labels say otherwise"
+            )
         if self.kind == "filtered" and not self.filters:
             raise ValueError("a filtered query needs filters")
         if self.filters is not None:
@@ -120,8 +144,15 @@ class GoldenQuery(_Frozen):
 
     @property
     def is_answerable(self) -> bool:
-        """Return whether some document answers it."""
+        """Return whether some document is labelled as answering it."""
         return bool(self.relevant)
+
+    @property
+    def has_answer(self) -> bool:
+        """Return whether it should be answered."""
+        if self.answerable is not None:
+            return self.answerable
+        return bool(self.relevant or self.answer or self.nuggets)
 
 
 @dataclass(frozen=True)
