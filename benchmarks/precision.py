@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.core.settings import load_settings
 from catalog.evaluation.calibration import (
     CANDIDATES,

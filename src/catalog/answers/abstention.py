@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from catalog.search_v2.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
-    from catalog.core.params import Mode
+    from catalog.core.param_types import Mode
     from catalog.core.results import SearchResults
 
 _READ = 3  # passages whose words are compared with the question's

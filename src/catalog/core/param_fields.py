@@ -25,7 +25,8 @@ from typing import (
 
 from catalog.core.argument_names import Names, describe_unknown, rename_arguments
 from catalog.core.errors import InputError
-from catalog.core.params import Param, Params
+from catalog.core.param_types import Param
+from catalog.core.params import Params
 from catalog.core.text import all_storable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.core.errors import QueryError
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.core.text import compose, storable
 
 _PART = re.compile(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from catalog.core.errors import InputError
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.search_v2.passages import ScoredPassage

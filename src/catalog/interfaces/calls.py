@@ -16,12 +16,12 @@ from catalog.core.answers import (
     TokenCounts,
 )
 from catalog.core.catalog_page import CatalogPage
+from catalog.core.param_types import Mode
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     AskParams,
     BrowseParams,
     GetParams,
-    Mode,
     MultiGetParams,
     SearchParams,
     StatusParams,

@@ -20,7 +20,7 @@ from catalog.core.errors import (
     EngineLockedError,
     QueryError,
 )
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
 from catalog.search_v2.fusion import Leg
 from catalog.search_v2.passages import PassageNode

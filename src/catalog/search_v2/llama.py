@@ -36,7 +36,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.errors import InputError
-from catalog.core.params import DatasetChoice, SearchParams
+from catalog.core.param_types import DatasetChoice
+from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
 from catalog.ingest.transforms import (
     CachedEmbedding,

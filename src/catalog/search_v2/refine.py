@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from catalog.core.errors import CatalogError, ConfigError
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.search_v2.passages import Passage, ScoredPassage
 from catalog.search_v2.relevance import (
     RelevanceEstimator,

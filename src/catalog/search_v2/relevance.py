@@ -25,7 +25,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.ids import sha256_hex
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.core.query import SubQueryKind
 from catalog.search_v2.passages import Passage, PassagePostprocessor, ScoredPassage
 from catalog.store.lexical.languages import detect_language

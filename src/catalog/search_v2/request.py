@@ -12,7 +12,8 @@ from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeEr
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
 from catalog.core.param_fields import check_names, check_params, parameter_names
-from catalog.core.params import MODES, Mode, SearchParams
+from catalog.core.param_types import MODES, Mode
+from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable

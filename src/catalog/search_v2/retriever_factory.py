@@ -10,7 +10,8 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import InputError, QueryError
-from catalog.core.params import DatasetChoice, Mode, SearchParams
+from catalog.core.param_types import DatasetChoice, Mode
+from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.search_v2.expansion.expanded_retriever import ExpandedRetrieverV2
 from catalog.search_v2.expansion.plan import ExpansionPlan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.lru_cache import LRUCache
-from catalog.core.params import Mode
+from catalog.core.param_types import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import BY_WORDS, PRIOR, Balance, balance_of_languages

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 
 from catalog.core.param_fields import edge_fields
-from catalog.core.params import Param
+from catalog.core.param_types import Param
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.agents.arguments import Argument, arguments_of
 

@@ -23,7 +23,8 @@ from catalog.core.param_fields import (
     summary_of,
     validation_message,
 )
-from catalog.core.params import Param, Params
+from catalog.core.param_types import Param
+from catalog.core.params import Params
 from catalog.core.text import storable
 
 if TYPE_CHECKING:

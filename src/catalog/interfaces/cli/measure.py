@@ -160,7 +160,7 @@ def evaluate(
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     """Return the backends to measure, modes first; all modes if nothing is named."""
     from catalog.core.errors import UnknownModeError
-    from catalog.core.params import MODES
+    from catalog.core.param_types import MODES
 
     unknown = [mode for mode in modes or () if mode not in MODES]
     if unknown:
