@@ -12,6 +12,7 @@ from builders import NOW, drop, make_database, put
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, Heading, ParsedDocument, Segment
 from catalog.store import Database, embedding_cache
+from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import read_stamp
 from catalog.store.revisions import (
     NewChunk,
@@ -216,3 +217,24 @@ def test_documents_published_together_are_stored_as_one_by_one(tmp_path):
     assert len(together[3]) == 4
     assert all(row.checksum for row in (*together[0], *together[1], *together[3]))
     assert [row.revision_id for row in stored("twice", [old, new])[1]] == [new.revision_id]
+
+
+def steps_to_load(database, seq):
+    """Hundreds of SQLite's own steps that reading one passage takes."""
+    steps = []
+    with database.read() as connection:
+        sqlite = connection.connection.driver_connection
+        sqlite.set_progress_handler(lambda: steps.append(1) and None, 100)
+        loaded = load_chunks(connection, "d", [seq])
+        sqlite.set_progress_handler(None, 0)
+    assert loaded[seq].modified == "2022"
+    return len(steps)
+
+
+def test_a_passage_is_read_in_as_many_steps_however_many_documents_there_are(tmp_path):
+    database = make_database(tmp_path)
+    (seq,) = put(database, "d", "a.md", "first", metadata={"modified": "2022"})
+    alone = steps_to_load(database, seq)
+    for number in range(200):
+        put(database, "d", f"{number}.md", "more", metadata={"modified": "2021"})
+    assert steps_to_load(database, seq) <= alone + 1

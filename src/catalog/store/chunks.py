@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import Connection, Row, bindparam, select, true
+from sqlalchemy import Connection, Row, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
@@ -36,9 +36,12 @@ _KNOWN = (  # of the document; its own checksum covers them, not that of its pas
     documents.c.file_type,
     documents.c.source_type,
     documents.c.dated,
-    select(document_fields.c.text_value)
-    .where(document_fields.c.document_id == documents.c.id, document_fields.c.field == "modified")
-    .limit(1)
+    select(func.min(document_fields.c.text_value))
+    .where(
+        document_fields.c.document_id == documents.c.id,
+        # so that the index by document is taken: that by field holds all documents' values
+        func.likely(document_fields.c.field == "modified"),
+    )
     .scalar_subquery()
     .label("modified"),
 )
