@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.windows import SPECIAL_TOKENS, split_into_windows
+from catalog.embedding.windows import SPECIAL_TOKENS, ModelTokenCounter, split_into_windows
 
 COUNTER = CharTokenCounter()
 
@@ -73,3 +73,17 @@ def test_a_size_that_may_not_fit_is_counted_with_its_lead():
     assert (
         len(split_into_windows(text, WordCounter(), 128, "One more title here\n", tokens=120)) == 2
     )
+
+
+def test_what_is_cut_into_windows_is_not_tokenised_again_beside_other_texts(tmp_path, monkeypatch):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({"word": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    counter = ModelTokenCounter(tmp_path / "tokenizer.json", "words")
+    first = counter.spans("word and word")
+    assert first.tolist() == [[0, 4], [5, 8], [9, 13]]
+    counter.spans("another text")
+    monkeypatch.setattr(counter, "_spans", None)
+    assert counter.spans("word and word").tolist() == first.tolist()

@@ -342,6 +342,18 @@ def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
         assert Indexer(library).build(notes, "notes").documents == 3
 
 
+def test_documents_that_are_published_together_are_cut_together(tmp_path, notes, monkeypatch):
+    from catalog.ingest.transforms import ChunkSplitter
+
+    calls, cut = [], ChunkSplitter.__call__
+    monkeypatch.setattr(
+        ChunkSplitter, "__call__", lambda self, nodes: calls.append(len(nodes)) or cut(self, nodes)
+    )
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(notes, "notes").documents == 3
+    assert calls == [3]
+
+
 def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from catalog.core.lru_cache import LRUCache
 from catalog.core.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _BLOCK = 100_000  # characters tokenised at once: an encoding costs some 100 bytes a token
+_KEPT = 100_000  # tokens whose places are kept, 16 bytes each: what is cut together, and more
 _SPACE = re.compile(r"\s")
 
 
@@ -29,7 +31,9 @@ class ModelTokenCounter:
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self.name = name
-        self._last: tuple[str, npt.NDArray[np.int64]] | None = None
+        self._counted: LRUCache[str, npt.NDArray[np.int64]] = LRUCache(
+            _KEPT, lambda it: 1 + len(it)
+        )
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -47,11 +51,10 @@ class ModelTokenCounter:
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
         """Return the character offsets of all but special tokens: shape ``(n, 2)``, ascending."""
-        last = self._last  # a document of one chunk is counted whole, and then as that chunk
-        if last is not None and last[0] == text:
-            return last[1]
-        spans = self._spans(text)
-        self._last = (text, spans)
+        spans = self._counted.get(text)  # of one chunk a document is counted, and then that chunk
+        if spans is None:
+            spans = self._spans(text)
+            self._counted.put(text, spans)
         return spans
 
     def _spans(self, text: str) -> npt.NDArray[np.int64]:

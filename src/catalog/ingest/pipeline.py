@@ -58,9 +58,13 @@ class PipelineSteps:
         staging = next(step for step in after if isinstance(step, ChunkPersistenceTransform))
         return cls(steps[:at], embedding, after, staging.pipeline)
 
-    def cut(self, source: Source) -> list[BaseNode]:
-        """Return the chunks of a document; none if it holds no text."""
-        return list(run_transformations([SourceDocument.of(source)], self.before))
+    def cut(self, sources: Iterable[Source]) -> dict[str, list[BaseNode]]:
+        """Return the chunks of documents by their ids; none of one that holds no text."""
+        chunks: dict[str, list[BaseNode]] = {}
+        documents = [SourceDocument.of(source) for source in sources]
+        for node in run_transformations(documents, self.before):
+            chunks.setdefault(node.ref_doc_id or "", []).append(node)
+        return chunks
 
     def publish(self, nodes: Sequence[BaseNode]) -> None:
         """Store the chunks, with their documents; those of texts not known yet wait for vectors."""

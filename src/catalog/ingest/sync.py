@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from catalog.store.revisions import ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
 _FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
+_Group = list[tuple[Change, FileOutcome]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -143,7 +144,7 @@ class SyncRun:
         self._stored, self._changes, self._steps = stored, changes, steps
         self._owners = changes.owners
         self._group_chars = group_chars
-        self._group: list[tuple[Change, FileOutcome]] = []
+        self._group: _Group = []
         self._collected_chars = 0
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(stored.entries)
@@ -213,16 +214,14 @@ class SyncRun:
         """Publish what is collected, and note the files that are wholly published."""
         group, self._group, self._collected_chars = self._group, [], 0
         self._note_begun(file.file for _, file in group)
-        cut: dict[str, list[BaseNode]] = {}
+        cut = self._cut(group)
         for change, file in group:
-            nodes = self._cut(change, file)
-            if nodes:
-                cut[change.source.parsed.path] = nodes
-                self._added += change.is_new
-                self._updated += not change.is_new
-            elif nodes is not None:
+            nodes = cut.get(change.source.source_doc_id, [])
+            self._added += bool(nodes) and change.is_new
+            self._updated += bool(nodes) and not change.is_new
+            if nodes == []:
                 file.fail(change.source.parsed.path, "it holds no text to search")
-        if chunks := [node for nodes in cut.values() for node in nodes]:
+        if chunks := [node for nodes in cut.values() for node in nodes or ()]:
             self._steps.publish(chunks)
             self.passages += len(chunks)
         self._note_read()
@@ -277,13 +276,20 @@ class SyncRun:
             f"{'s' * (files > 1)} as they were: what is there now could not be read",
         )
 
-    def _cut(self, change: Change, file: FileOutcome) -> list[BaseNode] | None:
+    def _cut(self, group: _Group) -> Mapping[str, list[BaseNode] | None]:
+        """Return the chunks of documents by their ids, ``None`` of one that cannot be cut.
+
+        All are cut at once, which costs short ones less; where that fails, each alone.
+        """
         try:
-            return self._steps.cut(change.source)
+            return self._steps.cut(change.source for change, _ in group)
         except DEFECTS as error:
+            if len(group) > 1:
+                return {id_: nodes for one in group for id_, nodes in self._cut([one]).items()}
+            change, file = group[0]
             reason = f"it cannot be cut: {type(error).__name__}: {error}"
             file.fail(change.source.parsed.path, reason, retry=True)
-            return None
+            return {change.source.source_doc_id: None}
 
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
         """Note new files as begun before a document of theirs is published.
