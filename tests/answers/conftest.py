@@ -23,7 +23,7 @@ def project(tmp_path_factory):
     write(
         folder / "notes",
         cancel_dot_md=(
-            "---\nconfidentiality: Public\n---\n# Cancellation\n\n"
+            "---\nconfidentiality: Public\nagent_hint: clerk\n---\n# Cancellation\n\n"
             "Customers may cancel within 14 days of the order. A refund takes 5 working days.\n"
         ),
         keys_dot_md=(

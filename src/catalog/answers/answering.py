@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from catalog.answers.agents import read_agent, with_agent
 from catalog.answers.cited_sources import cite_sources
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.refusing import (
@@ -29,7 +30,9 @@ from catalog.search_v2.stages import StageLog
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
+    from catalog.answers.agents import Agent
     from catalog.answers.writing import Draft
+    from catalog.core.settings import Profile
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
 
@@ -68,6 +71,8 @@ def answer_events(
     The whole answer has other sentences than those before it where a model failed meanwhile.
     """
     started = time.perf_counter()
+    agent = read_agent(service.parts.settings, params.agent)
+    params = with_agent(params, agent)
     results = service.run(search_params(params))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
@@ -81,7 +86,7 @@ def answer_events(
     if reason is not None:
         answer = replace(answer, abstained=refuse(results, reason))
     else:
-        written = yield from _write(service, params, answer, stages, llm)
+        written = yield from _write(service, params, answer, stages, llm, agent)
         if isinstance(written, Answer):
             answer = written
         else:
@@ -102,6 +107,7 @@ def _write(
     answer: Answer,
     stages: StageLog,
     llm: LLM | None,
+    agent: Agent,
 ) -> Generator[AnswerEvent, None, Answer | str]:
     """Yield what a language model writes and return the answer; or the note on why it wrote none.
 
@@ -110,13 +116,21 @@ def _write(
     started = time.perf_counter()
     settings = service.parts.settings
     try:
-        llm = llm or choose_llm(service.library, params.model)
+        llm = llm or choose_llm(service.library, params.model, agent.profile)
         if llm is None:
             return HOW_TO_CONFIGURE
         from catalog.answers.writing import write_answer
 
         seconds = settings.llm.timeout_seconds
-        writing = write_answer(llm, answer.question, answer.results, settings.answers, seconds)
+        writing = write_answer(
+            llm,
+            answer.question,
+            answer.results,
+            settings.answers,
+            seconds,
+            agent=agent,
+            summariser=_summariser(service, llm),
+        )
         draft = yield from _as_events(writing)
     except (LLMError, ConfigError) as error:
         stages.failed("write", (time.perf_counter() - started) * 1000, error)
@@ -148,17 +162,24 @@ def _as_events(
         yield AnswerEvent("sentence", sentence=sentence)
 
 
-def choose_llm(library: Library, provider: str | None) -> LLM | None:
-    """Return the language model of a provider, or that of the settings; ``None`` if it is none.
+def _summariser(service: SearchServiceV2, llm: LLM) -> LLM | None:
+    """Return the cheap model where contexts are summarised: the one that writes if none is set."""
+    if not service.parts.settings.answers.summarise:
+        return None
+    return service.library.llm_of("cheap") or llm
+
+
+def choose_llm(library: Library, provider: str | None, profile: Profile) -> LLM | None:
+    """Return the language model of a provider, or the profile's; ``None`` if it is none.
 
     Raises :class:`ConfigError` kinds for one that cannot be had.
     """
     if provider is None:
-        return library.optional_llm
+        return library.llm_of(profile)
     if provider == "openai-like":
         provider = "openai"
     if provider == library.settings.llm.provider != "none":
-        return library.optional_llm
+        return library.llm_of(profile)
     return get_llm(library.settings.llm.model_copy(update={"provider": provider}))
 
 

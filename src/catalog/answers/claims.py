@@ -44,7 +44,7 @@ class ClaimReader:
     @property
     def says_no_answer(self) -> bool:
         """Tell whether the model abstains."""
-        said = _THOUGHTS.sub("", self.reply).strip(" .*\"'\n").casefold().replace("’", "'")
+        said = without_thoughts(self.reply).strip(" .*\"'\n").casefold().replace("’", "'")
         own = ("i don't see enough information", "i don't see content in this project")
         return said.startswith((NO_ANSWER.casefold(), *own))
 
@@ -72,8 +72,13 @@ class ClaimReader:
 
     def end(self, *, is_cut: bool = False) -> Iterator[Claim]:
         """Yield what is left; without its last sentence if the reply was cut."""
-        claims = list(split_claims(_THOUGHTS.sub("", self._rest)))
+        claims = list(split_claims(without_thoughts(self._rest)))
         yield from claims[:-1] if is_cut else claims
+
+
+def without_thoughts(text: str) -> str:
+    """Return a reply without what a model thought aloud between ``<think>`` marks."""
+    return _THOUGHTS.sub("", text)
 
 
 def split_claims(text: str) -> Iterator[Claim]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.answers.claims import ClaimReader, check_claim
+from catalog.answers.agents import Agent
+from catalog.answers.claims import ClaimReader, check_claim, without_thoughts
 from catalog.answers.context import choose_context, token_counter
-from catalog.answers.prompting import RULES, ask_again, build_messages
+from catalog.answers.prompting import RULES, SUMMARY_RULES, ask_again, build_messages
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError
+from catalog.core.quoted_text import clean
 from catalog.llm.replies import Reply
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM, ChatMessage
 
+    from catalog.answers.context import ContextPassage
     from catalog.core.results import SearchResults
     from catalog.core.settings import AnswerSettings
 
+_OF_SUMMARY = 200  # tokens that a summary may have
 _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
 
 
@@ -40,14 +44,23 @@ class Draft(NamedTuple):
 
 
 def write_answer(
-    llm: LLM, question: str, results: SearchResults, settings: AnswerSettings, seconds: float
+    llm: LLM,
+    question: str,
+    results: SearchResults,
+    settings: AnswerSettings,
+    seconds: float,
+    *,
+    agent: Agent,
+    summariser: LLM | None = None,
 ) -> Generator[AnswerSentence, None, Draft]:
     """Yield each sentence once it is checked and may be shown, and return them all.
+
+    The ``agent`` says as whom the model writes; a ``summariser`` sums up the passages for it first.
 
     Unsupported ones at the beginning wait for the first that is supported. Raises
     :class:`LLMError` kinds for a model that fails, whatever it wrote before.
     """
-    writer = _Writer(llm, results, settings, seconds)
+    writer = _Writer(llm, results, settings, seconds, agent, summariser)
     messages, passages = writer.prompt(question)
     if settings.unsupported != "retry":
         sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
@@ -86,8 +99,15 @@ def _showing(
 
 class _Writer:
     def __init__(
-        self, llm: LLM, results: SearchResults, settings: AnswerSettings, seconds: float
+        self,
+        llm: LLM,
+        results: SearchResults,
+        settings: AnswerSettings,
+        seconds: float,
+        agent: Agent,
+        summariser: LLM | None,
     ) -> None:
+        self._agent, self._summariser = agent, summariser
         self._llm, self._settings, self._seconds = llm, settings, seconds
         self._results = results
         self._given = {result.rank: result for result in results}
@@ -98,8 +118,11 @@ class _Writer:
     def prompt(self, question: str) -> tuple[list[ChatMessage], int]:
         """Return the messages of a question, and how many passages they hold."""
         about = self._llm.metadata
-        fixed = self._count(RULES) + self._count(question) + _OF_FORM
-        room = about.context_window - max(about.num_output, 1) - fixed
+        rules = "\n\n".join(filter(None, [self._agent.persona, RULES]))
+        fixed = self._count(rules) + self._count(question) + _OF_FORM
+        fixed += 0 if self._summariser is None else _OF_SUMMARY
+        longest = self._agent.max_tokens or max(about.num_output, 1)
+        room = about.context_window - longest - fixed
         tokens = min(self._settings.context_tokens, room)
         most = self._settings.context_passages
         passages = choose_context(self._results.results, self._count, most=most, tokens=tokens)
@@ -109,13 +132,23 @@ class _Writer:
                 "passage: take another model"
             )
         self._given = {one.number: self._given[one.number] for one in passages}
-        return build_messages(question, passages), len(passages)
+        summary = self._summarise(question, passages)
+        return build_messages(question, passages, rules=rules, summary=summary), len(passages)
+
+    def _summarise(self, question: str, passages: Sequence[ContextPassage]) -> str:
+        if self._summariser is None:
+            return ""
+        messages = build_messages(question, passages, rules=SUMMARY_RULES)
+        reply = Reply(self._summariser, messages, self._seconds, max_tokens=_OF_SUMMARY)
+        said = "".join(reply)
+        self._add_tokens(reply, messages, said)
+        return clean(without_thoughts(said)).strip()
 
     def read(
         self, messages: Sequence[ChatMessage], reader: ClaimReader
     ) -> Iterator[AnswerSentence]:
         """Yield the reply's sentences, checked; nothing if the model says it has no answer."""
-        reply = Reply(self._llm, messages, self._seconds)
+        reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
         for piece in reply:
             for claim in reader.feed(piece):
                 if not reader.says_no_answer:

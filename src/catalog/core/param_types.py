@@ -118,6 +118,14 @@ Docs = Annotated[
 Rerank = Annotated[bool | None, Param("Let a second model read the best passages.")]
 Expand = Annotated[bool | None, Param("Let a language model reword the query.")]
 Strict = Annotated[bool, Param("Fail when a stage fails, rather than go on without.")]
+AgentName = Annotated[
+    str | None,
+    Param("Answer as this agent: the file NAME.toml of IDX_ANSWERS__AGENTS."),
+]
+AgentHint = Annotated[
+    str | None,
+    Param("Only documents that are meant for this agent: those with this agent_hint."),
+]
 Role = Annotated[
     str | None,
     Param(

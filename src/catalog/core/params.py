@@ -16,6 +16,8 @@ from catalog.core.param_types import (
     PATH_ALIASES,
     QUERY_ALIASES,
     After,
+    AgentHint,
+    AgentName,
     Before,
     Conditions,
     Dataset,
@@ -92,6 +94,8 @@ class AskParams:
     ]
     _: KW_ONLY
     dataset: Dataset = None
+    agent: AgentName = None
+    agent_hint: AgentHint = None
     role: Role = None
     model: Annotated[
         str | None,

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, UnknownDatasetError
-from catalog.core.settings import Settings, load_settings
+from catalog.core.settings import Profile, Settings, load_settings
 from catalog.core.text import storable
 from catalog.library.indexes import Indexes
 from catalog.store import Database
@@ -37,6 +37,7 @@ class Library:
     ) -> None:
         self.settings = settings
         self._model, self._llm = model, llm
+        self._llms: dict[str | None, LLM | None] = {}
         self.database = (
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
@@ -73,6 +74,18 @@ class Library:
         from catalog.llm import get_llm
 
         return self._llm or get_llm(self.settings.llm)
+
+    def llm_of(self, profile: Profile) -> LLM | None:
+        """Return the model of a profile, kept once made; raises as ``get_llm`` does."""
+        from catalog.llm import get_llm
+
+        settings = self.settings.llm.of_profile(profile)
+        if self._llm is not None or settings is self.settings.llm:
+            return self.optional_llm
+        named = getattr(self.settings.llm, profile)
+        if named not in self._llms:
+            self._llms[named] = get_llm(settings)
+        return self._llms[named]
 
     @property
     def llm(self) -> LLM:

@@ -162,11 +162,13 @@ class LocalLLM(CustomLLM):
         *,
         grammar: str | None = None,
         max_tokens: int | None = None,
+        temperature: float = 0.0,
         **_: Any,
     ) -> str:
         deadline = time.monotonic() + self.timeout_seconds
         server = self._loaded()
-        request |= {"max_tokens": max_tokens or self.max_tokens, "temperature": 0, "seed": _SEED}
+        request |= {"max_tokens": max_tokens or self.max_tokens, "seed": _SEED}
+        request["temperature"] = temperature
         request["cache_prompt"] = self.reuse_prompt
         request["stream"] = True  # the only form that can be stopped
         if grammar is not None:

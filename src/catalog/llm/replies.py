@@ -20,12 +20,16 @@ _TOO_LONG = ("context length", "context window", "context size", "too many token
 class Reply:
     """A reply as it comes: iterate over its pieces once; ``usage`` and ``is_cut`` are known then.
 
+    ``options`` are those of the call, such as ``temperature`` and ``max_tokens``.
     ``usage`` are the tokens of prompt and reply that the model counted, ``None`` where it does not.
     ``is_cut``: the reply is as long as the model may write, and its last sentence may lack its end.
     """
 
-    def __init__(self, llm: LLM, messages: Sequence[ChatMessage], seconds: float) -> None:
+    def __init__(
+        self, llm: LLM, messages: Sequence[ChatMessage], seconds: float, **options: Any
+    ) -> None:
         self._llm, self._messages, self._seconds = llm, messages, seconds
+        self._options = options
         self.usage: tuple[int, int] | None = None
         self.is_cut = False
 
@@ -53,7 +57,7 @@ class Reply:
     def _pieces(self) -> Iterator[tuple[str, Any]]:
         said = ""
         try:
-            for part in self._llm.stream_chat(self._messages):
+            for part in self._llm.stream_chat(self._messages, **self._options):
                 whole = part.message.content or ""
                 piece = whole[len(said) :] if part.delta is None else part.delta
                 said += piece
@@ -61,7 +65,7 @@ class Reply:
         except NotImplementedError:
             if said:
                 raise
-            answer = self._llm.chat(self._messages)
+            answer = self._llm.chat(self._messages, **self._options)
             yield answer.message.content or "", answer.raw
 
 

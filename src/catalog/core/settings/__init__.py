@@ -23,6 +23,7 @@ from catalog.core.settings.sections import (
     AnswerSettings,
     EmbeddingSettings,
     LLMSettings,
+    Profile,
     ServeSettings,
     Settings,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "IngestSettings",
     "LLMSettings",
     "LoadedSettings",
+    "Profile",
     "RAGv2Settings",
     "ServeSettings",
     "Settings",

@@ -33,6 +33,9 @@ class EmbeddingSettings(BaseModel):
     offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
 
 
+Profile = Literal["cheap", "balanced", "premium"]
+
+
 class LLMSettings(BaseModel):
     """``IDX_LLM__*``: which language model answers, expands queries or reranks, if any."""
 
@@ -43,11 +46,25 @@ class LLMSettings(BaseModel):
         description="none, openai (a compatible server), llama_cpp, or module:function.",
     )
     model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
+    cheap: str | None = Field(
+        None,
+        description="The model of the cheap profile; unset: the model above. Where the provider is "
+        "module:function, another such.",
+    )
+    balanced: str | None = Field(None, description="That of the balanced profile, in the same way.")
+    premium: str | None = Field(None, description="That of the premium profile, in the same way.")
     url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
     api_key: str | None = Field(None, description="Key for that server.", repr=False)
     timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
     max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
+
+    def of_profile(self, profile: Profile) -> LLMSettings:
+        """Return the settings of a profile's model; these, where it has none of its own."""
+        named = getattr(self, profile)
+        if named is None or self.provider == "none":
+            return self
+        return self.model_copy(update={"provider" if ":" in self.provider else "model": named})
 
 
 def _split_roles(value: object) -> object:
@@ -80,6 +97,13 @@ class AnswerSettings(BaseModel):
         "mark",
         description="What becomes of a sentence that its sources do not support; retry: the model "
         "is asked once more, and what is unsupported then is dropped.",
+    )
+    summarise: bool = Field(
+        False,
+        description="Have the cheap profile's model sum up the passages for the one that answers.",
+    )
+    agents: Path | None = Field(
+        None, description="Folder of agents' files, NAME.toml; unset: agents in the home."
     )
     tool: bool = Field(False, description="Show agents the tool ask, too.")
 
