@@ -6,7 +6,8 @@ True sentences are those of a collection's documents, as they stand or said othe
 left out, two sentences joined, clauses in the other order, numbers, dates and contractions written
 in another way, synonyms), each with the 1,500 characters around it. Each changed one has a number,
 date, name or unit replaced, half of them by another of the same passage, or a negation put in or
-taken out. *Invented* are sentences of another collection, *wrongly cited* those of another
+taken out. *Spliced* are halves of two sentences that stand far from one another, *merged* two
+whole ones. *Invented* are sentences of another collection, *wrongly cited* those of another
 document of the same one. The changes are made without the code that finds them.
 
 The first three collections were looked at while the rules were written; the others judge them.
@@ -34,7 +35,6 @@ EACH = 100  # changed sentences of a kind, in each half
 TRUE = 1_500
 FITTED = ("scifact", "tutorialvqa", "python", "arguana")
 JUDGED = ("nfcorpus", "anthropic-docs")
-KINDS = ("number", "date", "name", "unit", "negation", "invented", "wrongly cited")
 
 
 @dataclass(frozen=True)
@@ -367,12 +367,41 @@ def change_negation(text: str, passage: str, random_: random.Random) -> str:
     return ""
 
 
+def change_spliced(text: str, passage: str, random_: random.Random) -> str:
+    """Join the beginning of a sentence to the end of another that is far from it."""
+    mine, its = text.split(), _far_from(text, passage, random_).split()
+    return " ".join(mine[: (len(mine) + 1) // 2] + its[len(its) // 2 :]) if its else ""
+
+
+def merge(text: str, passage: str, random_: random.Random) -> str:
+    """Join a sentence to another that is far from it: both are true."""
+    other = _far_from(text, passage, random_)
+    joint = random_.choice((", and ", "; ", ", while ", " and "))
+    return f"{text.rstrip('.')}{joint}{other[0].lower()}{other[1:]}" if other else ""
+
+
+def _far_from(text: str, passage: str, random_: random.Random) -> str:
+    """Return a sentence of the passage 300 characters away or more; blank if there is none."""
+    plain = " ".join(passage.split())
+    at = plain.find(text)
+    others = [
+        plain[start:end]
+        for start, end in sentence_spans(plain)
+        if (start > at + len(text) + 300 or end < at - 300)
+        and 6 <= len(plain[start:end].split()) <= 40
+        and plain[end - 1] == "."
+    ]
+    return random_.choice(others) if at >= 0 and others else ""
+
+
 CHANGES = {
     "number": change_number,
     "date": change_date,
     "name": change_name,
     "unit": change_unit,
     "negation": change_negation,
+    "spliced": change_spliced,
+    "true, merged": merge,
 }
 
 if __name__ == "__main__":

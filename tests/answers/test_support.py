@@ -96,3 +96,34 @@ def test_a_sentence_of_more_details_than_are_checked_is_unsupported():
     support = check_support(many, many)
     assert not support.supported
     assert "details that are checked" in support.reasons[0]
+
+
+FILLING = "The quick brown fox of the meadow jumps over the lazy dog near the old mill. " * 4
+FAR_APART = (
+    "The storage nodes encrypt every backup before its upload to the archive. "
+    f"{FILLING}Interns water the office plants each Monday with cold tea. {FILLING}"
+)
+
+
+def test_words_of_sentences_that_stand_far_apart_make_no_statement():
+    support = check_support("The storage nodes encrypt every backup with cold tea.", FAR_APART)
+    assert support.score == 1
+    assert support.reasons == ("words: the passage has them only here and there, not in one place",)
+
+
+def test_a_sentence_may_join_statements_that_stand_far_apart():
+    joined = (
+        "The storage nodes encrypt every backup, and interns water the office plants each Monday."
+    )
+    assert check_support(joined, FAR_APART).supported
+
+
+def test_the_words_of_headings_count_wherever_in_the_passage_the_others_stand():
+    sentence = "Interns of Acme Berlin Robotics water the office plants."
+    assert not check_support(sentence, f"Acme Berlin Robotics\n{FAR_APART}").supported
+    assert check_support(sentence, FAR_APART, headings="Acme Berlin Robotics").supported
+
+
+def test_two_passages_give_a_stretch_each():
+    sentence = "The storage nodes encrypt every backup with cold tea."
+    assert check_support(sentence, FAR_APART, stretches=2).supported

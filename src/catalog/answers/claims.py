@@ -133,18 +133,27 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 
 def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:
     """Return the numbers of the passages that support the sentence, and the check that decided."""
-    checks = {number: check_support(text, read_passage(one)) for number, one in cited.items()}
+    headings = {number: read_headings(one) for number, one in cited.items()}
+    checks = {
+        number: check_support(text, one.text, headings=headings[number])
+        for number, one in cited.items()
+    }
     best = max(checks.values(), key=lambda check: (check.supported, check.score))
     if best.supported:
         return tuple(number for number, check in checks.items() if check.supported), best
     if len(cited) > 1:
-        best = check_support(text, "\n\n".join(map(read_passage, cited.values())))
+        best = check_support(
+            text,
+            "\n\n".join(one.text for one in cited.values()),
+            headings="\n".join(headings.values()),
+            stretches=len(cited),
+        )
     return tuple(cited) if best.supported else (), best
 
 
-def read_passage(result: SearchResult) -> str:
-    """Return what a passage says, under its title and headings."""
-    return "\n".join(dict.fromkeys([result.title, *result.sections, result.text]))
+def read_headings(result: SearchResult) -> str:
+    """Return a passage's title and headings, a line each."""
+    return "\n".join(dict.fromkeys([result.title, *result.sections]))
 
 
 def _cited(text: str, given: Mapping[int, SearchResult]) -> tuple[list[int], list[str]]:

@@ -1,9 +1,10 @@
 """Whether a passage says what a sentence says, with no language model.
 
 Two things are looked at. The share of the sentence's words, as the keyword leg stems them, that
-the passage has. And, since words alone would pass a sentence with one number changed, its details
-and negations one by one: each must be in the passage, and where the passage has another one
-between the same words, that one is meant. ``docs/abstention.md`` says how well this works.
+the passage has, and has in one place: words from here and there make no statement. And, since
+words alone would pass a sentence with one number changed, its details and negations one by one:
+each must be in the passage, and where the passage has another one between the same words, that one
+is meant. ``docs/abstention.md`` says how well this works.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from catalog.answers.analysed_text import AnalysedText, analyse_text, strip_refe
 from catalog.answers.details import Date, Detail, Quantity, is_name
 from catalog.answers.measurement_units import MeasurementUnit
 from catalog.answers.negation import find_contradictions
+from catalog.answers.stretches import is_scattered
 from catalog.search_v2.query_words import language_of_words
 
 THRESHOLD = 0.6
@@ -45,21 +47,28 @@ def check_support(
     sentence: str,
     passage: str,
     *,
+    headings: str = "",
+    stretches: int = 1,
     threshold: float = THRESHOLD,
 ) -> Support:
     """Check whether a passage supports a sentence, whose own citations are left out.
 
-    ``threshold`` is the score (0 to 1) from which on the words are enough.
+    ``headings`` are over all of the passage: their words count wherever in it the others stand.
+    ``stretches`` (1 or more) is from how many stretches of it the words may come: one for each
+    passage where several are checked as one. ``threshold`` is the score (0 to 1) from which on the
+    words are enough.
     """
     language = language_of_words(passage)
     claim = analyse_text(strip_references(sentence), language)
-    source = analyse_text(passage, language)
+    source = analyse_text(f"{headings}\n{passage}" if headings else passage, language)
     score = _word_score(claim, source)
     reasons = []
     if not claim.tokens and not claim.details:
         reasons.append("words: it says nothing that can be looked up")
     elif score < threshold:
         reasons.append(f"words: {score:.2f} of it is in the passage, and {threshold:.2f} is needed")
+    elif is_scattered(claim, source, headings=len(headings), stretches=stretches):
+        reasons.append("words: the passage has them only here and there, not in one place")
     if len(claim.details) > _MOST_DETAILS:
         reasons.append(f"words: it has more than the {_MOST_DETAILS} details that are checked")
     else:
