@@ -24,7 +24,7 @@ from catalog.store.vectors.base import VectorEngine
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.exact import ExactEngine
 
-ENGINES = ("exact", "qdrant-edge", "qdrant-memory", "qdrant-server")
+ENGINES = ("exact", "sqlite-vec", "qdrant-edge", "qdrant-memory", "qdrant-server")
 DATASET = "notes"
 FINGERPRINT = "toy/1"
 DIM = 8
@@ -88,6 +88,10 @@ class Bench:
             return ExactEngine(self.database, DATASET)
         if self.kind == "qdrant-edge":
             return EdgeEngine(self.database, DATASET, self.folder / "index", DIM, FINGERPRINT)
+        if self.kind == "sqlite-vec":
+            from catalog.store.vectors.sqlite_vec import SqliteVecEngine
+
+            return SqliteVecEngine(self.database, DATASET, self.folder / "index", DIM, FINGERPRINT)
         from catalog.store.vectors.server import ServerEngine
 
         prefix = f"test_{abs(hash(self.folder))}_"

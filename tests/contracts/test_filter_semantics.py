@@ -21,7 +21,7 @@ from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import matching_values
 from catalog.store.schema import chunks
-from catalog.store.vectors.edge import EdgeEngine
+from catalog.store.vectors.folder_engine import FolderEngine
 from catalog.store.vectors.point_filters import FilterCompiler
 from catalog.store.vectors.server import ServerEngine
 from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector
@@ -149,7 +149,7 @@ def by_points(desk: Bench) -> Answer:
     """The compiled condition alone, without the check against SQL that follows it."""
     engine = desk.engine()
     engine.refresh()
-    assert isinstance(engine, EdgeEngine | ServerEngine)
+    assert isinstance(engine, FolderEngine | ServerEngine)
     index = engine._current()
     everything = index.nearest(np.ones(DIM, dtype=np.float32), 1000, None)
 
@@ -175,6 +175,7 @@ def by_points(desk: Bench) -> Answer:
 READINGS = {
     "sql": ("exact", by_sql),
     "exact": ("exact", by_search),
+    "sqlite-vec points": ("sqlite-vec", by_points),
     "qdrant-edge": ("qdrant-edge", by_search),
     "qdrant-edge points": ("qdrant-edge", by_points),
     "qdrant-memory": ("qdrant-memory", by_search),
@@ -315,7 +316,7 @@ def test_presence_and_every_value_that_occurs(reading, field: str):
         assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
 
 
-@pytest.mark.parametrize("kind", ["exact", "qdrant-edge", "qdrant-memory"])
+@pytest.mark.parametrize("kind", ["exact", "sqlite-vec", "qdrant-edge", "qdrant-memory"])
 def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_path: Path):
     with bench(tmp_path, kind) as desk:
         desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))  # page 6 has no text

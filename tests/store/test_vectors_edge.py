@@ -25,8 +25,8 @@ from catalog.core.errors import (
 )
 from catalog.core.ids import point_id
 from catalog.store.schema import embeddings, meta, outbox
-from catalog.store.vectors import edge as edge_module
 from catalog.store.vectors import edge_index as edge_index_module
+from catalog.store.vectors import folder_engine
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.outbox import Outbox
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
@@ -166,7 +166,7 @@ def test_another_model_store_or_format_rebuilds_the_folder(
             connection.execute(insert(meta).values(key="store_id", value="another"))
     opened("model/2")
     assert builds == ["built"] * 3
-    monkeypatch.setattr(edge_module, "FORMAT", edge_module.FORMAT + 1)
+    monkeypatch.setattr(folder_engine, "FORMAT", folder_engine.FORMAT + 1)
     opened("model/2")
     opened("model/2")
     assert builds == ["built"] * 4
@@ -287,7 +287,7 @@ def put_many(desk: Bench) -> None:
 
 
 def quantized_files(engine: EdgeEngine) -> int:
-    return len(list(engine._shard_folder.glob("segments/*/vector_storage/quantized.data")))
+    return len(list(engine._index_folder.glob("segments/*/vector_storage/quantized.data")))
 
 
 def test_a_small_index_is_not_quantized(desk: Bench):
@@ -304,7 +304,7 @@ def test_a_large_index_that_is_filled_anew_is_quantized_at_once_and_has_no_graph
     engine = engine_of(desk, quantize_from=200)
     engine.rebuild()
     assert quantized_files(engine) == 1
-    links = engine._shard_folder.glob("segments/*/vector_index/links_compressed.bin")
+    links = engine._index_folder.glob("segments/*/vector_index/links_compressed.bin")
     assert sum(file.stat().st_size for file in links) < 600 * 8
 
 
@@ -358,7 +358,7 @@ def test_a_folder_that_cannot_be_used_is_named(desk: Bench):
 
 def free(monkeypatch: pytest.MonkeyPatch, megabytes: int) -> None:
     usage = shutil._ntuple_diskusage(10**12, 10**12 - megabytes * 2**20, megabytes * 2**20)  # type: ignore[attr-defined]
-    monkeypatch.setattr(edge_module.shutil, "disk_usage", lambda _folder: usage)
+    monkeypatch.setattr(folder_engine.shutil, "disk_usage", lambda _folder: usage)
 
 
 def test_on_a_full_disk_nothing_is_opened_built_or_deleted(
@@ -394,7 +394,7 @@ def test_a_disk_that_fills_up_stops_changes_and_not_the_searches_of_an_open_inde
 
 
 def test_an_index_needs_room_for_each_of_its_points(desk: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(edge_module, "_PAYLOAD", 2**20)
+    monkeypatch.setattr(folder_engine, "_PAYLOAD", 2**20)
     free(monkeypatch, 64 + 12 - 1)
     with pytest.raises(EngineBlockedError, match=r"75 MB left, and .* 76 MB"):
         engine_of(desk).refresh()

@@ -127,7 +127,9 @@ class RAGv2Settings(BaseSettings):
         json_schema_extra=NEEDS_REBUILD,
     )
     lexical_engine: Literal["bm25", "fts"] = Field("bm25", description="Keyword engine.")
-    vector_engine: Literal["qdrant", "exact"] = Field("qdrant", description="Vector engine.")
+    vector_engine: Literal["qdrant", "sqlite-vec", "exact"] = Field(
+        "qdrant", description="Vector engine."
+    )
     qdrant_url: str | None = Field(
         None, description="A Qdrant server; unset: Qdrant inside this process."
     )

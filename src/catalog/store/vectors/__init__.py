@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VECTOR_ENGINES", "get_vector_engine"]
 
-VECTOR_ENGINES = ("qdrant", "exact")
+VECTOR_ENGINES = ("qdrant", "sqlite-vec", "exact")
 
 
 def get_vector_engine(
@@ -31,15 +31,20 @@ def get_vector_engine(
 ) -> VectorEngine:
     """Return the vector engine of that name over one dataset.
 
-    ``qdrant`` runs in this process, in ``folder``, or on the server at ``url``; ``exact`` needs
-    neither. ``dim`` and ``fingerprint`` are the embedding model's; ``timeout`` is in seconds.
-    Nothing is opened before the first search or refresh. Raises :class:`ConfigError` for an
-    unknown name.
+    ``qdrant`` runs in this process, in ``folder``, or on the server at ``url``; ``sqlite-vec``
+    keeps one file in ``folder``; ``exact`` needs neither. ``dim`` and ``fingerprint`` are the
+    embedding model's; ``timeout`` is in seconds. Nothing is opened before the first search or
+    refresh. Raises :class:`ConfigError` for an unknown name, and :class:`MissingExtraError` where
+    the engine's package is absent.
     """
     if name == "exact":
         from catalog.store.vectors.exact import ExactEngine
 
         return ExactEngine(database, dataset)
+    if name == "sqlite-vec":
+        from catalog.store.vectors.sqlite_vec import SqliteVecEngine
+
+        return SqliteVecEngine(database, dataset, folder, dim, fingerprint)
     if name != "qdrant":
         known = ", ".join(VECTOR_ENGINES)
         raise ConfigError(f"unknown vector engine {name!r}; engines: {known}")

@@ -1,0 +1,305 @@
+"""An engine whose points are in a folder: one per dataset, owned by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from filelock import FileLock, Timeout
+
+from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
+from catalog.core.private_files import make_folder
+from catalog.store.database import Database
+from catalog.store.engine_types import Hit, Restriction
+from catalog.store.statistics import count_vectors
+from catalog.store.vectors.outbox import Outbox, StaleIndexError, is_pending
+from catalog.store.vectors.point_filters import PointCondition
+from catalog.store.vectors.point_search import PointHit, check_dataset, nearest_chunks
+from catalog.store.vectors.points import PointIndex, query_vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+FORMAT = 2  # of the folder: its payload, tokens and state file
+ROOM = 64 * 2**20  # bytes that must be free before anything is written
+_COPIES = 3  # of the vectors: one segment is rewritten into another, and quantized
+_PAYLOAD = 1_000  # bytes a point
+
+_log = logging.getLogger(__name__)
+
+
+class FolderIndex(PointIndex, Protocol):
+    """An open index of points that is all in one folder."""
+
+    def nearest(
+        self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
+    ) -> list[PointHit]:
+        """Return the nearest points that meet the condition, best first, at most ``limit``."""
+        ...
+
+    def optimize(self) -> bool:
+        """Clear out what is left of earlier points, beside searches; tell whether there was any."""
+        ...
+
+    def close(self) -> None:
+        """Flush and release the folder; again is fine."""
+        ...
+
+
+class FolderEngine(ABC):
+    """Nearest points in ``folder``; what kind of index that is, a subclass says.
+
+    The folder is opened, or built from the truth, at the first search or refresh; it is
+    rebuilt when it belongs to another store, model or format, or is damaged. While another
+    process, or another engine in this one, has it open, every call raises
+    :class:`EngineLockedError`; one that needs more room than its disk has, or may not use the
+    folder, :class:`EngineBlockedError`. Safe to share between threads; usable again after
+    ``close``.
+    """
+
+    name: str
+
+    def __init__(
+        self, database: Database, dataset: str, folder: Path, dim: int, fingerprint: str
+    ) -> None:
+        self._database = database
+        self._dataset = dataset
+        self._folder = folder
+        self._index_folder = folder / "shard"
+        self._state_file = folder / "state.json"
+        self._dim = dim
+        self._fingerprint = fingerprint
+        self._guard = threading.RLock()
+        self._outbox = Outbox(database, dataset, dim, self._write_state)
+        self._index: FolderIndex | None = None
+        self._defect = ""
+        self._release: weakref.finalize[..., FolderEngine] | None = None
+
+    @abstractmethod
+    def _create_index(self, folder: Path) -> FolderIndex:
+        """Make an empty index in place of whatever is in the folder."""
+
+    @abstractmethod
+    def _load_index(self, folder: Path) -> FolderIndex:
+        """Open the index in the folder; an :class:`EngineError` tells one to rebuild."""
+
+    def search(
+        self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
+    ) -> list[Hit]:
+        """Search as :class:`VectorEngine` says, with the outbox applied first."""
+        check_dataset(restriction, self._dataset)
+        query = query_vector(vector, self._dim)
+        if k <= 0 or restriction.scope.is_nothing:
+            return []
+        while True:
+            index = self._current()
+            fetch = partial(index.nearest, query)
+            try:
+                return nearest_chunks(self._database, restriction, k, fetch)
+            except EngineError:
+                if index is self._index:  # one that was closed meanwhile is no failure
+                    raise
+
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        return frozenset(self._outbox.damaged)
+
+    def pop_defect(self) -> str:
+        """Return why a damaged index was made anew since the last call; empty if none was."""
+        defect, self._defect = self._defect, ""
+        return defect
+
+    def refresh(self) -> int:
+        """Apply the outbox and return the number of points changed.
+
+        Deleted points are cleared out, and a large index is quantized, while searches go on.
+        """
+        with self._guard:
+            index, changed = self._bring_up(wait=True)
+        if changed > 0:
+            try:
+                index.optimize()
+            except EngineError:
+                if index is self._index:
+                    raise
+        return changed
+
+    def rebuild(self) -> int:
+        """Fill a new index from the truth and return its number of points."""
+        with self._guard:
+            self.close()
+            return self._bring_up(wait=True, rebuild=True)[0].count
+
+    def verify(self) -> int:
+        """Return the number of points that are missing, too many or not as in the truth."""
+        with self._guard:
+            return self._outbox.compare(self._bring_up(wait=True)[0])
+
+    def close(self) -> None:
+        """Flush, and release the index and its lock; closing twice is fine."""
+        with self._guard:
+            self._index = None
+            if self._release is not None:
+                self._release()
+                self._release = None
+
+    def _current(self) -> FolderIndex:
+        """Return the open index with everything applied that was in the outbox on entry."""
+        index = self._index
+        if index is not None and self._outbox.is_empty():
+            return index
+        with self._guard:
+            return self._bring_up(wait=False)[0]
+
+    def _bring_up(self, *, wait: bool, rebuild: bool = False) -> tuple[FolderIndex, int]:
+        """Return the open index with the outbox applied, and the number of points changed."""
+        while True:
+            try:
+                index = self._open(rebuild=rebuild)
+                return index, self._apply(index, wait=wait)
+            except StaleIndexError:  # the truth was replaced meanwhile
+                self.close()
+
+    def _apply(self, index: FolderIndex, *, wait: bool) -> int:
+        """Apply the outbox if there is anything in it, and room."""
+        if self._outbox.is_empty():
+            return 0
+        self._check_room()
+        return self._outbox.apply(index, wait=wait)
+
+    def _open(self, *, rebuild: bool = False) -> FolderIndex:
+        """Return the open index; load or build it under the folder's lock if there is none."""
+        if self._index is not None:
+            if self._outbox.is_of_truth():
+                return self._index
+            self.close()
+        lock = self._lock_folder()
+        try:
+            self._check_room()
+            index = (None if rebuild else self._load()) or self._build()
+        except BaseException:
+            lock.release()
+            raise
+        self._index = index
+        self._release = weakref.finalize(self, _close_and_release, index, lock)
+        return index
+
+    def _lock_folder(self) -> FileLock:
+        """Take the folder's own lock: the shard's is not there yet while it is built."""
+        try:
+            make_folder(self._folder)
+            lock = FileLock(self._folder / "lock", timeout=0, mode=0o600, thread_local=False)
+            lock.acquire()
+        except Timeout as error:
+            message = f"another process holds the vector index of {self._dataset!r}"
+            raise EngineLockedError(message) from error
+        except OSError as error:
+            message = f"cannot use the index folder {self._folder}: {error}"
+            raise EngineBlockedError(message) from error
+        return lock
+
+    def _load(self) -> FolderIndex | None:
+        """Load the shard from disk; ``None`` when it is not this engine's or cannot be used."""
+        state = self._read_state()
+        if state is None and self._state_file.exists():
+            self._note_defect(f"{self._state_file.name} cannot be read")
+        if not (isinstance(state, dict) and self._state().items() <= state.items()):
+            return None
+        if not self._outbox.adopt(state.get("applied")):
+            _log.warning("rebuilding the vector index of %r: of another state", self._dataset)
+            return None
+        try:
+            index = self._load_index(self._index_folder)
+        except EngineBlockedError:
+            raise
+        except EngineError as error:
+            self._note_defect(str(error))
+            return None
+        if self._is_complete(index):
+            return index
+        self._note_defect("points are missing")
+        index.close()
+        return None
+
+    def _note_defect(self, defect: str) -> None:
+        self._defect = defect
+        _log.warning("rebuilding the vector index of %r: %s", self._dataset, defect)
+
+    def _is_complete(self, index: FolderIndex) -> bool:
+        """Tell whether an index with nothing left to apply has as many points as the truth."""
+        with self._database.read() as connection:
+            if is_pending(connection, self._dataset):
+                return True
+            return index.count == count_vectors(connection, self._dataset)
+
+    def _build(self) -> FolderIndex:
+        """Build a shard with every point; its state is written last, so half a shard has none."""
+        with self._database.read() as connection:
+            self._check_room(count_vectors(connection, self._dataset))
+        self._state_file.unlink(missing_ok=True)
+        index = self._create_index(self._index_folder)
+        try:
+            self._outbox.fill(index)
+            index.optimize()
+        except BaseException:
+            index.close()
+            raise
+        return index
+
+    def _check_room(self, points: int = 0) -> None:
+        """Raise :class:`EngineBlockedError` unless the disk has room for so many points more.
+
+        The engine maps files with holes: a write into one for which there is no block ends the
+        process, with no error that could be told.
+        """
+        needed = ROOM + points * (_COPIES * 4 * self._dim + _PAYLOAD)
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError as error:
+            raise EngineBlockedError(f"cannot look at {self._folder}: {error}") from error
+        if free < needed:
+            raise EngineBlockedError(
+                f"the disk of {self._folder} has {free // 2**20} MB left, and the vector index may "
+                f"need {needed // 2**20} MB: make room"
+            )
+
+    def _state(self) -> dict[str, object]:
+        """Return what the folder must have been built for."""
+        return {
+            "format": FORMAT,
+            "store": self._database.meta("store_id"),
+            "dataset": self._dataset,
+            "fingerprint": self._fingerprint,
+            "dim": self._dim,
+        }
+
+    def _read_state(self) -> object:
+        try:
+            return json.loads(self._state_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def _write_state(self, applied: dict[str, Any]) -> None:
+        draft = self._state_file.with_suffix(".new")
+        with draft.open("w", encoding="utf-8") as handle:
+            json.dump({**self._state(), "applied": applied}, handle)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(self._state_file)
+
+
+def _close_and_release(index: FolderIndex, lock: FileLock) -> None:
+    try:
+        index.close()
+    finally:
+        lock.release()

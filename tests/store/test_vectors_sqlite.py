@@ -1,0 +1,114 @@
+"""What is peculiar to the sqlite-vec engine; the rest is in the contract of all engines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalog.core.errors import EngineError, MissingExtraError
+from catalog.core.filter_forms import parse_filters
+from catalog.store.engine_types import Restriction
+from catalog.store.vectors import get_vector_engine, sqlite_vec_index
+from vector_bench import DATASET, DIM, Bench, bench, everything, paths_of, vector
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path, "sqlite-vec") as made:
+        yield made
+
+
+def answers(desk: Bench, k: int = 20, restriction: Restriction | None = None) -> list[str]:
+    hits = desk.opened[-1].search(vector(1), k, restriction or everything())
+    return paths_of(desk.database, [hit.seq for hit in hits])
+
+
+def inside(asked: str) -> Restriction:
+    return Restriction(DATASET, filter=parse_filters(asked))
+
+
+def test_vectors_of_zeros_rank_between_the_like_and_the_unlike(desk: Bench):
+    desk.put("unlike.md", vector(-1))
+    desk.put("zero.md", vector())
+    desk.put("like.md", vector(1))
+    engine = desk.engine()
+    assert answers(desk) == ["like.md", "zero.md", "unlike.md"]
+    assert [hit.score for hit in engine.search(vector(), 5, everything())] == [0.0, 0.0, 0.0]
+    assert engine.verify() == 0
+
+
+def test_more_can_be_asked_for_than_one_search_of_the_table_gives(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    for number in range(6):
+        desk.put(f"{number}.md", vector(1, number))
+    desk.put("other.md", vector(1), metadata={"tags": ("x",)})
+    desk.engine()
+    expected = answers(desk, restriction=inside("tags!=x"))
+    assert expected == [f"{number}.md" for number in range(6)]
+    monkeypatch.setattr(sqlite_vec_index, "MOST_NEAREST", 3)
+    assert answers(desk, restriction=inside("tags!=x")) == expected
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database" * 500, None])
+def test_a_damaged_file_is_made_anew(desk: Bench, damage: bytes | None):
+    desk.put("a.md", vector(1))
+    engine = desk.engine()
+    engine.refresh()
+    engine.close()
+    file = desk.folder / "index" / "shard" / sqlite_vec_index.FILE
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage)
+    assert answers(desk) == ["a.md"]
+    assert engine.pop_defect() != ""
+
+
+def test_an_index_of_another_dimension_is_not_used(tmp_path: Path):
+    made = sqlite_vec_index.SqliteVecIndex.create(tmp_path, 4)
+    made.close()
+    with pytest.raises(EngineError, match=r"[Dd]imension"):
+        sqlite_vec_index.SqliteVecIndex.load(tmp_path, 8)
+
+
+def test_points_that_differ_from_the_truth_are_counted(desk: Bench):
+    for number in range(3):
+        desk.put(f"{number}.md", vector(1, number))
+    engine = desk.engine()
+    assert engine.verify() == 0
+    index = engine._index
+    point = next(iter(index._run("select id from points")))[0]
+    index._run("update points set kv = '[]', doc_id = 'x:y' where id = ?", (point,))
+    assert engine.verify() == 1
+    engine.rebuild()
+    assert engine.verify() == 0
+
+
+def test_without_its_package_the_command_that_installs_it_is_told(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    name = "catalog.store.vectors.sqlite_vec"
+    for module in (name, f"{name}_index"):
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "apsw", None)
+    with pytest.raises(MissingExtraError, match=r"catalog\[sqlite-vec\]"):
+        get_vector_engine(
+            "sqlite-vec", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f"
+        )
+
+
+def test_one_engine_serves_several_threads(desk: Bench):
+    from concurrent.futures import ThreadPoolExecutor
+
+    rng = np.random.default_rng(3)
+    for number in range(20):
+        desk.put(f"{number}.md", rng.normal(size=DIM).astype(np.float32))
+    engine = desk.engine()
+    expected = engine.search(vector(1), 5, everything())
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda _: engine.search(vector(1), 5, everything()), range(40))
+        assert all(hits == expected for hits in found)
