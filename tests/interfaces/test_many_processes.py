@@ -1,6 +1,6 @@
 """Eight processes on one store: searches go on, whole, while another process updates.
 
-``IDX_TEST_SECONDS`` is how long, 5 without it; the full judgement is 30.
+``IDX_TEST_SECONDS`` is how long, 2 without it; the full judgement is 30.
 """
 
 import os
@@ -18,9 +18,10 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_qdrant_library
 from interfaces.searching import ANSWERS
+from processes import Forked
 
 SCRIPT = Path(__file__).with_name("searching.py")
-SECONDS = float(os.environ.get("IDX_TEST_SECONDS", "5"))
+SECONDS = float(os.environ.get("IDX_TEST_SECONDS", "2"))
 LONGEST = 120  # seconds more, where the machine is slow
 SEARCHERS = 8
 
@@ -32,8 +33,8 @@ def revision(number: int) -> str:
 
 def start(*arguments) -> subprocess.Popen:
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""}
-    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    return subprocess.Popen(
+    command = [str(SCRIPT), *map(str, arguments)]
+    return Forked(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 

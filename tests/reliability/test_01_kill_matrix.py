@@ -1,6 +1,5 @@
 """A build killed at any step, or out of disk, ends, run again, as if nothing had happened."""
 
-import multiprocessing
 import random
 from pathlib import Path
 
@@ -10,13 +9,10 @@ from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_qdrant_library
+from processes import forking
 from reliability.chaos import seeds
 from reliability.killed_build import NO_FILTER, build
 
-PROCESSES = multiprocessing.get_context("forkserver")  # imports once, and no thread of ours
-PROCESSES.set_forkserver_preload(
-    ["reliability.killed_build", "catalog.ingest.sync", "llama_index.core.ingestion", "qdrant_edge"]
-)
 STEPS = {
     "while reading the third file": ("catalog.ingest.file_outcome:read_file", 3, "before"),
     "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),
@@ -47,7 +43,7 @@ QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11
 
 def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment: str = "") -> int:
     """Build in a process of its own and return its exit code; 1 would be an error not of ours."""
-    process = PROCESSES.Process(target=build, args=(folder, home, where, count, moment))
+    process = forking().Process(target=build, args=(folder, home, where, count, moment))
     process.start()
     process.join(120)
     assert process.exitcode is not None, "the build hangs"

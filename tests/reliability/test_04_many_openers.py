@@ -13,6 +13,7 @@ from pathlib import Path
 
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
+from processes import Forked
 
 SECONDS = float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
 LONGEST = 120  # seconds for one process, however slow the machine is
@@ -52,8 +53,8 @@ print(asked)
 
 
 def start(program: str, *arguments: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)],
+    return Forked(
+        ["-c", program, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -26,6 +26,7 @@ from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from fakes import WordEncoder
+from processes import Forked
 
 SCRIPT = Path(__file__).with_name("serve_words.py")
 GET = ("get", {"reference": "bread.txt"})
@@ -42,8 +43,8 @@ def environment(home, **more):
 
 
 def start(home, *options, **more):
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), "serve", *options],
+    return Forked(
+        [str(SCRIPT), "serve", *options],
         env=environment(home, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
