@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -10,7 +11,8 @@ from typing import NamedTuple
 from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language
 
-_SEPARATORS = (",", ";", ":", "(", ")", ". ")  # the commonest characters that are of no word
+_SEPARATORS = (",", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
+_WHITE = re.compile(r"\s")
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
 _MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
@@ -45,19 +47,18 @@ class QueryWords:
         Of a script without spaces between words, where a word would be half a sentence, only the
         characters that match.
         """
+        if not self.tokens:
+            return []
+        spaced = f" {_space_out(text)} "
+        pieces = spaced.split()
+        matching = _piece_index(self.language).with_any(self.tokens, set(pieces))
+        within = {piece: self._matches_of(piece) for piece in matching}
         matches: list[Match] = []
-        spaced = _space_out(text)
-        index = _piece_index(self.language)
-        pieces = index.with_any(self.tokens, set(spaced.split())) if self.tokens else ()
-        for piece in pieces:
-            within = self._pieces.get(piece)
-            if within is None:
-                if len(self._pieces) >= _MOST_PIECES:
-                    self._pieces.clear()
-                within = self._pieces[piece] = tuple(self._matches_within(piece))
-            for at in _occurrences(piece, spaced):
-                matches += [Match(at + low, at + high, bits) for low, high, bits in within]
-        matches.sort()
+        at = 0
+        for piece in [piece for piece in pieces if piece in within]:
+            at = spaced.find(f" {piece} ", at)  # where it begins in the text itself
+            matches += [Match(at + low, at + high, bits) for low, high, bits in within[piece]]
+            at += len(piece) + 1
         return matches
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
@@ -71,6 +72,14 @@ class QueryWords:
     def rank_of(self, tokens: int, count: int) -> tuple[int, int, int]:
         """Return the rank of so many matches that have these tokens between them."""
         return len([1 for word in self.words if word & tokens]), tokens.bit_count(), count
+
+    def _matches_of(self, piece: str) -> tuple[Match, ...]:
+        matches = self._pieces.get(piece)
+        if matches is None:
+            if len(self._pieces) >= _MOST_PIECES:
+                self._pieces.clear()
+            matches = self._pieces[piece] = tuple(self._matches_within(piece))
+        return matches
 
     def _matches_within(self, piece: str) -> Iterator[Match]:
         for word in WORD.finditer(piece):
@@ -159,20 +168,10 @@ def query_words(query: str, language: str = "english") -> QueryWords:
 
 
 def _space_out(text: str) -> str:
-    """Return the text, as long as it is, with spaces for the commonest separators."""
+    """Return the text, as long as it is, with spaces for white space and common separators."""
     for separator in _SEPARATORS:
         text = text.replace(separator, " " * len(separator))
-    return text
-
-
-def _occurrences(piece: str, text: str) -> Iterator[int]:
-    """Find where a piece stands in a text between white space."""
-    at = text.find(piece)
-    while at >= 0:
-        end = at + len(piece)
-        if (at == 0 or text[at - 1].isspace()) and (end == len(text) or text[end].isspace()):
-            yield at
-        at = text.find(piece, at + 1)
+    return text if text.isprintable() else _WHITE.sub(" ", text)
 
 
 def _tokens_of(text: str, language: str) -> frozenset[str]:

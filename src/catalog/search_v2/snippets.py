@@ -159,10 +159,13 @@ def _densest_run(
 ) -> tuple[int, int]:
     """Return the run of matches within ``max_chars`` that ranks best; the head without any."""
     best, best_rank = (start, start), (0, 0, 0)
+    highest = words.rank(matches)[:2]
     last = 0
     for first, match in enumerate(matches):
         while last < len(matches) and matches[last].end - match.start <= max_chars:
             last += 1
+        if (*highest, last - first) <= best_rank:
+            continue
         rank = words.rank(matches[first:last])
         if rank > best_rank:
             best, best_rank = (match.start, matches[last - 1].end), rank
