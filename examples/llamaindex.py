@@ -33,7 +33,7 @@ for node in retriever.retrieve("how often are keys rotated"):
 fused = HybridRetrieverFactoryV2().build(dataset_name="handbook", k_fused=5)
 print([node.metadata["path"] for node in fused.retrieve("bake bread")])
 
-# A query engine. With llm=… it writes an answer, without one the passages are it, cited.
+# A query engine. With llm=… it writes an answer, without one the best sentences are it, cited.
 engine = QueryEngineBuilderV2().build_query_engine("handbook", top_k=1)
 print(engine.query("how hot is the oven"))
 

@@ -33,7 +33,7 @@ from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import (
     CatalogRetriever,
-    CitedPassages,
+    CitedSentences,
     DatasetRetriever,
     HybridRetrieverFactoryV2,
     KeepFirst,
@@ -209,18 +209,15 @@ def test_streaming_without_a_model_to_write_is_refused(service):
     with pytest.raises(InputError, match="streaming needs a language model"):
         build("notes", streaming=True)
     with pytest.raises(InputError, match="make it with streaming=True"):
-        build("notes", streaming=True, response_synthesizer=CitedPassages())
+        build("notes", streaming=True, response_synthesizer=CitedSentences())
 
 
-def test_a_query_engine_without_a_model_answers_with_the_passages_cited(service):
+def test_a_query_engine_without_a_model_answers_with_the_best_sentences_cited(service):
     engine = QueryEngineBuilderV2().build_query_engine("notes", top_k=2)
     for response in (engine.query("bake bread"), asyncio.run(engine.aquery("bake bread"))):
-        first, second = str(response).split("\n\n[2] ")
-        assert first == (
-            "[1] bread.txt [source: bread, line 1]\n"
-            "Mix flour, water and yeast. Bake the bread at 230 degrees."
+        assert str(response) == (
+            "Bake the bread at 230 degrees. [1]\n\n[1] bread.txt [source: bread, line 1]"
         )
-        assert second
         assert paths(response.source_nodes)[0] == "bread.txt"
         assert response.metadata.keys() == {node.node_id for node in response.source_nodes}
     none = QueryEngineBuilderV2().build_query_engine("notes", doc_ids=[])
@@ -228,10 +225,10 @@ def test_a_query_engine_without_a_model_answers_with_the_passages_cited(service)
     assert none.query("bake bread").source_nodes == []
 
 
-def test_cited_passages_cites_nodes_of_other_retrievers():
+def test_cited_sentences_cites_nodes_of_other_retrievers():
     node = TextNode(text="walrus", metadata={"file_name": "zoo.txt"})
-    response = CitedPassages().synthesize("what", [NodeWithScore(node=node)])
-    assert str(response) == "[1] zoo.txt\nwalrus"
+    response = CitedSentences().synthesize("what", [NodeWithScore(node=node)])
+    assert str(response) == "walrus [1]\n\n[1] zoo.txt"
 
 
 def test_a_model_of_the_settings_writes_the_answer(service, monkeypatch):
@@ -248,7 +245,7 @@ def test_chat_engines_and_tools_of_llama_index_take_our_parts(service):
     )
     assert paths(chat.chat("bake bread").source_nodes) == ["bread.txt"]
     tool = QueryEngineTool.from_defaults(engine, name="notes", description="notes")
-    assert tool.call("bake bread").content.startswith("[1] bread.txt")
+    assert tool.call("bake bread").content.startswith("Bake the bread at 230 degrees. [1]")
 
 
 def test_what_a_query_transform_says_is_looked_for_by_meaning(service):

@@ -7,8 +7,8 @@ import pytest
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
 from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
+from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.expansion.plan import explain_strong_signal
-from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.relevance import Calibration, save_calibration
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2

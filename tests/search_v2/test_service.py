@@ -24,7 +24,7 @@ from catalog.core.errors import (
 )
 from catalog.core.param_types import MODES
 from catalog.library.indexing import Indexer
-from catalog.search_v2.llama import HybridRetrieverFactoryV2, QueryEngineBuilderV2
+from catalog.search_v2 import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit, Hits
 from fakes import WordEncoder, open_library, open_qdrant_library

@@ -10,6 +10,7 @@ from catalog.core import ids
 from catalog.core.documents import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.core.errors import StageFailedError, StoreError
 from catalog.core.scope import Scope
+from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.evidence import (
     TimeWindow,
     build_evidence_lines,
@@ -19,7 +20,6 @@ from catalog.search_v2.evidence import (
     group_transcripts,
 )
 from catalog.search_v2.frame_text import short_frame_text
-from catalog.search_v2.llama import QueryEngineBuilderV2
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.temporal import TemporalExpansion, merge_windows, seconds_around

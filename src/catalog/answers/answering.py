@@ -79,7 +79,9 @@ def answer_events(
     answer = Answer(params.question, (), (), results)
     settings = service.parts.settings
     with stages.run("extract"):
-        extracted, covered = extract_sentences(results, settings.answers.sentences)
+        extracted, covered = extract_sentences(
+            params.question, results.results, settings.answers.sentences
+        )
     with stages.run("abstain") as notes:
         reason = why_not_answered(results, covered)
         notes.extend([reason] if reason else [])

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from catalog.answers.neutralising import neutralise
+from catalog.answers.neutralising import CitedSource, neutralise
 from catalog.core.answers import AnswerSentence
 from catalog.ingest.chunking.boundaries import iter_lines, sentence_spans
 from catalog.search_v2.query_words import language_of_words, query_words
-
-if TYPE_CHECKING:
-    from catalog.core.results import SearchResult, SearchResults
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
 _PASSAGES = 10  # that sentences are taken from
@@ -21,6 +18,24 @@ _LEAST = 0.5  # of the best sentence's score, for a further one
 _OF_HEADINGS = 0.5  # what a word that stands only in the headings counts
 _MARKS = re.compile(r"^(?:[#>*+\-•]+|\d+[.)])\s+|\s+#+$|^\s*\|?[\s:|-]+\|?\s*$")
 _WORD = re.compile(r"\w+")
+
+
+class Source(CitedSource, Protocol):
+    """A passage that sentences are taken from, such as a result; ``rank`` is its number.
+
+    ``relevance`` (0 to 1) says how strong it is among the others, or else ``score``.
+    """
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def sections(self) -> Sequence[str]: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def relevance(self) -> float | None: ...
 
 
 class _Candidate(NamedTuple):
@@ -32,7 +47,7 @@ class _Candidate(NamedTuple):
 
 
 def extract_sentences(
-    results: SearchResults, most: int
+    query: str, sources: Sequence[Source], most: int
 ) -> tuple[tuple[AnswerSentence, ...], float]:
     """Return the ``most`` sentences that answer best, best first, each with the passage it is of.
 
@@ -43,7 +58,9 @@ def extract_sentences(
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
-    candidates = sorted(_candidates(results), key=lambda one: (-one.score, one.n, one.start))
+    candidates = sorted(
+        _candidates(query, sources[:_PASSAGES]), key=lambda one: (-one.score, one.n, one.start)
+    )
     least = _LEAST * candidates[0].score if candidates else 0.0
     for candidate in candidates:
         folded = _folded(candidate.text)
@@ -63,12 +80,11 @@ def extract_sentences(
     return tuple(chosen), max((one.covered for one in candidates), default=0.0)
 
 
-def _candidates(results: SearchResults) -> Iterator[_Candidate]:
-    passages = results.results[:_PASSAGES]
-    weights = _word_weights(results.query, passages)
+def _candidates(query: str, passages: Sequence[Source]) -> Iterator[_Candidate]:
+    weights = _word_weights(query, passages)
     strongest = max((_strength(passage) for passage in passages), default=0.0)
     for passage in passages:
-        words = query_words(results.query, language_of_words(passage.text))
+        words = query_words(query, language_of_words(passage.text))
         strength = _strength(passage) / strongest if strongest > 0 else 1.0
         headings = 0
         for heading in (passage.title, *passage.sections):
@@ -87,11 +103,11 @@ def _candidates(results: SearchResults) -> Iterator[_Candidate]:
             yield _Candidate(score, covered, passage.rank, start, text)
 
 
-def _strength(passage: SearchResult) -> float:
+def _strength(passage: Source) -> float:
     return passage.score if passage.relevance is None else passage.relevance
 
 
-def _word_weights(query: str, passages: Sequence[SearchResult]) -> list[float]:
+def _word_weights(query: str, passages: Sequence[Source]) -> list[float]:
     """Return ln(1 + N / n) of each word of the query: n of the N passages hold it."""
     holding: dict[int, int] = {}
     for passage in passages:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from catalog.core.results import SearchResult
+from typing import Protocol
 
 _LABEL = r"\[((?:[^\[\]\\]|\\.)*+)\]"
 _TARGET = r"\(\s*+<?([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+)[^()]*+\)"
@@ -27,7 +24,16 @@ _END = ".,;:!?)]}*_"
 GONE = "[address removed]"
 
 
-def neutralise(text: str, cited: Iterable[SearchResult]) -> str:
+class CitedSource(Protocol):
+    """What of a passage, such as a result, says which addresses may stand in what cites it."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def link(self) -> str | None: ...
+
+
+def neutralise(text: str, cited: Iterable[CitedSource]) -> str:
     """Return the text without images, active HTML, and addresses that no cited source holds.
 
     An image becomes its words, a link its words unless its whole address stands in a cited passage
@@ -54,6 +60,6 @@ def _bare(address: str, known: frozenset[str]) -> str:
     return address if whole in known else f"{GONE}{address[len(whole) :]}"
 
 
-def _addresses_of(result: SearchResult) -> frozenset[str]:
+def _addresses_of(result: CitedSource) -> frozenset[str]:
     found = {match.group().rstrip(_END) for match in _ADDRESS.finditer(result.text)}
     return frozenset(found | {result.link.rstrip(_END)} if result.link else found)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         CatalogRetriever,
         ChunkPersistenceTransform,
         ChunkSplitter,
-        CitedPassages,
         DatasetRetriever,
         DistinctText,
         EmbeddingPrefixTransform,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
         LexVecQueryTransform,
         MaxChunksPerDocument,
         PersistenceTransform,
-        QueryEngineBuilderV2,
         QueryExpansionRetrieverV2,
         RelevanceEstimator,
         RerankPostprocessor,
@@ -51,7 +49,7 @@ __all__ = [
     "CatalogRetriever",
     "ChunkPersistenceTransform",
     "ChunkSplitter",
-    "CitedPassages",
+    "CitedSentences",
     "DatasetRetriever",
     "DistinctText",
     "EmbeddingPrefixTransform",
@@ -79,6 +77,8 @@ __all__ = [
 ]
 _ELSEWHERE = {
     "AnswerQueryEngine": "catalog.answers.llama_engines",
+    "CitedSentences": "catalog.answers.cited_sentences",
+    "QueryEngineBuilderV2": "catalog.answers.query_engine_builder",
     "ask": "catalog.answers.answering",
 }
 

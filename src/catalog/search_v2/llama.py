@@ -8,8 +8,6 @@
 ``LexicalRetriever``              one leg over one dataset (``BaseRetriever``)
 ``VectorRetriever``               the other
 ``ServicePostprocessor``          the stages after fusion as one postprocessor
-``QueryEngineBuilderV2``          a ``RetrieverQueryEngine`` of retriever and stages
-``CitedPassages``                 its synthesizer where there is no language model
 ``LexVecQueryTransform``          other words for a query as a query transform
 ``IngestionPipelineBuilderV2``    an ``IngestionPipeline`` into a dataset
 ================================  ===========================================================
@@ -28,14 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import BaseSynthesizer, CompactAndRefine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.core.errors import InputError
 from catalog.core.param_types import DatasetChoice
 from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
@@ -46,7 +40,6 @@ from catalog.ingest.transforms import (
     EmbeddingPrefixTransform,
     PersistenceTransform,
 )
-from catalog.search_v2.cited_passages import CitedPassages
 from catalog.search_v2.expansion.sources import LexVecQueryTransform
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.legs import LexicalRetriever, VectorRetriever
@@ -72,8 +65,6 @@ from catalog.search_v2.shared import shared_service
 from catalog.search_v2.temporal import TemporalExpansion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from llama_index.core.callbacks import CallbackManager
 
 __all__ = [
@@ -81,7 +72,6 @@ __all__ = [
     "CatalogRetriever",
     "ChunkPersistenceTransform",
     "ChunkSplitter",
-    "CitedPassages",
     "DatasetRetriever",
     "DistinctText",
     "EmbeddingPrefixTransform",
@@ -93,7 +83,6 @@ __all__ = [
     "LexicalRetriever",
     "MaxChunksPerDocument",
     "PersistenceTransform",
-    "QueryEngineBuilderV2",
     "QueryExpansionRetrieverV2",
     "RelevanceEstimator",
     "RerankPostprocessor",
@@ -104,16 +93,6 @@ __all__ = [
     "TokenBudget",
     "VectorRetriever",
 ]
-
-
-_ENGINE_ARGUMENTS = (
-    "llm",
-    "postprocessors",
-    "node_postprocessors",
-    "response_synthesizer",
-    "streaming",
-    "callback_manager",
-)
 
 
 class CatalogRetriever(BaseRetriever):
@@ -175,56 +154,3 @@ class ServicePostprocessor(PassagePostprocessor):
             stage.callback_manager = self.callback_manager
             nodes = stage.postprocess_nodes(nodes, query_bundle)
         return nodes
-
-
-class QueryEngineBuilderV2:
-    """Assemble retriever, stages and answer synthesis."""
-
-    def __init__(self, service: SearchServiceV2 | None = None) -> None:
-        self._service = service
-
-    def build_query_engine(
-        self,
-        dataset_name: DatasetChoice = None,
-        *,
-        llm: LLM | None = None,
-        postprocessors: Sequence[BaseNodePostprocessor] = (),
-        node_postprocessors: Sequence[BaseNodePostprocessor] | None = None,
-        response_synthesizer: BaseSynthesizer | None = None,
-        streaming: bool = False,
-        callback_manager: CallbackManager | None = None,
-        **search: Any,
-    ) -> RetrieverQueryEngine:
-        """Return a query engine over datasets; ``search`` takes what ``retrieve`` takes.
-
-        Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
-        recordings), so that it answers from the passages ``retrieve`` gives, and then those added
-        here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here or in
-        LlamaIndex's ``Settings``, its answer is the passages themselves, cited
-        (:class:`CitedPassages`), and no model is asked. ``streaming`` gives the answer as the model
-        writes it. Raises :class:`InputError` for an argument there is not, and for ``streaming``
-        where no model made here writes.
-        """
-        search = search_arguments(search, *_ENGINE_ARGUMENTS)
-        model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI
-        callbacks = callback_manager or LlamaSettings.callback_manager
-        if streaming and (response_synthesizer is not None or model is None):
-            raise InputError(
-                "streaming needs a language model: give llm, or leave streaming out"
-                if response_synthesizer is None
-                else "streaming is for the response_synthesizer to do: make it with streaming=True"
-            )
-        if response_synthesizer is None and model is None:
-            response_synthesizer = CitedPassages(callbacks)
-        elif response_synthesizer is None:
-            response_synthesizer = CompactAndRefine(
-                llm=model, callback_manager=callbacks, streaming=streaming
-            )
-        own = ServicePostprocessor(self._service, **search)
-        retriever = CatalogRetriever(
-            dataset_name, service=self._service, whole=False, callback_manager=callbacks, **search
-        )
-        stages = [own, *postprocessors, *(node_postprocessors or ())]
-        return RetrieverQueryEngine(
-            retriever, response_synthesizer, stages, callback_manager=callbacks
-        )
