@@ -84,6 +84,7 @@ def test_everything_is_cleared_but_the_vectors_of_documents(catalog, home):
     assert out.splitlines() == [
         "expansion   1 dropped",
         "rerank      2 dropped",
+        "answer      0 dropped",
         "queries     2 dropped",
     ]
     assert entries(catalog) == {"queries": 0}
@@ -96,7 +97,7 @@ def test_everything_is_cleared_but_the_vectors_of_documents(catalog, home):
 def test_an_unknown_kind_is_refused_and_nothing_dropped(catalog, home):
     code, out, err = catalog("cache", "clear", "--kind", "vectors")
     assert (code, out) == (2, "")
-    assert "'vectors'; one of expansion, rerank, queries" in err
+    assert "'vectors'; one of expansion, rerank, answer, queries" in err
     assert entries(catalog) == {"expansion": 1, "rerank": 2, "queries": 2}
 
 
@@ -107,7 +108,7 @@ def test_neither_command_makes_a_store(catalog, tmp_path, monkeypatch, elsewhere
     code, out, err = catalog("cache", "stats")
     assert (code, out, err) == (0, "There is no store yet, so nothing is kept.\n", "")
     assert catalog("cache", "stats", "--json")[1] == "[]\n"
-    nothing = {"expansion": 0, "rerank": 0, "queries": 0}
+    nothing = {"expansion": 0, "rerank": 0, "answer": 0, "queries": 0}
     assert json.loads(catalog("cache", "clear", "--json")[1]) == {"dropped": nothing}
     assert list(tmp_path.iterdir()) == []
 

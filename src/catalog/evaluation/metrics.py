@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from catalog.core.errors import InputError
-from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.runs import Allowed, BackendRun
 
 PRIMARY = "nDCG@10"
@@ -207,14 +207,18 @@ def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float |
             span = label.span
             if label.grade > 0 and span is not None and span.time_start is not None:
                 times = [hit.times for hit in hits if hit.path == label.path]
-                overlaps.append(any(_overlap(hit_times, span) for hit_times in times))
+                wanted = (span.time_start, span.time_end)
+                overlaps.append(any(overlap(hit_times, wanted) for hit_times in times))
     return _mean(overlaps)
 
 
-def _overlap(times: tuple[float, float] | None, span: Span) -> bool:
-    if times is None or span.time_start is None or span.time_end is None:
+def overlap(
+    range_: tuple[float | None, float | None] | None, other: tuple[float | None, float | None]
+) -> bool:
+    """Return whether two ranges, both ends included, overlap; one without an end does not."""
+    if range_ is None or None in range_ or None in other:
         return False
-    return times[0] <= span.time_end and span.time_start <= times[1]
+    return range_[0] <= other[1] and other[0] <= range_[1]  # type: ignore[operator]
 
 
 def _unanswerable(run: BackendRun, queries: Sequence[GoldenQuery]) -> Unanswerable:

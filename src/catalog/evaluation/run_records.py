@@ -11,8 +11,9 @@ from typing import Any
 from catalog.core.errors import InputError
 from catalog.core.settings import flatten
 from catalog.core.text import storable
+from catalog.evaluation.answer_metrics import COMPARED
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.metrics import QUALITY, RunScores
+from catalog.evaluation.metrics import QUALITY, SHOWN_METRICS, RunScores
 from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
@@ -55,10 +56,12 @@ def record_run(
     golden: GoldenSet,
     *,
     now: float,
+    answers: Mapping[str, Any] | None = None,
 ) -> EvalRun:
     """Store a run and return its record; ``now`` is the time in seconds.
 
-    What the dataset was made with is told with the run's identity.
+    ``answers`` are those of a run that asked for some, by query id, ready for JSON. What the
+    dataset was made with is told with the run's identity.
     """
     with database.read() as connection:
         made = read_dataset_settings(connection, run.dataset)
@@ -77,6 +80,7 @@ def record_run(
         scores=scores.per_query,
         summary=summarize_scores(scores) | {"errors": errors},
         lists={query: list(run.documents(query)) for query in run.outcomes},
+        answers=answers or {},
     )
     with database.write() as connection:
         add_run(connection, record)
@@ -109,7 +113,8 @@ class RunDifference:
     """Two records: what was changed between them, and what that did.
 
     ``changed`` is dotted name → (before, after) of the identities; ``tests`` are paired, over the
-    queries both answered, with ``adjusted`` their p corrected for the number of metrics.
+    queries of which both have a score, with ``adjusted`` their p corrected for the number of
+    metrics.
     """
 
     before: EvalRun
@@ -127,10 +132,13 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
             f"({before.golden}, {after.golden}): nothing to compare"
         )
     tests = {}
-    for metric in QUALITY:
-        values, others = before.scores.get(metric), after.scores.get(metric)
-        if values and others:
-            tests[metric] = paired_test(list(values.values()), [others[query] for query in values])
+    is_of_answers = bool(before.answers and after.answers)
+    for metric in (*SHOWN_METRICS[:-1], *COMPARED) if is_of_answers else QUALITY:
+        values, others = before.scores.get(metric, {}), after.scores.get(metric, {})
+        if shared := [query for query in values if query in others]:
+            tests[metric] = paired_test(
+                [values[query] for query in shared], [others[query] for query in shared]
+            )
     old, new = dict(flatten(before.identity)), dict(flatten(after.identity))
     changed = {
         name: (old.get(name), new.get(name))

@@ -6,12 +6,14 @@ import json
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
 
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, eval_runs
+
+_COMPRESSED = ("lists", "answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class EvalRun:
 
     ``key`` is equal for runs that must give equal lists: same configuration, corpus, queries,
     depth and code. ``labels`` is a hash of the golden set. ``scores`` is metric → query id →
-    score; ``lists`` query id → paths.
+    score; ``lists`` query id → paths; ``answers`` query id → what was answered, if that was asked.
     """
 
     id: str
@@ -36,6 +38,7 @@ class EvalRun:
     scores: Mapping[str, Mapping[str, float]]
     summary: Mapping[str, Any]
     lists: Mapping[str, Sequence[str]]
+    answers: Mapping[str, Any] = field(default_factory=dict)
 
 
 def new_run_id() -> str:
@@ -47,10 +50,11 @@ def add_run(connection: Connection, run: EvalRun) -> None:
     """Record a run."""
     texts = {
         name: json.dumps(getattr(run, name), ensure_ascii=False, sort_keys=True)
-        for name in ("identity", "scores", "summary", "lists")
+        for name in ("identity", "scores", "summary", *_COMPRESSED)
     }
     values = {name: getattr(run, name) for name in run.__dataclass_fields__} | texts
-    values["lists"] = zlib.compress(texts["lists"].encode("utf-8", "surrogatepass"))
+    for name in _COMPRESSED:
+        values[name] = zlib.compress(texts[name].encode("utf-8", "surrogatepass"))
     connection.execute(insert(eval_runs).values(**values))
 
 
@@ -96,7 +100,9 @@ def read_corpus_state(connection: Connection, dataset: str) -> list[tuple[str, s
 
 def _run(row: Row[Any]) -> EvalRun:
     values = dict(row._mapping)
-    values["lists"] = zlib.decompress(values["lists"]).decode("utf-8", "surrogatepass")
-    for name in ("identity", "scores", "summary", "lists"):
+    for name in _COMPRESSED:
+        packed = values[name]
+        values[name] = zlib.decompress(packed).decode("utf-8", "surrogatepass") if packed else "{}"
+    for name in ("identity", "scores", "summary", *_COMPRESSED):
         values[name] = json.loads(values[name])
     return EvalRun(**values)

@@ -19,8 +19,8 @@ from catalog.store.checksums import is_whole, row_checksum
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
 
-Kind = Literal["expansion", "rerank"]
-KINDS: tuple[Kind, ...] = ("expansion", "rerank")
+Kind = Literal["expansion", "rerank", "answer"]
+KINDS: tuple[Kind, ...] = ("expansion", "rerank", "answer")
 _SEALED = tuple(  # as bytes, which may be no text any more
     cast(llm_cache.c[name], LargeBinary).label(name)
     for name in ("key", "kind", "model", "value", "text_hash")
@@ -81,7 +81,7 @@ def save(
     connection: Connection, entries: Mapping[str, CacheEntry], *, kind: Kind, model: str, now: float
 ) -> None:
     """Keep answers; what a key held before is replaced and its hits start anew."""
-    connection.execute(delete(llm_cache).where(among(llm_cache.c.key, entries)))
+    drop(connection, entries)
     rows = [
         {
             "key": key,
@@ -138,6 +138,11 @@ def drop_expired(connection: Connection, kind: Kind, *, before: float) -> int:
     """Drop the expired entries of one kind, found by an index; return the number dropped."""
     old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
     return connection.execute(delete(llm_cache).where(*old)).rowcount
+
+
+def drop(connection: Connection, keys: Iterable[str]) -> None:
+    """Drop the entries of these keys."""
+    connection.execute(delete(llm_cache).where(among(llm_cache.c.key, keys)))
 
 
 def clear(connection: Connection, kind: Kind | None = None) -> int:

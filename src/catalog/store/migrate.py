@@ -9,8 +9,8 @@ from sqlalchemy import Engine, inspect, text
 from catalog.core.errors import StoreVersionError
 from catalog.store.locks import hold_lock
 
-HEAD = "0010"
-KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"})
+HEAD = "0011"
+KNOWN = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 LOCK_SECONDS = 120
 
 

@@ -244,6 +244,7 @@ eval_runs = Table(
     Column("scores", Text, nullable=False),  # JSON object: metric -> query id -> score
     Column("summary", Text, nullable=False),  # JSON object: means, rates, latency
     Column("lists", LargeBinary, nullable=False),  # the run, compressed JSON
+    Column("answers", LargeBinary),  # compressed JSON, of a run that asked for answers
     Index("eval_runs_key", "key"),
 )
 
@@ -251,7 +252,7 @@ llm_cache = Table(
     "llm_cache",
     metadata,
     Column("key", String, primary_key=True),  # hexadecimal
-    Column("kind", String, nullable=False),  # expansion or rerank
+    Column("kind", String, nullable=False),  # expansion, rerank or answer
     Column("model", Text, nullable=False),  # which model and version of the prompt
     Column("value", Text, nullable=False),  # JSON
     Column("checksum", Integer),  # of key, kind, model, value and text: see store.llm_cache

@@ -291,7 +291,8 @@ class RAGv2Settings(BaseSettings):
     cache_ttl_seconds: int = Field(
         7 * 24 * 3600,
         ge=0,
-        description="How long expansions and rerank scores are kept; 0: not at all.",
+        description="How long expansions, rerank scores and answers of a stopped "
+        "'eval answers' are kept; 0: not at all.",
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
 

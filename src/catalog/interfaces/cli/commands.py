@@ -27,7 +27,7 @@ COMMANDS = {
     "config": "maintenance:config",
     "ablate": "measure:ablate",
     "compare": "measure:compare",
-    "eval": "measure:evaluate",
+    "eval": "measure:eval_app",
     "golden": "golden_sets:app",
     "runs": "measure:runs_app",
     "cache": "maintenance:cache",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
-CacheKind = Literal["expansion", "rerank", "queries"]
+CacheKind = Literal["expansion", "rerank", "answer", "queries"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 _DATASETS_OWN = "a dataset keeps its own, but with --apply-settings"
 _HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
@@ -124,7 +124,7 @@ def cache_stats(
 def clear_cache(
     context: typer.Context,
     kind: Annotated[
-        str | None, typer.Option(help="Only these: expansion, rerank or queries.")
+        str | None, typer.Option(help="Only these: expansion, rerank, answer or queries.")
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,

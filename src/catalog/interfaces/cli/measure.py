@@ -15,6 +15,7 @@ from catalog.interfaces.cli.backend_runs import (
     record_run_and_file,
     run_specs,
 )
+from catalog.interfaces.cli.eval_answers import eval_answers
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -144,9 +145,16 @@ def evaluate(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Measure searches on labelled queries: a table with intervals."""
+    """Measure searches on labelled queries: a table with intervals.
+
+    'eval answers' measures answers.
+    """
     from catalog.evaluation.summary import table_dict, table_lines
 
+    if context.invoked_subcommand is not None:
+        if any(value not in (None, False) for value in (golden, beir, dataset, home, preset, json)):
+            raise typer.BadParameter("give them after 'answers'", param_hint="options of 'answers'")
+        return
     specs = _specs(mode, backend)
     with open_library(context, home, preset) as library:
         queries, name = load_queries(library, golden, beir, split, dataset)
@@ -155,6 +163,11 @@ def evaluate(
         print_json(table_dict(records))
     else:
         say(*table_lines(records))
+
+
+eval_app = typer.Typer(invoke_without_command=True)
+eval_app.callback()(evaluate)
+eval_app.command("answers")(eval_answers)
 
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:

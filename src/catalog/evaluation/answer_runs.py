@@ -1,0 +1,160 @@
+"""Putting labelled questions to ``ask``, and recording what it answered as a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from catalog.answers.answering import answer_question, choose_llm
+from catalog.answers.bounds import answer_conditions, model_text
+from catalog.core.errors import BackendError, CatalogError, StoreBusyError
+from catalog.core.params import AskParams
+from catalog.core.user_search import RankedHit, Ranking
+from catalog.evaluation.answer_metrics import AnswerRecord, score_answers
+from catalog.evaluation.backends import code_digest
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.metrics import score_run
+from catalog.evaluation.nuggets import assign_nuggets
+from catalog.evaluation.run_records import corpus_digest, record_run, run_key
+from catalog.evaluation.runs import BackendRun, QueryOutcome
+from catalog.ingest.sync_report import Progress
+from catalog.llm import llm_name
+from catalog.search_v2.caches import ModelCache
+from catalog.store import llm_cache
+from catalog.store.eval_runs import EvalRun
+from catalog.store.llm_cache import CacheEntry, cache_key
+
+if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
+    from catalog.search_v2.service import SearchServiceV2
+
+
+@dataclass(frozen=True)
+class AnswerJob:
+    """What is asked: each golden query of a set, by one service, as ``params`` says.
+
+    ``llm`` writes the answers, ``None``: they are extracted; ``judge`` assigns nuggets, ``None``:
+    the support check does.
+    """
+
+    service: SearchServiceV2
+    golden: GoldenSet
+    dataset: str
+    params: AskParams
+    llm: LLM | None
+    judge: LLM | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return all that the answers depend on besides documents and questions."""
+        conditions = answer_conditions(self.service, self.params, self.dataset, self.llm)
+        judge = model_text(self.judge)
+        return {"pipeline": "answers", **conditions, "judge": judge, "code": code_digest()}
+
+    @property
+    def name(self) -> str:
+        """The run's name: who writes."""
+        return "ask" if self.llm is None else f"ask by {llm_name(self.llm)}"
+
+    @property
+    def depth(self) -> int:
+        """How many passages each question is given."""
+        return self.params.top_k or self.service.parts.rag.top_k
+
+
+def make_job(
+    service: SearchServiceV2,
+    golden: GoldenSet,
+    dataset: str,
+    params: AskParams,
+    judge: str | None = None,
+) -> AnswerJob:
+    """Return the job with the models that ``params`` and ``judge`` name.
+
+    Raises :class:`~catalog.core.errors.ConfigError` kinds for a model that cannot be had.
+    """
+    llm = choose_llm(service.library, params.model)
+    model = None if judge is None else choose_llm(service.library, judge)
+    return AnswerJob(service, golden, dataset, params, llm, model)
+
+
+def run_answers(job: AnswerJob, *, progress: Progress, now: Callable[[], float]) -> EvalRun:
+    """Ask every question, and record run, scores and answers; return the record.
+
+    Each answer is kept in the store until the run is recorded, so that the same run, asked again
+    after it was stopped, goes on. A question whose model fails is a failed one, and no run is
+    recorded where all do: that raises :class:`BackendError`. So does :class:`StoreBusyError` a
+    dataset that changes meanwhile.
+    """
+    database, golden = job.service.parts.database, job.golden
+    corpus = corpus_digest(database, job.dataset)
+    identity = job.identity
+    run = run_key(database, identity, golden, job.dataset, job.depth)
+    keys = {query.id: cache_key("answer", run, query.id) for query in golden}
+    lifetime = job.service.parts.rag.cache_ttl_seconds
+    cache = ModelCache(database, kind="answer", lifetime=lifetime)
+    kept = cache.get(list(keys.values()))
+    answers: dict[str, AnswerRecord] = {}
+    errors: dict[str, str] = {}
+    progress.start(len(golden))
+    for query in golden:
+        if (value := kept.get(keys[query.id])) is not None:
+            answers[query.id] = AnswerRecord.model_validate_json(value)
+        else:
+            try:
+                answers[query.id] = record = _answer(job, query)
+            except CatalogError as error:
+                errors[query.id] = f"{type(error).__name__}: {error}"
+            else:
+                cache.put({keys[query.id]: CacheEntry(record.model_dump_json())}, model=job.name)
+        progress.advance(1, "asking", f"{len(errors)} failed" if errors else "")
+    if not answers:
+        raise BackendError(f"{job.name} failed on every question: {next(iter(errors.values()))}")
+    if corpus_digest(database, job.dataset) != corpus:
+        raise StoreBusyError(f"{job.dataset!r} changed while it was asked: measure again")
+    recorded = _record(job, identity, answers, errors, now())
+    with database.write() as connection:
+        llm_cache.drop(connection, keys.values())
+    return recorded
+
+
+def _answer(job: AnswerJob, query: GoldenQuery) -> AnswerRecord:
+    """Ask one question; a model or stage that fails raises, since another answer would hide it."""
+    params = replace(
+        job.params, question=query.query, dataset=job.dataset, filters=query.filters, strict=True
+    )
+    if job.llm is None:
+        params = replace(params, model="none")
+    answer = answer_question(job.service, params, llm=job.llm)
+    if answer.abstained is not None:
+        return AnswerRecord.of(answer)
+    seconds = job.service.parts.settings.llm.timeout_seconds
+    return AnswerRecord.of(answer, assign_nuggets(query, answer.text, job.judge, seconds))
+
+
+def _record(
+    job: AnswerJob,
+    identity: dict[str, Any],
+    answers: dict[str, AnswerRecord],
+    errors: dict[str, str],
+    now: float,
+) -> EvalRun:
+    outcomes = {
+        query.id: QueryOutcome(None, error=errors[query.id])
+        if query.id in errors
+        else QueryOutcome(_ranking(answers[query.id]), ms=(answers[query.id].elapsed_ms,))
+        for query in job.golden
+    }
+    run = BackendRun(job.name, identity, job.dataset, job.depth, outcomes)
+    scores = score_run(run, job.golden)
+    of_answers = {name: by for name, by in score_answers(job.golden, answers).items() if by}
+    scores = replace(scores, per_query={**scores.per_query, **of_answers})
+    records = {query: record.model_dump(mode="json") for query, record in answers.items()}
+    return record_run(job.service.parts.database, run, scores, job.golden, now=now, answers=records)
+
+
+def _ranking(answer: AnswerRecord) -> Ranking:
+    hits: Sequence[RankedHit] = [RankedHit(one.path, one.score) for one in answer.passages]
+    return Ranking(tuple(hits), low_confidence=answer.low_confidence)
