@@ -19,27 +19,29 @@ if TYPE_CHECKING:
     from llama_index.core.llms import LLM
     from pydantic import BaseModel
 
+    from catalog.answers.agents import Agent
     from catalog.search_v2.service import SearchServiceV2
     from catalog.store import Database
 
 _NO_MATTER = {
     *("qdrant_url", "qdrant_api_key", "rerank_api_key", "api_key", "provider", "model", "url"),
     *("query_cache_size", "cache_ttl_seconds", "timeout_seconds", "threads", "roles", "tool"),
+    *("balanced", "premium", "agents"),
 }
 """Settings that change no answer, or are named by the model."""
 _OF_ONE_QUESTION = {
-    *("question", "dataset", "role", "model", "docs", "file_type", "name", "filters"),
-    *("after", "before", "strict"),
+    *("question", "dataset", "agent", "agent_hint", "role", "model", "docs", "file_type", "name"),
+    *("filters", "after", "before", "strict"),
 }
 
 
 def answer_conditions(
-    service: SearchServiceV2, params: AskParams, dataset: str, llm: LLM | None
+    service: SearchServiceV2, params: AskParams, dataset: str, llm: LLM | None, agent: Agent
 ) -> dict[str, Any]:
     """Return what answers depend on besides question and documents: nested names and values.
 
-    The model, how the dataset is cut and embedded, the settings of searches and answers, what the
-    call asks for, and the version of this program.
+    The model, the agent, whose choices ``params`` have, how the dataset is cut and embedded, the
+    settings of searches and answers, what the call asks for, and the version of this program.
     """
     settings = service.parts.settings
     rag = settings.rag_v2
@@ -58,6 +60,7 @@ def answer_conditions(
         "model": model_text(llm),
         "embedding": service.library.wanted_model.fingerprint,
         "version": __version__,
+        "agent": agent.model_dump(mode="json"),
         "asked": asked,
         "rag_v2": {n: v for n, v in _values(rag).items() if n not in shaping},
         "answers": _values(settings.answers),
@@ -90,7 +93,11 @@ def save_bound(database: Database, dataset: str, bound: RiskBound | None) -> Non
 
 
 def bound_in_force(
-    service: SearchServiceV2, params: AskParams, datasets: tuple[str, ...], llm: LLM | None
+    service: SearchServiceV2,
+    params: AskParams,
+    datasets: tuple[str, ...],
+    llm: LLM | None,
+    agent: Agent,
 ) -> tuple[RiskBound | None, str]:
     """Return the bound that holds for an answer, if any, and what is to be said of it.
 
@@ -102,7 +109,7 @@ def bound_in_force(
         return None, ""
     if len(datasets) > 1:
         return None, f"the bound of {bound.most:.1%} is one of a single dataset: it does not hold"
-    now = flat_conditions(answer_conditions(service, params, datasets[0], llm))
+    now = flat_conditions(answer_conditions(service, params, datasets[0], llm, agent))
     if void := explain_void(bound, now):
         return None, void
     return bound, bound.describe()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from catalog.answers.agents import read_agent, with_agent
 from catalog.answers.answering import answer_question, choose_llm
 from catalog.answers.bounds import answer_conditions, model_text
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
@@ -49,7 +50,9 @@ class AnswerJob:
     @property
     def identity(self) -> dict[str, Any]:
         """Return all that the answers depend on besides documents and questions."""
-        conditions = answer_conditions(self.service, self.params, self.dataset, self.llm)
+        agent = read_agent(self.service.parts.settings, self.params.agent)
+        params = with_agent(self.params, agent)
+        conditions = answer_conditions(self.service, params, self.dataset, self.llm, agent)
         judge = model_text(self.judge)
         return {"pipeline": "answers", **conditions, "judge": judge, "code": code_digest()}
 
@@ -75,8 +78,9 @@ def make_job(
 
     Raises :class:`~catalog.core.errors.ConfigError` kinds for a model that cannot be had.
     """
-    llm = choose_llm(service.library, params.model)
-    model = None if judge is None else choose_llm(service.library, judge)
+    agent = read_agent(service.parts.settings, params.agent)
+    llm = choose_llm(service.library, params.model, agent.profile)
+    model = None if judge is None else choose_llm(service.library, judge, "premium")
     return AnswerJob(service, golden, dataset, params, llm, model)
 
 

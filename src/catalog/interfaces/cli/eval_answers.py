@@ -35,6 +35,7 @@ def eval_answers(
     context: typer.Context,
     golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
     dataset: ProjectOption = None,
+    agent: Annotated[str | None, typer.Option(help="Who answers, as for 'ask'.")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="openai, llama_cpp, module:function, or none: who writes, as for 'ask'."),
@@ -55,13 +56,15 @@ def eval_answers(
 
     The run is recorded, as those of searches are: 'catalog runs diff' compares two.
     """
-    from catalog.core.params import MODES, AskParams
+    from catalog.core.param_types import MODES
+    from catalog.core.params import AskParams
     from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.run_records import diff_runs
     from catalog.evaluation.summary import diff_dict, diff_lines
 
-    params = AskParams("", dataset=dataset, model=model, mode=known_name("--mode", mode, MODES))
+    known_mode = known_name("--mode", mode, MODES)
+    params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
     queries = read_golden(golden)
     before = None
     if against is not None:
