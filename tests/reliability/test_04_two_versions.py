@@ -15,6 +15,8 @@ from catalog.store.migrate import HEAD
 from fakes import open_library, write
 
 TAKEN_BACK = {  # by the version that is left: what the one after it had added
+    "0011": ["DROP TABLE query_log"],
+    "0010": ["ALTER TABLE eval_runs DROP COLUMN answers"],
     "0009": ["ALTER TABLE chunks DROP COLUMN sections", "ALTER TABLE chunks DROP COLUMN places"],
     "0008": ["DROP TABLE dataset_settings"],
     "0007": ["ALTER TABLE manifest DROP COLUMN mount"],

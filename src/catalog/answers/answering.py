@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from catalog.answers.refusing import (
     why_not_answered,
 )
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
+from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, SearchParams
@@ -50,7 +52,8 @@ def ask(params: AskParams) -> Answer:
     language model (``IDX_LLM__PROVIDER``) it is made of the documents' own sentences. Raises what
     a search raises.
     """
-    return answer_question(shared_service(), params)
+    with asked_at("python"):
+        return answer_question(shared_service(), params)
 
 
 def answer_question(
@@ -68,8 +71,23 @@ def answer_events(
     """Yield the results, each sentence as soon as it is checked, and then the whole answer.
 
     ``llm`` writes in place of the model that params and settings name.
-    The whole answer has other sentences than those before it where a model failed meanwhile.
+    The whole answer has other sentences than those before it where a model failed meanwhile. What
+    was asked at an edge is logged, with an error or where nobody waits for the whole, too.
     """
+    watching = service.library.log.watching(params, has_other_model=llm is not None)
+    with watching as note, closing(_events(service, params, llm)) as events:
+        for event in events:
+            if event.answer is not None:
+                note(event.answer)
+                break
+            yield event
+    yield event
+
+
+def _events(
+    service: SearchServiceV2, params: AskParams, llm: LLM | None
+) -> Generator[AnswerEvent, None, None]:
+    """Yield what :func:`answer_events` does."""
     started = time.perf_counter()
     agent = read_agent(service.parts.settings, params.agent)
     params = with_agent(params, agent)

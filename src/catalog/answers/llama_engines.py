@@ -20,6 +20,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.answers.answering import answer_events, answer_question
+from catalog.core.edges import asked_at
 from catalog.core.param_fields import check_names, parameter_names
 from catalog.core.param_types import DatasetChoice
 from catalog.core.params import AskParams
@@ -73,7 +74,8 @@ class AnswerQueryEngine(BaseQueryEngine):
         params = replace(self._params, question=query_bundle.query_str)
         if self._is_streaming:
             return _stream(service, params, self._llm)
-        answer = answer_question(service, params, llm=self._llm)
+        with asked_at("python"):
+            answer = answer_question(service, params, llm=self._llm)
         return Response(answer.text, source_nodes(answer.results), answer.to_dict())
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
@@ -145,7 +147,8 @@ def source_nodes(results: SearchResults) -> list[NodeWithScore]:
 def _stream(service: SearchServiceV2, params: AskParams, llm: LLM | None) -> StreamingResponse:
     """Return a response whose text comes as it is written; its sources are there at once."""
     events = answer_events(service, params, llm=llm)
-    first = next(events)
+    with asked_at("python"):
+        first = next(events)
     assert first.results is not None
     metadata: dict[str, Any] = {}
 

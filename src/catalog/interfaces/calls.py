@@ -61,7 +61,7 @@ def to_json(result: Any) -> dict[str, Any]:
 
 def run_search(engine: LocalEngine, params: SearchParams) -> SearchResults:
     """Return the passages; see ``SearchServiceV2.search``."""
-    return engine.service.run(params)
+    return engine.service.run_logged(params)
 
 
 def run_ask(engine: LocalEngine, params: AskParams) -> Answer:

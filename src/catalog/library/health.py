@@ -29,6 +29,7 @@ from catalog.store.checksums import (
 )
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.dataset_settings import DatasetSettings, read_dataset_settings
+from catalog.store.log_entries import count_damaged_entries
 from catalog.store.manifest import FileCounts, count_files
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
@@ -166,7 +167,8 @@ def diagnose(library: Library) -> list[Check]:
         _check("model note", lambda: _model_note(library), _REBUILD, home),
         *_permission_checks(library),
         _check("full text", lambda: _full_text(library), reread, file),
-        _check("model answers", lambda: _model_answers(library), "catalog cache clear", file),
+        _check_rows(library, "model answers", "catalog cache clear", llm_cache.count_damaged),
+        _check_rows(library, "log", "catalog logs clear", count_damaged_entries),
         *unreadable,
         *(check for name in names for check in _dataset_checks(library, name)),
     ]
@@ -195,8 +197,10 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     update, home = f"catalog index update --dataset {name}", library.settings.home
     yield _check(f"{name}: documents", lambda: _documents(library, name), _reread(name), home)
     yield _check(f"{name}: source", lambda: _source(library, name), _BUILD.format(name), home)
-    yield _check(f"{name}: files", lambda: _files(library, name), _reread(name), home)
-    yield _check(f"{name}: cards", lambda: _cards(library, name), _reread(name), home)
+    of_dataset = manifest.c.dataset == name
+    files = (count_damaged_rows, manifest, of_dataset)
+    yield _check_rows(library, f"{name}: files", _reread(name), *files)
+    yield _check_rows(library, f"{name}: cards", _reread(name), count_damaged_cards, name)
     yield _check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
     yield _check(f"{name}: vectors", lambda: _vectors(library, name), _reread(name), home)
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
@@ -212,6 +216,21 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
         _reread(name),
         folder / rag.vector_engine,
     )
+
+
+def _check_rows(
+    library: Library, name: str, fix: str, count: Callable[..., int], *arguments: object
+) -> Check:
+    """Check that no row of a kind is damaged, as ``count`` tells."""
+
+    def examine() -> str:
+        with library.database.read() as connection:
+            damaged = count(connection, *arguments)
+        if damaged:
+            raise CatalogError(f"{damaged} not as they were stored")
+        return "sound"
+
+    return _check(name, examine, fix, library.database.file)
 
 
 def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
@@ -246,30 +265,6 @@ def _source(library: Library, name: str) -> str:
             raise CatalogError("what is noted of the dataset and its folder is not as stored")
         if count_damaged_rows(connection, dataset_settings, note):
             raise CatalogError("the note of what the dataset was made with is not as stored")
-    return "sound"
-
-
-def _files(library: Library, name: str) -> str:
-    with library.database.read() as connection:
-        damaged = count_damaged_rows(connection, manifest, manifest.c.dataset == name)
-    if damaged:
-        raise CatalogError(f"notes on {damaged} files are not as they were stored")
-    return "sound"
-
-
-def _cards(library: Library, name: str) -> str:
-    with library.database.read() as connection:
-        damaged = count_damaged_cards(connection, name)
-    if damaged:
-        raise CatalogError(f"the cards of {damaged} documents are not as they were stored")
-    return "sound"
-
-
-def _model_answers(library: Library) -> str:
-    with library.database.read() as connection:
-        damaged = len(llm_cache.find_damaged(connection))
-    if damaged:
-        raise CatalogError(f"{damaged} kept answers of models are not as they were stored")
     return "sound"
 
 

@@ -10,6 +10,7 @@ from catalog.core.errors import ConfigError, InputError, UnknownDatasetError
 from catalog.core.settings import Profile, Settings, load_settings
 from catalog.core.text import storable
 from catalog.library.indexes import Indexes
+from catalog.library.query_log import QueryLog
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset
 from catalog.store.embedding_cache import StoredModel
@@ -42,6 +43,7 @@ class Library:
             Database(settings.database_url) if settings.database_url else Database.at(settings.home)
         )
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
+        self.log = QueryLog(self.database, settings)
 
     @classmethod
     def open(
@@ -146,6 +148,7 @@ class Library:
     def close(self) -> None:
         """Release indexes, locks and connections; safe to call twice."""
         self.indexes.close()
+        self.log.close()
         self.database.close()
 
     def __enter__(self) -> Library:

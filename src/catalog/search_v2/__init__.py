@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from catalog.core.edges import asked_at
 from catalog.core.param_fields import takes
 from catalog.core.params import SearchParams
 from catalog.search_v2.shared import close, shared_service
@@ -90,7 +91,8 @@ def search(params: SearchParams) -> SearchResults:
     Uses the effective settings (``catalog config``) and keeps one service open for each set of
     them in this process; :func:`close` releases it. See ``SearchServiceV2.search`` for the rules.
     """
-    return shared_service().run(params)
+    with asked_at("python"):
+        return shared_service().run_logged(params)
 
 
 def __getattr__(name: str) -> Any:

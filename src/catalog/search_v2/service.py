@@ -113,6 +113,13 @@ class SearchServiceV2:
             ),
         )
 
+    def run_logged(self, params: SearchParams) -> SearchResults:
+        """Return the same, and note it where the search was asked at an edge."""
+        with self.library.log.watching(params) as note:
+            results = self.run(params)
+            note(results)
+        return results
+
     def nodes(
         self, params: SearchParams, *, is_refined: bool = True, bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:

@@ -109,6 +109,11 @@ def find_damaged(connection: Connection) -> list[bytes]:
     return [row.key for row in rows if not is_whole(row[:-1], row.checksum)]
 
 
+def count_damaged(connection: Connection) -> int:
+    """Count the answers that are not what was stored."""
+    return len(find_damaged(connection))
+
+
 def drop_damaged(connection: Connection) -> None:
     """Drop the answers that are not what was stored."""
     damaged = _SEALED[0].in_(find_damaged(connection))

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, inspect, text
 from catalog.core.errors import StoreVersionError
 from catalog.store.locks import hold_lock
 
-HEAD = "0011"
+HEAD = "0012"
 KNOWN = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 LOCK_SECONDS = 120
 

@@ -10,6 +10,7 @@ manifest   what was read, and how that went     outbox   points to upsert or del
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
 llm_cache  what language models and rerankers answered; scores go with their passage's text
+query_log  what was asked at an edge, and how that went
 """
 
 from __future__ import annotations
@@ -261,4 +262,34 @@ llm_cache = Table(
     Column("hits", Integer, nullable=False, default=0),
     Index("llm_cache_kind", "kind", "created_at"),
     Index("llm_cache_text", "text_hash"),
+)
+
+query_log = Table(
+    "query_log",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("asked_at", Float, nullable=False),  # seconds from 1970
+    Column("verb", String, nullable=False),  # ask or search
+    Column("edge", String, nullable=False),  # see core.edges
+    Column("datasets", Text, nullable=False),  # JSON list; no foreign key: entries outlive them
+    Column("role", String),
+    Column("agent", String),
+    Column("query", Text),  # NULL: not kept, by the settings
+    Column("query_hash", String, nullable=False),  # hexadecimal: see store.log_entries
+    Column("passages", Text, nullable=False),  # JSON list of [chunk id, score], best first
+    Column("confidence", Float),
+    Column("abstained", Text),  # why there was no answer; NULL: there was one, or an error
+    Column("model", Text),
+    Column("profile", String),
+    Column("retrieval_ms", Float),
+    Column("generation_ms", Float),  # NULL: no language model was asked
+    Column("elapsed_ms", Float, nullable=False),
+    Column("prompt_tokens", Integer),
+    Column("reply_tokens", Integer),
+    Column("cost", Float),  # by the prices of the settings; NULL: unknown
+    Column("stages", Text, nullable=False),  # JSON list of [name, status, milliseconds]
+    Column("errors", Text, nullable=False),  # JSON list of classes, with their stage if in one
+    Column("checksum", Integer),  # of the row: see store.checksums
+    Index("query_log_asked", "asked_at"),
+    sqlite_autoincrement=True,
 )

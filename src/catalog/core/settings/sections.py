@@ -58,6 +58,12 @@ class LLMSettings(BaseModel):
     timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
     max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
+    prompt_price: float | None = Field(
+        None, ge=0.0, description="What a million tokens of prompts cost, for catalog logs."
+    )
+    reply_price: float | None = Field(
+        None, ge=0.0, description="What a million tokens of replies cost, in the same currency."
+    )
 
     def of_profile(self, profile: Profile) -> LLMSettings:
         """Return the settings of a profile's model; these, where it has none of its own."""
@@ -181,6 +187,31 @@ class ServeSettings(BaseModel):
     )
 
 
+class LogSettings(BaseModel):
+    """``IDX_LOG__*``: what ``catalog logs`` can show of what was asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    verbs: Names = Field(
+        ("ask",), description="What is logged: ask, search (with a comma between), or nothing."
+    )
+    query_text: bool = Field(
+        False, description="Keep the words of questions; off: only what tells equal ones apart."
+    )
+    days: float = Field(30.0, ge=0.0, le=36_500.0, description="How long entries are kept.")
+    entries: int = Field(
+        100_000, ge=1, le=10_000_000, description="How many entries are kept, the newest."
+    )
+
+    @field_validator("verbs")
+    @classmethod
+    def _are_logged(cls, verbs: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is never logged."""
+        if not {"ask", "search"}.issuperset(verbs):
+            raise ValueError("ask and search can be logged")
+        return verbs
+
+
 class Settings(BaseSettings):
     """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
 
@@ -206,4 +237,5 @@ class Settings(BaseSettings):
     llm: LLMSettings = Field(default_factory=LLMSettings)
     answers: AnswerSettings = Field(default_factory=AnswerSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)

@@ -31,6 +31,7 @@ COMMANDS = {
     "golden": "golden_sets:app",
     "runs": "measure:runs_app",
     "cache": "maintenance:cache",
+    "logs": "logs:app",
 }
 """By name, in the order of the help: the module in this package and what in it."""
 

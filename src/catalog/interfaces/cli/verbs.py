@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_origin
 
 import typer
 
+from catalog.core.edges import asked_at
 from catalog.core.home import home_folder, settings_key
 from catalog.core.param_fields import ParamField, edge_fields
 from catalog.core.params import AskParams, BrowseParams, GetParams, SearchParams, StatusParams
@@ -127,7 +128,7 @@ def _print_answer(
         from catalog.interfaces.engine import LocalEngine
         from catalog.interfaces.terminal import Form, render
 
-        with LocalEngine(open_library(context, home, preset)) as engine:
+        with asked_at("cli"), LocalEngine(open_library(context, home, preset)) as engine:
             if verb == "ask" and not form["json"] and sys.stdout.isatty():
                 from catalog.interfaces.terminal_answers import stream_answer
 

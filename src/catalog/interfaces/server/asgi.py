@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from catalog import __version__
+from catalog.core.edges import asked_at
 from catalog.core.errors import CatalogError, InputError, StoreReplacedError
 from catalog.core.param_fields import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
@@ -78,8 +79,10 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
 
     def answer(body: CallBody) -> dict[str, Any]:
         if body.form is None:
-            return {"data": engine.ask(body.operation, body.arguments)}
-        result = engine.answer(body.operation, body.arguments)
+            with asked_at("mcp"):  # of an agent's own process
+                return {"data": engine.ask(body.operation, body.arguments)}
+        with asked_at("cli"):
+            result = engine.answer(body.operation, body.arguments)
         printed = render(body.operation, result, Form(**cast("dict[str, Any]", body.form)))
         return {"out": printed.out, "err": printed.err, "code": printed.code}
 

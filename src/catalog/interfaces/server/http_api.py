@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog import __version__
 from catalog.core.catalog_page import CatalogPage
+from catalog.core.edges import asked_at
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.param_fields import edge_fields
 from catalog.core.params import MAX_OFFSET, BrowseParams, SearchParams
@@ -106,12 +107,14 @@ class ApiState:
 
     async def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the engine's answer."""
-        return await self._workers.run(partial(self._engine.ask, verb, arguments))
+        with asked_at("http"):
+            return await self._workers.run(partial(self._engine.ask, verb, arguments))
 
     async def events(self, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Return the events of an answer; raises what a search raises before there is any."""
         events = await self._workers.run(partial(self._engine.answer_events, arguments))
-        first = await self._workers.run(partial(next, events))
+        with asked_at("http"):
+            first = await self._workers.run(partial(next, events))
 
         async def following() -> AsyncIterator[dict[str, Any]]:
             event: AnswerEvent | None = first

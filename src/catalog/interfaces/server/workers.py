@@ -7,6 +7,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,9 +52,10 @@ class Workers:
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
         """Run the work in a thread and return what it returns, or raise what it raises.
 
-        Raises :class:`OverloadedError` at once, or :class:`OutOfTimeError`.
+        It has the caller's context variables, such as the edge. Raises :class:`OverloadedError` at
+        once, or :class:`OutOfTimeError`.
         """
-        future = self._submit(work)
+        future = self._submit(partial(copy_context().run, work))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
         except TimeoutError:

@@ -15,6 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from catalog import __version__
+from catalog.core.edges import asked_at
 from catalog.core.errors import CatalogError, NoStoreError, ServingError
 from catalog.core.text import all_storable, storable
 from catalog.interfaces.agents.tool import unknown_tool
@@ -74,7 +75,8 @@ def build_server(
             raise MCPError(types.INVALID_PARAMS, unknown_tool(safe(params.name), shown, tools))
         work = partial(tool.call, engine, params.arguments or {})
         try:
-            answer = await context.lifespan_context.run(work)
+            with asked_at("mcp"):
+                answer = await context.lifespan_context.run(work)
         except ServingError as error:
             answer = tool.failed(f"{error}; ask for less, or try again later")
         except Exception as error:  # noqa: BLE001 - a defect of ours: logged, and told by its name

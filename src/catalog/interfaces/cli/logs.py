@@ -1,0 +1,223 @@
+"""``catalog logs``: what was asked of a store, and how that went."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_library
+from catalog.interfaces.cli.output import print_json, say
+from catalog.interfaces.plain_text import one_line
+
+if TYPE_CHECKING:
+    from catalog.store.log_entries import LogEntry
+
+_SPAN = re.compile(r"(\d{1,6})\s*([mhdw])")
+_SECONDS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_WIDEST = 60  # characters of a question in a list
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", help="Only what was asked from then on: 30m, 24h, 7d, or a date."),
+]
+app = typer.Typer(
+    help="Show or clear the log of what was asked (IDX_LOG__*).", no_args_is_help=True
+)
+
+
+@app.command("queries")
+def list_queries(
+    context: typer.Context,
+    since: SinceOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the newest.")] = 20,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """List what was asked, newest first."""
+    from catalog.store.log_entries import read_entries
+
+    moment = _moment("--since", since)
+    with (
+        open_library(context, home, preset) as library,
+        library.database.read() as connection,
+    ):
+        entries = list(read_entries(connection, since=moment, limit=limit))
+    if json:
+        print_json([asdict(entry) for entry in entries])
+    elif entries:
+        say(*_table_lines(entries))
+    else:
+        say("Nothing is in the log.")
+
+
+@app.command("show")
+def show_query(
+    context: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number in the list.")],
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show one entry: passages with scores, stages, tokens, errors."""
+    from catalog.core.errors import InputError
+    from catalog.store.log_entries import find_entry
+
+    with (
+        open_library(context, home, preset) as library,
+        library.database.read() as connection,
+    ):
+        entry = find_entry(connection, number)
+    if entry is None:
+        raise InputError(f"the log has no entry {number}: catalog logs queries lists them")
+    if json:
+        print_json(asdict(entry))
+    else:
+        say(*_entry_lines(entry))
+
+
+@app.command("stats")
+def show_stats(
+    context: typer.Context,
+    since: SinceOption = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show percentiles, what is not answered and why, failures, tokens and cost."""
+    from catalog.evaluation.log_stats import log_stats, log_stats_lines
+    from catalog.store.log_entries import read_entries
+
+    moment = _moment("--since", since)
+    with (
+        open_library(context, home, preset) as library,
+        library.database.read() as connection,
+    ):
+        stats = log_stats(read_entries(connection, since=moment))
+    if json:
+        print_json(stats)
+    else:
+        say(*log_stats_lines(stats))
+
+
+@app.command("clear")
+def clear_log(
+    context: typer.Context,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", help="Only what was asked longer ago than 7d, or before a date."),
+    ] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Drop what is logged."""
+    from catalog.store.log_entries import clear_entries
+
+    moment = None if before is None else _moment("--before", before)
+    with (
+        open_library(context, home, preset) as library,
+        library.database.write() as connection,
+    ):
+        dropped = clear_entries(connection, before=moment)
+    if json:
+        print_json({"dropped": dropped})
+    else:
+        say(f"{dropped:,} dropped")
+
+
+def _moment(option: str, value: str | None) -> float:
+    """Return the seconds since 1970 that an option names, 0 for none; a span is one until now."""
+    from catalog.core.dates import read_bound, seconds_since_epoch
+
+    if value is None:
+        return 0.0
+    if span := _SPAN.fullmatch(value.strip()):
+        return time.time() - int(span[1]) * _SECONDS[span[2]]
+    moment = read_bound(option, value)
+    return 0.0 if moment is None else seconds_since_epoch(moment)
+
+
+def _table_lines(entries: Sequence[LogEntry]) -> Iterator[str]:
+    cells = [("id", "asked at", "edge", "verb", "ms", "outcome", "question"), *map(_cells, entries)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = [
+            cell.rjust(width) if place in (0, 4) else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(padded).rstrip()
+
+
+def _cells(entry: LogEntry) -> tuple[str, ...]:
+    return (
+        str(entry.id),
+        _time(entry),
+        entry.edge,
+        entry.verb,
+        f"{entry.elapsed_ms:,.0f}",
+        _outcome(entry),
+        _question(entry)[:_WIDEST],
+    )
+
+
+def _time(entry: LogEntry) -> str:
+    from catalog.core.dates import format_timestamp
+
+    return format_timestamp(entry.asked_at)
+
+
+def _outcome(entry: LogEntry) -> str:
+    """Return in a word or two how it went."""
+    if entry.retrieval_ms is None:
+        return ", ".join(entry.errors)
+    if entry.abstained is not None:
+        return "no answer"
+    count = len(entry.passages)
+    return f"{count} passage{'' if count == 1 else 's'}{' (failures)' if entry.errors else ''}"
+
+
+def _question(entry: LogEntry) -> str:
+    return f"#{entry.query_hash}" if entry.query is None else one_line(entry.query)
+
+
+def _entry_lines(entry: LogEntry) -> Iterator[str]:
+    facts = {
+        "id": entry.id,
+        "asked at": _time(entry),
+        "edge": entry.edge,
+        "verb": entry.verb,
+        "question": _question(entry),
+        "datasets": ", ".join(entry.datasets),
+        "role": entry.role,
+        "agent": entry.agent,
+        "outcome": _outcome(entry),
+        "why": entry.abstained,
+        "confidence": entry.confidence,
+        "model": entry.model,
+        "profile": entry.profile,
+        "took": _milliseconds(entry.elapsed_ms),
+        "retrieval": _milliseconds(entry.retrieval_ms),
+        "generation": _milliseconds(entry.generation_ms),
+        "prompt": None if entry.prompt_tokens is None else f"{entry.prompt_tokens:,} tokens",
+        "reply": None if entry.reply_tokens is None else f"{entry.reply_tokens:,} tokens",
+        "cost": entry.cost,
+    }
+    for name, value in facts.items():
+        if value not in (None, ""):
+            yield f"{name:12}{one_line(str(value))}"
+    for error in entry.errors:
+        yield f"{'error':12}{error}"
+    for stage, status, ms in entry.stages:
+        yield f"{'stage':12}{stage} {status}, {ms:,.1f} ms"
+    for chunk_id, score in entry.passages:
+        yield f"{'passage':12}{chunk_id}  {score:.4f}"
+
+
+def _milliseconds(ms: float | None) -> str | None:
+    return None if ms is None else f"{ms:,.1f} ms"

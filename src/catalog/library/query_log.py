@@ -1,0 +1,168 @@
+"""Noting what is asked at an edge, after it was answered and without holding that up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.answers import Answer
+from catalog.core.edges import current_edge
+from catalog.core.errors import StoreBusyError
+from catalog.core.params import AskParams
+from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from catalog.core.params import SearchParams
+    from catalog.core.results import SearchResults, StageReport
+    from catalog.core.settings import Settings
+    from catalog.store import Database
+
+_LOG = logging.getLogger(__name__)
+_MOST_WAITING = 1_000
+_DAY = 86_400.0
+_MILLION = 1_000_000
+
+
+class QueryLog:
+    """Write an entry for each question that :meth:`watching` saw; thread-safe.
+
+    It never raises and never waits for the store: entries that another process's writing keeps out
+    go with the next ones, or at :meth:`close`. Of those that are lost a warning is logged.
+    """
+
+    def __init__(
+        self, database: Database, settings: Settings, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database, self._settings, self._clock = database, settings, clock
+        self._waiting: deque[LogEntry] = deque()
+        self._writing = Lock()
+        self._is_warned = False
+
+    @contextmanager
+    def watching(
+        self,
+        params: SearchParams | AskParams,
+        *,
+        agent: str | None = None,
+        has_other_model: bool = False,
+    ) -> Iterator[Callable[[SearchResults | Answer], None]]:
+        """Log what the block asks, if that came in at an edge and the settings say so.
+
+        The block calls what it is given with the results or the answer; an error that ends it
+        before is logged instead. ``has_other_model``: not the settings' own may write.
+        """
+        edge = current_edge()
+        verb = "ask" if isinstance(params, AskParams) else "search"
+        if edge is None or verb not in self._settings.log.verbs:
+            yield lambda _: None
+            return
+        started = time.perf_counter()
+        known: dict[str, Any] = {
+            "asked_at": self._clock(),
+            "verb": verb,
+            "edge": edge,
+            "query": params.question if isinstance(params, AskParams) else params.query,
+            "role": params.role if params.role in self._settings.answers.levels() else None,
+            "agent": agent,
+        }
+        is_noted = False
+
+        def note(outcome: SearchResults | Answer) -> None:
+            nonlocal is_noted
+            is_noted = True
+            told = _tell(outcome)
+            if isinstance(params, AskParams) and not has_other_model:
+                told["cost"] = self._cost(params.model, told["prompt_tokens"], told["reply_tokens"])
+            self._add(LogEntry(**known, **told))
+
+        try:
+            yield note
+        except BaseException as error:
+            if not is_noted:
+                elapsed_ms = (time.perf_counter() - started) * 1000
+                errors = (type(error.__cause__ or error).__name__,)
+                self._add(LogEntry(**known, elapsed_ms=round(elapsed_ms, 3), errors=errors))
+            raise
+
+    def close(self) -> None:
+        """Write what waits; it is lost where that fails."""
+        self._write(is_last=True)
+
+    def _cost(self, provider: str | None, prompt: int | None, reply: int | None) -> float | None:
+        """Return what tokens of the settings' own model cost; ``None``: of another, or no price."""
+        llm = self._settings.llm
+        if provider not in (None, llm.provider) or prompt is None or reply is None:
+            return None
+        if llm.prompt_price is None or llm.reply_price is None:
+            return None
+        return (prompt * llm.prompt_price + reply * llm.reply_price) / _MILLION
+
+    def _add(self, entry: LogEntry) -> None:
+        self._waiting.append(entry)
+        self._write()
+
+    def _write(self, *, is_last: bool = False) -> None:
+        """Write what waits, and drop some of what is too old or too many."""
+        log = self._settings.log
+        with self._writing:
+            if not self._waiting:
+                return
+            some = list(self._waiting)
+            try:
+                with self._database.write(wait=False) as connection:
+                    add_entries(connection, some, keep_text=log.query_text)
+                    before = self._clock() - log.days * _DAY
+                    drop_old_entries(connection, before=before, at_most=log.entries)
+            except StoreBusyError as error:
+                if not is_last and len(some) < _MOST_WAITING:
+                    return
+                self._warn(len(some), error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
+                self._warn(len(some), error)
+            for _ in some:
+                self._waiting.popleft()
+
+    def _warn(self, count: int, error: Exception) -> None:
+        """Say what is lost, once in a process: a store that cannot be written to stays so."""
+        level = logging.DEBUG if self._is_warned else logging.WARNING
+        self._is_warned = True
+        _LOG.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
+
+
+def _tell(outcome: SearchResults | Answer) -> dict[str, Any]:
+    """Return what an entry holds of an answer, or of the results of a search."""
+    answer = outcome if isinstance(outcome, Answer) else None
+    results = outcome.results if isinstance(outcome, Answer) else outcome
+    tokens = None if answer is None else answer.tokens
+    abstained = None if answer is None else answer.abstained
+    return {
+        "elapsed_ms": outcome.elapsed_ms,
+        "datasets": results.datasets,
+        "passages": tuple((result.chunk_id, result.score) for result in results),
+        "confidence": results.confidence,
+        "abstained": None if abstained is None else abstained.reason,
+        "model": None if answer is None else answer.model,
+        "retrieval_ms": results.elapsed_ms,
+        "generation_ms": _generation_ms(outcome.stages),
+        "prompt_tokens": None if tokens is None else tokens.prompt,
+        "reply_tokens": None if tokens is None else tokens.reply,
+        "stages": tuple((stage.name, stage.status, stage.ms) for stage in outcome.stages),
+        "errors": tuple(
+            f"{stage.name}: {stage.note.partition(':')[0]}"
+            for stage in outcome.stages
+            if stage.status == "failed"
+        ),
+    }
+
+
+def _generation_ms(stages: Iterable[StageReport]) -> float | None:
+    """Return how long a language model wrote, in vain or not; ``None`` if none was asked."""
+    times = [stage.ms for stage in stages if stage.name == "write"]
+    return sum(times) if times else None
