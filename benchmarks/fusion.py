@@ -13,7 +13,7 @@ weak    300 training queries whose lexical text has lost most of the words that 
         documents hold: a lexical leg that is much weaker than the vector leg
 mixed   the real test queries and as many exact ones
 vec~    the real test queries, each passage with the vector of another: a useless vector leg
-lex~    the real test queries, each with the keyword hits of another: a useless lexical leg
+lex~    the real test queries, each passage with the words of another: a useless lexical leg
 
 Printed are nDCG@10 and the gain over the better leg of each set, with its 95 % bootstrap interval
 for the default and its neighbours.
@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +39,10 @@ from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
-from catalog.library.agreement import LEAST_AGREEMENT, measure_agreement
+from catalog.library.agreement import find_useless_leg, measure_agreement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import BY_WORDS, DEPTH, PRIOR, Balance, adaptive
+from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
@@ -50,6 +51,7 @@ from catalog.store.schema import chunks
 
 SEED = 20261122
 CAP = 800  # queries of one set
+OWN = 10  # more hits than are fused: a query that is itself a document is left out of its answer
 Lists = tuple[RankedList, RankedList]
 Fusion = Callable[[Lists], list[FusedHit]]
 
@@ -164,7 +166,7 @@ def _mixed(sets: Sequence[QuerySet]) -> QuerySet:
 
 
 def _useless_legs(parts: SearchParts, sets: Sequence[QuerySet]) -> Iterator[QuerySet]:
-    """Yield the test split with the vectors of other passages, and with words of other queries."""
+    """Yield the test split with the vectors of other passages, and with their words."""
     test = next(one for one in sets if one.kind == "test")
     with parts.database.read() as connection:
         seqs = sorted(
@@ -172,22 +174,28 @@ def _useless_legs(parts: SearchParts, sets: Sequence[QuerySet]) -> Iterator[Quer
         )
         stored = load_chunks(connection, test.collection, set(seqs))
     others = random.Random(SEED).sample(seqs, len(seqs))
-    owner = dict(zip(others, seqs, strict=True))  # by the chunk whose vector it has
+    owner = dict(zip(others, seqs, strict=True))  # by the chunk whose vector, or words, it has
     document = {str(seq): chunk.path for seq, chunk in stored.items()}
+    library, name = parts.library, test.collection
+    agreement = measure_agreement(library, name, dict(zip(seqs, others, strict=True)).__getitem__)
+    balance = _left(find_useless_leg(library, name, agreement), test.balance)
     shuffled = [
         Query((query.lists[0], _rename(query.lists[1], owner)), document, query.grades)
         for query in test.queries
     ]
-    vector_of = dict(zip(seqs, others, strict=True))
-    agreement = measure_agreement(parts.library, test.collection, vector_of.__getitem__)
-    is_useless = agreement is not None and agreement < LEAST_AGREEMENT
-    balance = BY_WORDS if is_useless else test.balance
-    yield QuerySet(test.collection, "vec~", False, shuffled, balance)
-    swapped = [
-        Query((other.lists[0], query.lists[1]), document, query.grades)
-        for query, other in zip(test.queries, [*test.queries[1:], test.queries[0]], strict=True)
+    yield QuerySet(name, "vec~", False, shuffled, balance)
+    agreement = measure_agreement(library, name, words_of=owner.__getitem__)
+    useless = find_useless_leg(library, name, agreement, owner.__getitem__)
+    shuffled = [
+        Query((_rename(query.lists[0], owner), query.lists[1]), document, query.grades)
+        for query in test.queries
     ]
-    yield QuerySet(test.collection, "lex~", False, swapped, test.balance)
+    yield QuerySet(name, "lex~", False, shuffled, _left(useless, test.balance))
+
+
+def _left(useless: str | None, usual: Balance) -> Balance:
+    """The balance where this leg is of no use."""
+    return {"vector": BY_WORDS, "lexical": BY_MEANING}.get(useless or "", usual)
 
 
 def _rename(ranked: RankedList, owner: Mapping[int, int]) -> RankedList:
@@ -254,11 +262,12 @@ def _asked(
     within = Restriction(dataset)
     texts, grades = _questions(golden)
     queries = []
+    print(f"{dataset} {kind}: {len(lexical_texts)} queries", file=sys.stderr, flush=True)
     for name, lexical_text in lexical_texts.items():
         embedded, _ = parts.query_vectors.embed(texts[name])
         found = (
-            lexical.search(lexical_text, DEPTH, within),
-            vector.search(embedded, DEPTH, within),
+            lexical.search(lexical_text, DEPTH + OWN, within),
+            vector.search(embedded, DEPTH + OWN, within),
         )
         spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)
         with parts.database.read() as connection:
@@ -267,10 +276,14 @@ def _asked(
             RankedList(
                 leg,
                 leg,
-                name,
+                lexical_text,
                 "original",
                 1.0,
-                tuple((str(hit.seq), hit.score) for hit in hits),
+                tuple(
+                    (str(hit.seq), hit.score)
+                    for hit in hits
+                    if hit.seq in stored and stored[hit.seq].path != name
+                )[:DEPTH],
                 of_all,
             )
             for leg, hits, of_all in zip(("lexical", "vector"), found, spreads, strict=True)

@@ -8,11 +8,16 @@ import pytest
 from catalog.library.agreement import (
     LEAST_AGREEMENT,
     LEAST_PASSAGES,
+    find_useless_leg,
     measure_agreement,
+    measure_found,
     read_agreement,
+    read_useless_leg,
+    refresh_agreement,
 )
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.engine_types import Hits
 from fakes import WordEncoder, open_library, write
 
 TOPICS = ("walrus ice tusk", "oven bread flour", "sail harbour wind", "violin bow string")
@@ -60,7 +65,9 @@ def test_vectors_of_other_passages_do_not_agree(tmp_path):
         with library.database.read() as connection:
             rows = connection.exec_driver_sql("SELECT seq FROM chunks ORDER BY seq").scalars().all()
         others = dict(zip(rows, np.random.default_rng(1).permutation(rows).tolist(), strict=True))
-        assert measure_agreement(library, "notes", others.__getitem__) < LEAST_AGREEMENT
+        agreement = measure_agreement(library, "notes", others.__getitem__)
+        assert agreement < LEAST_AGREEMENT
+        assert find_useless_leg(library, "notes", agreement) == "vector"
 
 
 def test_vectors_of_chance_do_not_change_what_words_find_first(by_chance):
@@ -75,6 +82,46 @@ def test_vectors_of_chance_do_not_change_what_words_find_first(by_chance):
     assert all(one.relevance is None for one in found["hybrid"].results)
     [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
     assert "vectors do not agree with their words" in fuse.note
+
+
+class WordsOfOthers:
+    """A keyword leg that takes every passage for the next one."""
+
+    def __init__(self, lexical, count):
+        self._lexical, self._count = lexical, count
+
+    def __getattr__(self, name):
+        return getattr(self._lexical, name)
+
+    def search(self, query, limit, restriction):
+        hits = self._lexical.search(query, limit, restriction)
+        others = [hit._replace(seq=hit.seq % self._count + 1) for hit in hits]
+        return Hits(others, hits.spread)
+
+
+def test_words_that_find_other_passages_count_for_nothing(tmp_path, monkeypatch):
+    library, _ = open_topics(tmp_path, WordEncoder())
+    with library:
+        assert measure_found(library, "notes") == 1.0
+        assert read_useless_leg(library.database, "notes") is None
+        sound = library.indexes.lexical
+        monkeypatch.setattr(
+            library.indexes, "lexical", lambda *named: WordsOfOthers(sound(*named), 48)
+        )
+        assert measure_found(library, "notes") == 0.0
+        library.database.set_meta("agreement:notes", "{}")
+        refresh_agreement(library, "notes")
+        assert read_agreement(library.database, "notes") < LEAST_AGREEMENT
+        service = SearchServiceV2(library)
+        found = {
+            mode: service.search("violin bow item3", dataset="notes", mode=mode)
+            for mode in ("hybrid", "vector")
+        }
+        paths = [[one.path for one in results.results] for results in found.values()]
+        assert paths[0] == paths[1]
+        assert "n3.md" in paths[0]
+        [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
+        assert "vectors alone count" in fuse.note
 
 
 def test_the_vector_leg_alone_still_answers(by_chance):

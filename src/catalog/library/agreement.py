@@ -1,22 +1,26 @@
-"""Whether the vectors of a dataset agree with its words: what they are worth, without labels.
+"""Whether the vectors of a dataset agree with its words, and which are useless if they do not.
 
 The text of some passages is looked for by its words. What is found in other documents is mostly
 about the same, so vectors that carry any meaning set it apart from passages in general:
 
     agreement = mean over the passages of (mean cosine of the best 3 by words - mean) / deviation
 
-Vectors that have nothing to do with their texts agree by 0; no model is asked.
+Vectors that have nothing to do with their texts agree by 0, and so do words that find anything. So
+where they do not agree, a stretch from the middle of each passage is looked for by its words: if
+the first hit mostly has it, the words are in order and the vectors useless, else the words. No
+model is asked.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from catalog.core.ids import sha256_hex
+from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
 from catalog.store.vectors.probes import read_document_ids, read_probes, read_windows
 
@@ -25,11 +29,20 @@ if TYPE_CHECKING:
     from catalog.store import Database
 
 LEAST_AGREEMENT = 0.5  # of vectors that are of use: chance gives at most .2, any text 1.2 or more
+LEAST_FOUND = 0.5  # by words that are of use: .86 or more of any text, by stop words .3 at most
 PASSAGES = 64  # to ask with
 LEAST_PASSAGES = 32  # with neighbours
 _NEIGHBOURS = 3
 _DEPTH = 20  # hits among which neighbours of other documents are looked for
 _CHARACTERS = 1_000  # of a passage's text, to ask with
+_STRETCH = 80  # characters from its middle
+
+RowOf = Callable[[int], int]
+UselessLeg = Literal["lexical", "vector"]
+
+
+def _itself(seq: int) -> int:
+    return seq
 
 
 def refresh_agreement(library: Library, dataset: str) -> None:
@@ -42,9 +55,10 @@ def refresh_agreement(library: Library, dataset: str) -> None:
     names = [probe.chunk_id for probe in probes]
     state = sha256_hex(json.dumps([library.wanted_model.fingerprint, names]))
     kept = _read(library.database, dataset)
-    if kept.get("state") != state or kept.get("agreement") is None:
+    if kept.get("state") != state or kept.get("agreement") is None or "useless" not in kept:
         agreement = measure_agreement(library, dataset)
-        entry = json.dumps({"state": state, "agreement": agreement})
+        useless = find_useless_leg(library, dataset, agreement)
+        entry = json.dumps({"state": state, "agreement": agreement, "useless": useless})
         library.database.set_meta(_key(dataset), entry)
 
 
@@ -54,26 +68,60 @@ def read_agreement(database: Database, dataset: str) -> float | None:
     return None if agreement is None else float(agreement)
 
 
+def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
+    """Return the leg that was last found to be of no use, ``None`` if both are, or none was."""
+    useless = _read(database, dataset).get("useless")
+    return "lexical" if useless == "lexical" else "vector" if useless == "vector" else None
+
+
+def find_useless_leg(
+    library: Library, dataset: str, agreement: float | None, words_of: RowOf = _itself
+) -> UselessLeg | None:
+    """Return the leg that is to blame for such an agreement, ``None`` if it is high enough."""
+    if agreement is None or agreement >= LEAST_AGREEMENT:
+        return None
+    return "lexical" if measure_found(library, dataset, words_of) < LEAST_FOUND else "vector"
+
+
+def measure_found(library: Library, dataset: str, words_of: RowOf = _itself) -> float:
+    """Return the share of passages whose middle the first hit for its words has, 0 to 1.
+
+    ``words_of`` says of a hit's row number which passage to take it for.
+    """
+    lexical, within = library.indexes.lexical(dataset), Restriction(dataset)
+    with library.database.read() as connection:
+        texts = [probe.text for probe in read_probes(connection, dataset, PASSAGES)]
+        starts = [max(0, len(text) - _STRETCH) // 2 for text in texts]
+        asked = [text[at : at + _STRETCH] for text, at in zip(texts, starts, strict=True)]
+        first = [[words_of(hit.seq) for hit in lexical.search(a, 1, within)] for a in asked]
+        chunks = load_chunks(connection, dataset, {seq for seqs in first for seq in seqs})
+    found = [
+        any(stretch in chunks[seq].text for seq in seqs if seq in chunks)
+        for stretch, seqs in zip(asked, first, strict=True)
+    ]
+    return sum(found) / max(1, len(found))
+
+
 def measure_agreement(
-    library: Library, dataset: str, vector_of: Callable[[int], int] = lambda seq: seq
+    library: Library, dataset: str, vector_of: RowOf = _itself, words_of: RowOf = _itself
 ) -> float | None:
     """Return the agreement, ``None`` where too few passages have neighbours.
 
-    ``vector_of`` says of a passage's row number which one's vectors to take for its own.
+    ``vector_of`` says of a passage's row number which one's vectors to take for its own,
+    ``words_of`` of a hit's by words which passage to take it for.
     """
     lexical, sample = library.indexes.lexical(dataset), library.indexes.sample(dataset)
     with library.database.read() as connection:
         probes = read_probes(connection, dataset, PASSAGES)
         if len(probes) < LEAST_PASSAGES:
             return None
-        hits = [
-            lexical.search(probe.text[:_CHARACTERS], _DEPTH, Restriction(dataset))
-            for probe in probes
-        ]
-        documents = read_document_ids(connection, {hit.seq for some in hits for hit in some})
+        texts = [probe.text[:_CHARACTERS] for probe in probes]
+        hits = [lexical.search(text, _DEPTH, Restriction(dataset)) for text in texts]
+        found = [[words_of(hit.seq) for hit in some] for some in hits]
+        documents = read_document_ids(connection, {seq for seqs in found for seq in seqs})
         near = [
-            [hit.seq for hit in some if documents.get(hit.seq) not in (None, probe.document_id)]
-            for probe, some in zip(probes, hits, strict=True)
+            [seq for seq in seqs if documents.get(seq) not in (None, probe.document_id)]
+            for probe, seqs in zip(probes, found, strict=True)
         ]
         near = [others[:_NEIGHBOURS] for others in near]
         asked = [probe.seq for probe in probes]

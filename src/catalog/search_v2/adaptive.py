@@ -6,8 +6,8 @@ Mean and deviation are of the scores that the query gives all chunks of the data
     a = base - slope · (z_lexical / z_vector - 2) + long · log2(words / 32), from least to most
 
 A query of at most 32 words has no last term; ``shift`` is added at the end, from 0 to 1. It is
-the dataset's: what its labels taught, else less where the model does not know its language, and
--1 where its vectors do not agree with its words.
+the dataset's: what its labels taught, else less where the model does not know its language, -1
+where its vectors are of no use, and 1 where its words are not.
 
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from catalog.search_v2.fusion import FusedHit, RankedList, fuse
+from catalog.search_v2.fusion import FusedHit, Leg, RankedList, fuse
 
 DEPTH = 100
 SCALE_VERSION = 2  # of the formula: raise it whenever the same hits would get other scores
@@ -47,9 +47,11 @@ class Balance:
     reason: str = ""  # of the shift, for explanations
 
     @property
-    def leaves_vectors_out(self) -> bool:
-        """Tell whether the vector leg has no share in the score of any query."""
-        return self.most + self.shift <= 0
+    def left_out(self) -> Leg | None:
+        """Return the leg that has no share in the score of any query, if one has none."""
+        if self.most + self.shift <= 0:
+            return "vector"
+        return "lexical" if self.least + self.shift >= 1 else None
 
     def vector_share(self, lexical: RankedList, vector: RankedList) -> float:
         """Return ``a``, the vector leg's share of the score: 0 to 1."""
@@ -65,6 +67,10 @@ class Balance:
 PRIOR = Balance()
 BY_WORDS = Balance(
     shift=-1.0, reason="the passages' vectors do not agree with their words, so these alone count"
+)
+
+BY_MEANING = Balance(
+    shift=1.0, reason="what the passages' words find is not theirs, so that vectors alone count"
 )
 
 

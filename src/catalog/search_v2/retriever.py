@@ -20,7 +20,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import PRIOR, Balance, adaptive
-from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
+from catalog.search_v2.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
 from catalog.search_v2.legs import LegRetriever, LegRun, check_embedding
 from catalog.search_v2.passages import Passage
 from catalog.search_v2.search_parts import SearchParts
@@ -173,9 +173,10 @@ class HybridRetrieverV2(FusionRetriever):
                 }
                 waiting = find_unembedded(connection, self._dataset, ids.keys() - of_vectors)
                 balance = self._parts.balance(self._dataset)
-                if balance.leaves_vectors_out and words:
-                    kinds = words  # relevance is that of a search by words
-                    lists = _without_vectors(lists)
+                if (useless := balance.left_out) is not None:
+                    others = words if useless == "vector" else kinds - words
+                    kinds = others or kinds  # relevance is that of a search by the other leg
+                    lists = _without(useless, lists)
                 unembedded = {ids[seq] for seq in waiting}
                 fused = fuse_lists(lists, self._parts.rag, unembedded, balance)
             best = fused[: self.similarity_top_k]
@@ -252,10 +253,10 @@ def fuse_lists(
     return rrf(lists, k=rag.rrf_k, **bonuses, unembedded=unembedded)
 
 
-def _without_vectors(lists: list[RankedList]) -> list[RankedList]:
-    """Return the lexical lists, or all where these are empty: any answer is better than none."""
-    by_words = [ranked for ranked in lists if ranked.leg == "lexical"]
-    return by_words if any(ranked.hits for ranked in by_words) else lists
+def _without(leg: Leg, lists: list[RankedList]) -> list[RankedList]:
+    """Return the other leg's lists, or all where these are empty: better any answer than none."""
+    others = [ranked for ranked in lists if ranked.leg != leg]
+    return others if any(ranked.hits for ranked in others) else lists
 
 
 def _run_in_turn(legs: Sequence[LegRetriever], query: QueryBundle) -> list[LegRun]:

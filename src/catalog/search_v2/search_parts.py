@@ -13,7 +13,7 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.param_types import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import BY_WORDS, PRIOR, Balance, balance_of_languages
+from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
 from catalog.search_v2.balances import find_balance
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
@@ -185,12 +185,11 @@ class SearchParts:
     def usual_balance(self, dataset: DatasetNames) -> Balance:
         """Return how the legs are weighed there without labels."""
         from catalog.embedding.profiles import profile_of
-        from catalog.library.agreement import LEAST_AGREEMENT, read_agreement
+        from catalog.library.agreement import read_useless_leg
 
-        if isinstance(dataset, str):
-            agreement = read_agreement(self.database, dataset)
-            if agreement is not None and agreement < LEAST_AGREEMENT:
-                return BY_WORDS
+        useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
+        if useless is not None:
+            return BY_WORDS if useless == "vector" else BY_MEANING
         known = profile_of(self.library.wanted_model.model).languages
         return balance_of_languages(self.lexical(dataset).languages(), known)
 
