@@ -35,7 +35,7 @@ print([node.metadata["path"] for node in fused.retrieve("bake bread")])
 
 # A query engine. With llm=… it writes an answer, without one the best sentences are it, cited.
 engine = QueryEngineBuilderV2().build_query_engine("handbook", top_k=1)
-print(engine.query("how hot is the oven"))
+print(engine.query("at how many degrees is bread baked"))
 
 # A chat engine of LlamaIndex's own. Put your model, which rewords questions, in place of MockLLM.
 chat = CondenseQuestionChatEngine.from_defaults(engine, llm=MockLLM())
@@ -43,4 +43,4 @@ print(chat.chat("how hot is the oven").source_nodes[0].metadata["path"])
 
 # A tool for any agent: FunctionAgent(tools=[tool], llm=…).
 tool = QueryEngineTool.from_defaults(engine, name="handbook", description="Searches our notes.")
-print(tool.call("how hot is the oven").content)
+print(tool.call("at how many degrees is bread baked").content)

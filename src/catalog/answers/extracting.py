@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from catalog.answers.neutralising import CitedSource, neutralise
+from catalog.answers.neutralising import Addressed, neutralise
 from catalog.core.answers import AnswerSentence
 from catalog.ingest.chunking.boundaries import iter_lines, sentence_spans
 from catalog.search_v2.query_words import language_of_words, query_words
@@ -20,7 +20,7 @@ _MARKS = re.compile(r"^(?:[#>*+\-•]+|\d+[.)])\s+|\s+#+$|^\s*\|?[\s:|-]+\|?\s*$
 _WORD = re.compile(r"\w+")
 
 
-class Source(CitedSource, Protocol):
+class SentenceSource(Addressed, Protocol):
     """A passage that sentences are taken from, such as a result; ``rank`` is its number.
 
     ``relevance`` (0 to 1) says how strong it is among the others, or else ``score``.
@@ -47,7 +47,7 @@ class _Candidate(NamedTuple):
 
 
 def extract_sentences(
-    query: str, sources: Sequence[Source], most: int
+    query: str, sources: Sequence[SentenceSource], most: int
 ) -> tuple[tuple[AnswerSentence, ...], float]:
     """Return the ``most`` sentences that answer best, best first, each with the passage it is of.
 
@@ -80,7 +80,7 @@ def extract_sentences(
     return tuple(chosen), max((one.covered for one in candidates), default=0.0)
 
 
-def _candidates(query: str, passages: Sequence[Source]) -> Iterator[_Candidate]:
+def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[_Candidate]:
     weights = _word_weights(query, passages)
     strongest = max((_strength(passage) for passage in passages), default=0.0)
     for passage in passages:
@@ -103,11 +103,11 @@ def _candidates(query: str, passages: Sequence[Source]) -> Iterator[_Candidate]:
             yield _Candidate(score, covered, passage.rank, start, text)
 
 
-def _strength(passage: Source) -> float:
+def _strength(passage: SentenceSource) -> float:
     return passage.score if passage.relevance is None else passage.relevance
 
 
-def _word_weights(query: str, passages: Sequence[Source]) -> list[float]:
+def _word_weights(query: str, passages: Sequence[SentenceSource]) -> list[float]:
     """Return ln(1 + N / n) of each word of the query: n of the N passages hold it."""
     holding: dict[int, int] = {}
     for passage in passages:

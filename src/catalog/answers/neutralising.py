@@ -24,7 +24,7 @@ _END = ".,;:!?)]}*_"
 GONE = "[address removed]"
 
 
-class CitedSource(Protocol):
+class Addressed(Protocol):
     """What of a passage, such as a result, says which addresses may stand in what cites it."""
 
     @property
@@ -33,7 +33,7 @@ class CitedSource(Protocol):
     def link(self) -> str | None: ...
 
 
-def neutralise(text: str, cited: Iterable[CitedSource]) -> str:
+def neutralise(text: str, cited: Iterable[Addressed]) -> str:
     """Return the text without images, active HTML, and addresses that no cited source holds.
 
     An image becomes its words, a link its words unless its whole address stands in a cited passage
@@ -60,6 +60,6 @@ def _bare(address: str, known: frozenset[str]) -> str:
     return address if whole in known else f"{GONE}{address[len(whole) :]}"
 
 
-def _addresses_of(result: CitedSource) -> frozenset[str]:
+def _addresses_of(result: Addressed) -> frozenset[str]:
     found = {match.group().rstrip(_END) for match in _ADDRESS.finditer(result.text)}
     return frozenset(found | {result.link.rstrip(_END)} if result.link else found)
