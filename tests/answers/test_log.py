@@ -113,7 +113,7 @@ def test_words_are_kept_where_the_settings_say_so(opened):
 
 
 def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
-    prices = {"prompt_price": 2.0, "reply_price": 10.0}
+    prices = {"prices": ("other: 1, 1", "writer: 2.0, 10")}
     answer = ask(opened(writing(RIGHT), prices))
     service = opened(writing(RIGHT))
     ask(service)
@@ -122,6 +122,18 @@ def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
     assert priced.cost == (answer.tokens.prompt * 2.0 + answer.tokens.reply * 10.0) / 1_000_000
     assert priced.generation_ms == next(one.ms for one in answer.stages if one.name == "write")
     assert (unpriced.reply_tokens, unpriced.cost) == (answer.tokens.reply, None)
+
+
+def test_the_agent_and_its_profile_are_told(opened, home):
+    (home / "agents").mkdir()
+    (home / "agents" / "brief.toml").write_text('profile = "cheap"\n')
+    service = opened()
+    ask(service, agent="brief")
+    with pytest.raises(InputError):
+        ask(service, agent="What no agent is called")
+    failed, entry = logged(service)
+    assert (entry.agent, entry.profile) == ("brief", "cheap")
+    assert (failed.agent, failed.profile, failed.errors) == (None, None, ("InputError",))
 
 
 def test_a_model_that_fails_is_logged_by_its_error_without_the_message(opened):

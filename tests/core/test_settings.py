@@ -1,10 +1,18 @@
 """Settings: precedence, bounds, unknown names, and where each value came from."""
 
+import json
+
 import pytest
 
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.home import default_home, home_folder
-from catalog.core.settings import RAGv2Settings, find_presets, get_settings, load_settings
+from catalog.core.settings import (
+    LLMSettings,
+    RAGv2Settings,
+    find_presets,
+    get_settings,
+    load_settings,
+)
 
 
 def test_the_defaults_are_the_seeds():
@@ -123,3 +131,34 @@ def test_a_preset_is_named_by_argument_variable_or_file_and_remembered(tmp_path,
 def test_an_empty_home_variable_is_none(monkeypatch):
     monkeypatch.setenv("IDX_HOME", "")
     assert load_settings().settings.home == home_folder() == default_home()
+
+
+def test_lists_are_texts_with_marks_between_or_json(monkeypatch):
+    roles = ("employee: public", "lead: public, secret")
+    for text in ("employee: public; lead: public, secret", json.dumps(roles)):
+        monkeypatch.setenv("IDX_ANSWERS__ROLES", text)
+        assert load_settings().settings.answers.roles == roles
+    monkeypatch.setenv("IDX_LOG__VERBS", '["ask", "search"]')
+    assert load_settings().settings.log.verbs == ("ask", "search")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said"),
+    [
+        ("IDX_ANSWERS__ROLES", '["employee: public"', "JSON list"),
+        ("IDX_ANSWERS__ROLES", '{"employee": ["public"]}', "JSON list"),
+        ("IDX_LOG__VERBS", "browse", "ask and search can be logged"),
+        ("IDX_LLM__PRICES", "gpt: cheap", "name: 0.25, 2"),
+    ],
+)
+def test_a_list_that_is_none_is_refused_with_what_is_right(monkeypatch, variable, text, said):
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ConfigError, match=said):
+        load_settings()
+
+
+def test_prices_are_those_of_the_model_named_even_with_a_colon_in_its_name():
+    llm = LLMSettings(prices="gpt: 0.5, 2; llama3:8b: 0, 0.1")
+    assert llm.cost("gpt", 1_000_000, 500_000) == 1.5
+    assert llm.cost("llama3:8b", 9, 1_000_000) == 0.1
+    assert llm.cost("llama3", 1, 1) is None

@@ -74,23 +74,22 @@ def answer_events(
     The whole answer has other sentences than those before it where a model failed meanwhile. What
     was asked at an edge is logged, with an error or where nobody waits for the whole, too.
     """
-    watching = service.library.log.watching(params, has_other_model=llm is not None)
-    with watching as note, closing(_events(service, params, llm)) as events:
-        for event in events:
-            if event.answer is not None:
-                note(event.answer)
-                break
-            yield event
+    with service.library.log.watching(params) as note:
+        agent = read_agent(service.parts.settings, params.agent)
+        with closing(_events(service, with_agent(params, agent), llm, agent)) as events:
+            for event in events:
+                if event.answer is not None:
+                    note(event.answer, agent=params.agent, profile=agent.profile)
+                    break
+                yield event
     yield event
 
 
 def _events(
-    service: SearchServiceV2, params: AskParams, llm: LLM | None
+    service: SearchServiceV2, params: AskParams, llm: LLM | None, agent: Agent
 ) -> Generator[AnswerEvent, None, None]:
     """Yield what :func:`answer_events` does."""
     started = time.perf_counter()
-    agent = read_agent(service.parts.settings, params.agent)
-    params = with_agent(params, agent)
     results = service.run(search_params(params))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)

@@ -67,7 +67,7 @@ def log_stats_lines(stats: Mapping[str, Any]) -> Sequence[str]:
     if stats["written"]:
         prompt, reply = stats["prompt_tokens"], stats["reply_tokens"]
         lines.append(f"tokens         {prompt:,} of prompts, {reply:,} of replies")
-        cost = "unknown: set IDX_LLM__PROMPT_PRICE and IDX_LLM__REPLY_PRICE"
+        cost = "unknown: set IDX_LLM__PRICES"
         if stats["cost"] is not None:
             cost = f"{stats['cost']:,.4f} for {stats['priced']:,} of {stats['written']:,} answers"
         lines.append(f"cost           {cost}")

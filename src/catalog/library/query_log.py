@@ -17,17 +17,14 @@ from catalog.core.params import AskParams
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from catalog.core.params import SearchParams
-    from catalog.core.results import SearchResults, StageReport
+    from catalog.core.results import SearchResults
     from catalog.core.settings import Settings
     from catalog.store import Database
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
 _DAY = 86_400.0
-_MILLION = 1_000_000
 
 
 class QueryLog:
@@ -46,22 +43,16 @@ class QueryLog:
         self._is_warned = False
 
     @contextmanager
-    def watching(
-        self,
-        params: SearchParams | AskParams,
-        *,
-        agent: str | None = None,
-        has_other_model: bool = False,
-    ) -> Iterator[Callable[[SearchResults | Answer], None]]:
+    def watching(self, params: SearchParams | AskParams) -> Iterator[Callable[..., None]]:
         """Log what the block asks, if that came in at an edge and the settings say so.
 
-        The block calls what it is given with the results or the answer; an error that ends it
-        before is logged instead. ``has_other_model``: not the settings' own may write.
+        The block calls what it is given with the results or the answer, and what else an entry
+        has; an error that ends it before is logged instead.
         """
         edge = current_edge()
         verb = "ask" if isinstance(params, AskParams) else "search"
         if edge is None or verb not in self._settings.log.verbs:
-            yield lambda _: None
+            yield lambda *_, **__: None
             return
         started = time.perf_counter()
         known: dict[str, Any] = {
@@ -70,17 +61,13 @@ class QueryLog:
             "edge": edge,
             "query": params.question if isinstance(params, AskParams) else params.query,
             "role": params.role if params.role in self._settings.answers.levels() else None,
-            "agent": agent,
         }
         is_noted = False
 
-        def note(outcome: SearchResults | Answer) -> None:
+        def note(outcome: SearchResults | Answer, **more: Any) -> None:
             nonlocal is_noted
             is_noted = True
-            told = _tell(outcome)
-            if isinstance(params, AskParams) and not has_other_model:
-                told["cost"] = self._cost(params.model, told["prompt_tokens"], told["reply_tokens"])
-            self._add(LogEntry(**known, **told))
+            self._add(LogEntry(**known, **self._tell(outcome), **more))
 
         try:
             yield note
@@ -95,14 +82,19 @@ class QueryLog:
         """Write what waits; it is lost where that fails."""
         self._write(is_last=True)
 
-    def _cost(self, provider: str | None, prompt: int | None, reply: int | None) -> float | None:
-        """Return what tokens of the settings' own model cost; ``None``: of another, or no price."""
-        llm = self._settings.llm
-        if provider not in (None, llm.provider) or prompt is None or reply is None:
-            return None
-        if llm.prompt_price is None or llm.reply_price is None:
-            return None
-        return (prompt * llm.prompt_price + reply * llm.reply_price) / _MILLION
+    def _tell(self, outcome: SearchResults | Answer) -> dict[str, Any]:
+        """Return what an entry holds of an answer, or of the results of a search."""
+        if not isinstance(outcome, Answer):
+            return _tell_results(outcome)
+        told = _tell_results(outcome.results) | _tell_run(outcome)
+        if outcome.abstained is not None:
+            told["abstained"] = outcome.abstained.reason
+        if outcome.model is not None and outcome.tokens is not None:
+            prompt, reply = outcome.tokens.prompt, outcome.tokens.reply
+            cost = self._settings.llm.cost(outcome.model, prompt, reply)
+            told |= {"prompt_tokens": prompt, "reply_tokens": reply, "cost": cost}
+        times = [stage.ms for stage in outcome.stages if stage.name == "write"]
+        return told | {"model": outcome.model, "generation_ms": sum(times) if times else None}
 
     def _add(self, entry: LogEntry) -> None:
         self._waiting.append(entry)
@@ -136,33 +128,21 @@ class QueryLog:
         _LOG.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
 
 
-def _tell(outcome: SearchResults | Answer) -> dict[str, Any]:
-    """Return what an entry holds of an answer, or of the results of a search."""
-    answer = outcome if isinstance(outcome, Answer) else None
-    results = outcome.results if isinstance(outcome, Answer) else outcome
-    tokens = None if answer is None else answer.tokens
-    abstained = None if answer is None else answer.abstained
+def _tell_results(results: SearchResults) -> dict[str, Any]:
     return {
-        "elapsed_ms": outcome.elapsed_ms,
         "datasets": results.datasets,
         "passages": tuple((result.chunk_id, result.score) for result in results),
         "confidence": results.confidence,
-        "abstained": None if abstained is None else abstained.reason,
-        "model": None if answer is None else answer.model,
         "retrieval_ms": results.elapsed_ms,
-        "generation_ms": _generation_ms(outcome.stages),
-        "prompt_tokens": None if tokens is None else tokens.prompt,
-        "reply_tokens": None if tokens is None else tokens.reply,
-        "stages": tuple((stage.name, stage.status, stage.ms) for stage in outcome.stages),
-        "errors": tuple(
-            f"{stage.name}: {stage.note.partition(':')[0]}"
-            for stage in outcome.stages
-            if stage.status == "failed"
-        ),
+        **_tell_run(results),
     }
 
 
-def _generation_ms(stages: Iterable[StageReport]) -> float | None:
-    """Return how long a language model wrote, in vain or not; ``None`` if none was asked."""
-    times = [stage.ms for stage in stages if stage.name == "write"]
-    return sum(times) if times else None
+def _tell_run(outcome: SearchResults | Answer) -> dict[str, Any]:
+    """Return how it went: of errors the class alone, since a message may quote a document."""
+    failed = [stage for stage in outcome.stages if stage.status == "failed"]
+    return {
+        "elapsed_ms": outcome.elapsed_ms,
+        "stages": tuple((stage.name, stage.status, stage.ms) for stage in outcome.stages),
+        "errors": tuple(f"{stage.name}: {stage.note.partition(':')[0]}" for stage in failed),
+    }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +15,25 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from catalog.core.home import default_home
 from catalog.core.settings.rag import NEEDS_REBUILD, RAGv2Settings
 from catalog.core.settings.variables import PREFIX
+
+_PRICE = re.compile(r"(.*\S)\s*:\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*")
+
+
+def _split(value: object, separator: str) -> object:
+    """Split a variable's text, unless it is a JSON list."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith(("[", "{")):
+        with suppress(ValueError):
+            parts = json.loads(value)
+            if isinstance(parts, list):
+                return parts
+        raise ValueError(f"neither a JSON list nor texts with {separator!r} between")
+    return [part.strip() for part in value.split(separator) if part.strip()]
+
+
+_split_at_semicolons = partial(_split, separator=";")
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
 class EmbeddingSettings(BaseModel):
@@ -58,12 +81,27 @@ class LLMSettings(BaseModel):
     timeout_seconds: float = Field(10.0, gt=0.0, le=600.0, description="For one request.")
     max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
-    prompt_price: float | None = Field(
-        None, ge=0.0, description="What a million tokens of prompts cost, for catalog logs."
+    prices: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_at_semicolons)] = Field(
+        (),
+        description="What a million tokens of prompts and of replies cost by model, for catalog "
+        "logs, as 'name: 0.25, 2' (with semicolons between).",
     )
-    reply_price: float | None = Field(
-        None, ge=0.0, description="What a million tokens of replies cost, in the same currency."
-    )
+
+    @field_validator("prices")
+    @classmethod
+    def _are_prices(cls, prices: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is no name with two prices."""
+        if not all(map(_PRICE.fullmatch, prices)):
+            raise ValueError("prices are written as 'name: 0.25, 2'")
+        return prices
+
+    def cost(self, model: str, prompt: int, reply: int) -> float | None:
+        """Return what these tokens cost, ``None`` for a model whose prices are not told."""
+        for price in filter(None, map(_PRICE.fullmatch, self.prices)):
+            name, of_prompt, of_reply = price.groups()
+            if name == model:
+                return (prompt * float(of_prompt) + reply * float(of_reply)) / 1_000_000
+        return None
 
     def of_profile(self, profile: Profile) -> LLMSettings:
         """Return the settings of a profile's model; these, where it has none of its own."""
@@ -73,19 +111,12 @@ class LLMSettings(BaseModel):
         return self.model_copy(update={"provider" if ":" in self.provider else "model": named})
 
 
-def _split_roles(value: object) -> object:
-    """Split a variable's text at its semicolons."""
-    if not isinstance(value, str):
-        return value
-    return [part.strip() for part in value.split(";") if part.strip()]
-
-
 class AnswerSettings(BaseModel):
     """``IDX_ANSWERS__*``: how questions are answered, and who may see what."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    roles: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_roles)] = Field(
+    roles: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_at_semicolons)] = Field(
         (),
         description="Which confidentiality levels a role may see, as 'employee: public, internal' "
         "(with semicolons between); the level unlabelled is that of documents without one.",
@@ -134,16 +165,6 @@ class AnswerSettings(BaseModel):
             )
             for name, _, levels in split
         }
-
-
-def _split_names(value: object) -> object:
-    """Split a variable's text at its commas."""
-    if not isinstance(value, str):
-        return value
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 
 
 class ServeSettings(BaseModel):
