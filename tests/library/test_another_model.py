@@ -11,6 +11,9 @@ from catalog.ingest.pipeline import PipelineSteps
 from catalog.library import indexing
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
+from catalog.search_v2.balances import save_balance
+from catalog.search_v2.relevance import Calibration, save_calibration
+from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.database import store_file
@@ -61,6 +64,30 @@ def fingerprints(library):
 
 def check(library, name):
     return next(check for check in diagnose(library) if check.name == name)
+
+
+def calibrate(library, shift, calibration):
+    parts = SearchParts(library)
+    signals = parts.signals("hybrid", reranked=False)
+    save_calibration(library.database, signals, calibration)
+    save_balance(library.database, "soup", signals, parts.rag, shift=shift, about="q on soup")
+
+
+def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_teach_again(home):
+    with open_library(home) as library:
+        calibrate(library, -0.2, Calibration(1.0, 2.0, 3.0, 4.0, 5.0, about="q, 60 queries"))
+        assert Indexer(library).update("soup").notes == ()
+        assert check(library, "model note").detail == "sound"
+    with open_library(home, OtherEncoder()) as library:
+        note = (
+            "not used, for they were fitted to another model: relevance (q, 60 queries), "
+            "the balance of the legs (q on soup); catalog golden calibrate"
+        )
+        for report in Indexer(library).rebuild().values():
+            assert report.notes == (note,)
+        assert check(library, "model note").detail == note
+        calibrate(library, None, None)
+        assert Indexer(library).update("soup").notes == ()
 
 
 @pytest.mark.parametrize("engine", ["qdrant", "exact"])

@@ -342,4 +342,4 @@ def _model_note(library: Library) -> str:
     stored, wanted = embedding_cache.read_stored_model(library.database), library.wanted_model
     if stored is not None and stored.fingerprint == wanted.fingerprint and stored != wanted:
         raise CatalogError("the store's note of its embedding model is not as stored")
-    return "sound"
+    return embedding_cache.describe_unused_fits(library.database, wanted.fingerprint) or "sound"

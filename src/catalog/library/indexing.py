@@ -20,7 +20,12 @@ from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
 from catalog.store.chunks import StoredDataset, list_datasets
-from catalog.store.embedding_cache import adopt_model, read_stored_model, require_model
+from catalog.store.embedding_cache import (
+    adopt_model,
+    describe_unused_fits,
+    read_stored_model,
+    require_model,
+)
 from catalog.store.locks import RESTORE_LOCK, hold_lock
 from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
@@ -87,6 +92,8 @@ class Indexer:
         notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
         measure = partial(refresh_agreement, library, dataset)
         notes += (*_refresh("agreement of vectors and words", measure),)
+        unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
+        notes += (unused,) if unused else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
             totals = count_totals(connection, dataset)

@@ -20,7 +20,7 @@ def find_balance(
 ) -> Balance | None:
     """Return the balance that labels taught for such a hybrid search, ``None`` if they did not."""
     stored = database.meta(_key(dataset, signals, rag))
-    shift = None if stored is None else json.loads(stored)["shift"]
+    shift = None if stored is None else json.loads(stored).get("fit")
     return None if shift is None else replace(PRIOR, shift=shift, reason="as labels taught")
 
 
@@ -37,8 +37,8 @@ def save_balance(
 
     Searches use it from the next opening on.
     """
-    key = _key(dataset, signals, rag)
-    database.set_meta(key, json.dumps({"shift": shift, "about": about}))
+    entry = {"fit": shift, "of": dataset, "about": about, "embedding": signals.embedding}
+    database.set_meta(_key(dataset, signals, rag), json.dumps(entry))
 
 
 def _key(dataset: str, signals: Signals, rag: RAGv2Settings) -> str:

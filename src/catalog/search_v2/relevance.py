@@ -203,7 +203,7 @@ def extract_features(passages: Sequence[Passage | ScoredPassage]) -> list[Featur
 
 def find_calibration(database: Database, signals: Signals) -> Calibration | None:
     """Return the calibration that the store keeps for these signals, else the packaged one."""
-    stored = json.loads(database.meta(signals.key) or "null")
+    stored = (json.loads(database.meta(signals.key) or "null") or {}).get("fit")
     return packaged_calibration(signals) if stored is None else Calibration(**stored)
 
 
@@ -217,8 +217,13 @@ def save_calibration(database: Database, signals: Signals, calibration: Calibrat
 
     The store's searches use it from their next opening on.
     """
-    values = None if calibration is None else asdict(calibration)
-    database.set_meta(signals.key, json.dumps(values))
+    entry = {
+        "fit": None if calibration is None else asdict(calibration),
+        "of": f"{signals.mode} {signals.lexical_engine} {signals.reranker}",
+        "about": "" if calibration is None else calibration.about,
+        "embedding": signals.embedding,
+    }
+    database.set_meta(signals.key, json.dumps(entry))
 
 
 @cache

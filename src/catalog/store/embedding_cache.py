@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import Connection, delete, distinct, exists, func, insert, select, true, update
+from sqlalchemy import Connection, delete, distinct, exists, func, insert, or_, select, true, update
 
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
@@ -28,6 +28,7 @@ from catalog.store.schema import (
     documents,
     embedded_windows,
     embeddings,
+    meta,
     outbox,
 )
 from catalog.store.waiting import settle_waiting
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
+_FITS = {"calibration": "relevance", "balance": "the balance of the legs"}  # by how keys begin
 
 
 def embed_key(fingerprint: str, side: Side, text: str) -> str:
@@ -196,6 +198,27 @@ def _read_model(connection: Connection) -> StoredModel | None:
             "the store's note of its embedding model is damaged: "
             "run 'catalog index rebuild --keep-settings'"
         ) from error
+
+
+def describe_unused_fits(database: Database, fingerprint: str) -> str:
+    """Say what labels taught for other models and not for this one yet, empty for nothing.
+
+    Each such entry says what was fitted, ``of`` what, and the fingerprint of its ``embedding``.
+    """
+    is_fit = or_(*(meta.c.key.startswith(f"{kind}:") for kind in _FITS))
+    with database.read() as connection:
+        rows = connection.execute(select(meta.c.key, meta.c.value).where(is_fit)).all()
+    fits = [(key.partition(":")[0], json.loads(value) or {}) for key, value in rows]
+    known = {(kind, fit.get("of")) for kind, fit in fits if fit.get("embedding") == fingerprint}
+    unused = {
+        f"{_FITS[kind]} ({fit['about']})"
+        for kind, fit in fits
+        if fit.get("embedding") and fit["fit"] is not None and (kind, fit["of"]) not in known
+    }
+    if not unused:
+        return ""
+    listed = ", ".join(sorted(unused))
+    return f"not used, for they were fitted to another model: {listed}; catalog golden calibrate"
 
 
 def require_model(database: Database, model: StoredModel) -> None:

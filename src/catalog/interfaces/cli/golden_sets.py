@@ -228,7 +228,7 @@ def _fit_balance(
     fit = fit_balance(scores, parts.usual_balance(dataset).shift)
     if keep:
         signals = parts.signals("hybrid", reranked=False)
-        about = f"{queries.name}, {fit.queries} queries"
+        about = f"{queries.name} on {dataset}, {fit.queries} queries"
         shift = fit.shift if fit.wins else None
         save_balance(parts.database, dataset, signals, parts.rag, shift=shift, about=about)
     if not fit.wins:
