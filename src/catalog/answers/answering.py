@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from catalog.answers.agents import read_agent, with_agent
+from catalog.answers.bounds import bound_in_force
 from catalog.answers.cited_sources import cite_sources
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.refusing import (
@@ -136,8 +137,9 @@ def _write(
     settings = service.parts.settings
     try:
         llm = llm or choose_llm(service.library, params.model, agent.profile)
+        bound, about_bound = bound_in_force(service, params, answer.results.datasets, llm, agent)
         if llm is None:
-            return HOW_TO_CONFIGURE
+            return "; ".join(filter(None, (HOW_TO_CONFIGURE, about_bound)))
         from catalog.answers.writing import write_answer
 
         seconds = settings.llm.timeout_seconds
@@ -149,6 +151,7 @@ def _write(
             seconds,
             agent=agent,
             summariser=_summariser(service, llm),
+            least=0.0 if bound is None else bound.threshold,
         )
         draft = yield from _as_events(writing)
     except (LLMError, ConfigError) as error:
@@ -160,11 +163,12 @@ def _write(
     stages.ran(
         "write", ms, f"{supported} of {count} sentences supported, {draft.passages} passages"
     )
-    answer = replace(answer, model=llm_name(llm), tokens=draft.tokens)
+    notes = [about_bound] if about_bound else []
+    answer = replace(answer, model=llm_name(llm), tokens=draft.tokens, notes=tuple(notes))
     if not supported:
         reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
         return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
-    notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
+    notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
     return replace(_answered(answer, draft.sentences), notes=tuple(notes))
 

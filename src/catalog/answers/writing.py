@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.agents import Agent
-from catalog.answers.claims import ClaimReader, check_claim, without_thoughts
+from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
 from catalog.answers.context import choose_context, token_counter
 from catalog.answers.prompting import RULES, SUMMARY_RULES, ask_again, build_messages
 from catalog.core.answers import AnswerSentence, TokenCounts
@@ -52,15 +52,17 @@ def write_answer(
     *,
     agent: Agent,
     summariser: LLM | None = None,
+    least: float = 0.0,
 ) -> Generator[AnswerSentence, None, Draft]:
     """Yield each sentence once it is checked and may be shown, and return them all.
 
     The ``agent`` says as whom the model writes; a ``summariser`` sums up the passages for it first.
+    A sentence with a score below ``least`` is unsupported.
 
     Unsupported ones at the beginning wait for the first that is supported. Raises
     :class:`LLMError` kinds for a model that fails, whatever it wrote before.
     """
-    writer = _Writer(llm, results, settings, seconds, agent, summariser)
+    writer = _Writer(llm, results, settings, seconds, agent, summariser, least)
     messages, passages = writer.prompt(question)
     if settings.unsupported != "retry":
         sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
@@ -106,8 +108,9 @@ class _Writer:
         seconds: float,
         agent: Agent,
         summariser: LLM | None,
+        least: float,
     ) -> None:
-        self._agent, self._summariser = agent, summariser
+        self._agent, self._summariser, self._least = agent, summariser, least
         self._llm, self._settings, self._seconds = llm, settings, seconds
         self._results = results
         self._given = {result.rank: result for result in results}
@@ -152,12 +155,19 @@ class _Writer:
         for piece in reply:
             for claim in reader.feed(piece):
                 if not reader.says_no_answer:
-                    yield check_claim(claim, self._given)
+                    yield self._check(claim)
         self.is_cut = reply.is_cut
         self._add_tokens(reply, messages, reader.reply)
         if not reader.says_no_answer:
             for claim in reader.end(is_cut=reply.is_cut):
-                yield check_claim(claim, self._given)
+                yield self._check(claim)
+
+    def _check(self, claim: Claim) -> AnswerSentence:
+        sentence = check_claim(claim, self._given)
+        if not sentence.supported or sentence.score >= self._least:
+            return sentence
+        reason = f"bound: a score of {sentence.score:.3f}, and {self._least:.3f} is needed"
+        return sentence.model_copy(update={"supported": False, "reasons": (reason,)})
 
     def checked(self, messages: Sequence[ChatMessage]) -> tuple[list[AnswerSentence], ClaimReader]:
         """Return all sentences of a reply."""

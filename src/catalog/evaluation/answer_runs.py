@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.answers.agents import read_agent, with_agent
 from catalog.answers.answering import answer_question, choose_llm
-from catalog.answers.bounds import answer_conditions, model_text
+from catalog.answers.bounds import answer_conditions, bound_in_force, model_text
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
 from catalog.core.params import AskParams
 from catalog.core.user_search import RankedHit, Ranking
@@ -53,8 +53,14 @@ class AnswerJob:
         agent = read_agent(self.service.parts.settings, self.params.agent)
         params = with_agent(self.params, agent)
         conditions = answer_conditions(self.service, params, self.dataset, self.llm, agent)
-        judge = model_text(self.judge)
-        return {"pipeline": "answers", **conditions, "judge": judge, "code": code_digest()}
+        bound, _ = bound_in_force(self.service, params, (self.dataset,), self.llm, agent)
+        return {
+            "pipeline": "answers",
+            **conditions,
+            "bound": None if bound is None else bound.threshold,
+            "judge": model_text(self.judge),
+            "code": code_digest(),
+        }
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.interfaces.cli.options import (
+    DatasetOption,
     HomeOption,
     JsonOption,
     PresetOption,
@@ -22,19 +23,11 @@ if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
     from catalog.store.eval_runs import EvalRun
 
-ProjectOption = Annotated[
-    str | None,
-    typer.Option(
-        *("--dataset", "--project", "-d"),
-        help="Name of the dataset; may be left out when there is only one.",
-    ),
-]
-
 
 def eval_answers(
     context: typer.Context,
     golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
-    dataset: ProjectOption = None,
+    dataset: DatasetOption = None,
     agent: Annotated[str | None, typer.Option(help="Who answers, as for 'ask'.")] = None,
     model: Annotated[
         str | None,
@@ -44,6 +37,10 @@ def eval_answers(
         str | None, typer.Option(help="A model, as --model, that says which nuggets are there.")
     ] = None,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
+    sentences: Annotated[
+        Path | None,
+        typer.Option(help="File to write, of the sentences to label for 'golden bound'."),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(help="A preset to ask with first, and to compare with; or a run's id."),
@@ -56,6 +53,7 @@ def eval_answers(
 
     The run is recorded, as those of searches are: 'catalog runs diff' compares two.
     """
+    from catalog.core.errors import InputError
     from catalog.core.param_types import MODES
     from catalog.core.params import AskParams
     from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
@@ -64,6 +62,8 @@ def eval_answers(
     from catalog.evaluation.summary import diff_dict, diff_lines
 
     known_mode = known_name("--mode", mode, MODES)
+    if sentences is not None and sentences.exists():
+        raise InputError(f"{sentences} is there, and may hold labels: name another file")
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
     queries = read_golden(golden)
     before = None
@@ -72,6 +72,11 @@ def eval_answers(
             context, home, against, queries, params, judge
         )
     run = _measure(context, home, preset, queries, params, judge)
+    if sentences is not None:
+        count = _write_sentences(sentences, run, queries)
+        complain(
+            f"{sentences}: {count} sentences; fill in 'supported', then 'catalog golden bound'"
+        )
     difference = None if before is None else diff_runs(before, run)
     if json:
         told = {} if difference is None else {"against": diff_dict(difference)}
@@ -100,6 +105,21 @@ def _measure(
         job = make_job(SearchServiceV2(library), queries, name, params, judge)
         with TerminalProgress() as progress:
             return run_answers(job, progress=progress, now=time.time)
+
+
+def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
+    """Write the sentences that are shown as supported, and return how many there are."""
+    from catalog.core.errors import InputError
+    from catalog.evaluation.sentence_labels import sentences_to_label, write_sentences
+
+    if run.identity["bound"] is not None:
+        raise InputError(
+            f"run {run.id} was held to a bound, so its sentences cannot make another: "
+            "'catalog golden bound --undo' first"
+        )
+    rows = sentences_to_label(run, queries)
+    write_sentences(path, rows)
+    return len(rows)
 
 
 def _earlier(context: typer.Context, home: Path | None, against: str) -> EvalRun | None:

@@ -10,6 +10,7 @@ import typer
 
 from catalog.core.errors import GoldenSetError
 from catalog.interfaces.cli import INTERRUPTED
+from catalog.interfaces.cli.answer_bound import make_bound
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -34,6 +35,9 @@ app = typer.Typer(
 )
 EXCERPT = 600  # characters of a passage to grade
 UNOFFERED_KINDS = ("filtered", "unanswerable")  # one needs filters, one follows from grades
+
+
+app.command("bound")(make_bound)
 
 
 @app.command("check")

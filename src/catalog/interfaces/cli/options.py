@@ -23,7 +23,8 @@ PresetOption = Annotated[
 DatasetOption = Annotated[
     str | None,
     typer.Option(
-        "--dataset", "-d", help="Name of the dataset; may be left out when there is only one."
+        *("--dataset", "--project", "-d"),
+        help="Name of the dataset; may be left out when there is only one.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
