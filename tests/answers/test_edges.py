@@ -1,6 +1,7 @@
 """The same answer over HTTP, for agents, and in a terminal while it is written."""
 
 import json
+from contextlib import suppress
 
 import anyio
 import httpx
@@ -9,6 +10,7 @@ from mcp import Client
 
 from answers.conftest import WritingLLM, serve
 from catalog.interfaces.agents import ANSWER_TOOLS
+from catalog.interfaces.cli import main
 from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.server.http_api import ApiState, build_api
 from catalog.interfaces.server.mcp.protocol import catalog_server
@@ -50,13 +52,13 @@ def writing(project):
         service.close()
 
 
-def posted(engine, body, headers=None):
+def posted(engine, body, headers=None, path="/v1/ask"):
     app = build_api(ApiState(engine, Workers(2, 20), "secret", 20.0), needs_token=False)
 
     async def go():
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.post("/v1/ask", json=body, headers=headers)
+            return await client.post(path, json=body, headers=headers)
 
     return anyio.run(go)
 
@@ -124,6 +126,47 @@ def test_what_an_agent_reads_of_documents_is_marked_as_data(engine):
     assert none.data["status"] == "no_results"
     assert none.text.startswith("no results: ")
     assert none.data["nearest"]
+
+
+MOBILE = {"kind": "blueprint", "topic": "the cancellation of an order by customers"}
+
+
+def test_http_generates_and_gives_the_draft_of_a_model_that_keeps_to_no_schema(engine, writing):
+    made = posted(engine, MOBILE, path="/v1/generate").json()
+    assert made["markdown"].startswith("# Overview\n\nCustomers may cancel")
+    refused = posted(writing("# Something\n\nElse."), MOBILE, path="/v1/generate")
+    assert refused.status_code == 502
+    assert refused.json()["error"]["draft"] == "# Something\n\nElse."
+
+
+def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
+    project, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("IDX_HOME", str(project))
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+    out = tmp_path / "plan.md"
+    arguments = ["generate", "blueprint", "--project", "notes", "--topic", MOBILE["topic"]]
+    arguments += ["--mode", "lexical", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["catalog", *arguments])
+    with suppress(SystemExit):
+        main()
+    assert out.read_text().startswith("# Overview\n\nCustomers may cancel")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no language model" not in said.err
+
+    monkeypatch.setattr("sys.argv", ["catalog", *arguments, "--model", f"{__name__}:drafting"])
+    out.unlink()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert not out.exists()
+    assert (tmp_path / "plan.draft.md").read_text() == "# Something\n\nElse.\n"
+    assert f"the draft is kept in {tmp_path / 'plan.draft.md'}" in capsys.readouterr().err
+
+
+def drafting():
+    return WritingLLM(replies=["# Something\n\nElse."], prompts=[])
 
 
 def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing):

@@ -16,15 +16,15 @@ from catalog.core.errors import ConfigError, InputError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import Filter, Op, condition
 from catalog.core.param_fields import params_model, validation_message
-from catalog.core.param_types import DatasetChoice
-from catalog.core.params import AskParams, SearchParams
+from catalog.core.param_types import ArtifactKind, DatasetChoice
+from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.core.settings import Profile
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
 
-AskT = TypeVar("AskT", bound=AskParams)
-OutputType = Literal["answer", "blueprint", "pdr", "workflow", "build-plan"]
+AskT = TypeVar("AskT", bound=AskParams | GenerateParams)
+OutputType = Literal["answer"] | ArtifactKind
 DEFAULT = "default"
 ARTIFACT_TEMPERATURES = (0.2, 0.4)
 _CHOICES = ("top_k", "mode", "rerank", "expand")  # the call's win; all other parameters narrow
@@ -140,7 +140,7 @@ def _seconds(name: str, sign: int, bound: str) -> float:
     return 0.0 if moment is None else sign * seconds_since_epoch(moment)
 
 
-def _filters(params: AskParams, own: Mapping[str, Any]) -> Iterator[Filter]:
+def _filters(params: AskParams | GenerateParams, own: Mapping[str, Any]) -> Iterator[Filter]:
     for filters in (params.filters, own.get("filters")):
         tree = parse_filters(filters)
         if tree is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from catalog.answers.agents import read_agent, with_agent
 from catalog.answers.bounds import bound_in_force
-from catalog.answers.cited_sources import cite_sources
+from catalog.answers.cited_sources import cite_as, cite_sources
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.refusing import (
     MODEL_ABSTAINS,
@@ -25,7 +25,7 @@ from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
 from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, LLMError
 from catalog.core.param_fields import takes
-from catalog.core.params import AskParams, SearchParams
+from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.llm import get_llm, llm_name
 from catalog.search_v2.shared import shared_service
 from catalog.search_v2.stages import StageLog
@@ -91,7 +91,7 @@ def _events(
 ) -> Generator[AnswerEvent, None, None]:
     """Yield what :func:`answer_events` does."""
     started = time.perf_counter()
-    results = service.run(search_params(params))
+    results = service.run(search_params(params, params.question))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
     answer = Answer(params.question, (), (), results)
@@ -100,6 +100,8 @@ def _events(
         extracted, covered = extract_sentences(
             params.question, results.results, settings.answers.sentences
         )
+        given = {result.rank: result for result in results}
+        extracted = tuple(cite_as(one, given, settings.answers.citations) for one in extracted)
     with stages.run("abstain") as notes:
         reason = why_not_answered(results, covered)
         notes.extend([reason] if reason else [])
@@ -206,12 +208,12 @@ def choose_llm(library: Library, provider: str | None, profile: Profile) -> LLM 
     return get_llm(library.settings.llm.model_copy(update={"provider": provider}))
 
 
-def search_params(params: AskParams) -> SearchParams:
-    """Return the search that a question asks for."""
+def search_params(params: AskParams | GenerateParams, query: str) -> SearchParams:
+    """Return the search for a query under the parameters of a question."""
     shared = {field.name for field in fields(SearchParams)} & {
-        field.name for field in fields(AskParams)
+        field.name for field in fields(params)
     }
-    return SearchParams(params.question, **{name: getattr(params, name) for name in shared})
+    return SearchParams(query, **{name: getattr(params, name) for name in shared})
 
 
 def _answered(answer: Answer, sentences: tuple[AnswerSentence, ...]) -> Answer:

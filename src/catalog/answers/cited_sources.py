@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catalog.answers.extracting import sentence_bounds
@@ -10,13 +10,13 @@ from catalog.core.answers import AnswerCitation, AnswerSentence
 from catalog.search_v2.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
-    from catalog.core.results import SearchResult, SearchResults
+    from catalog.core.results import SearchResult
 
 _LONGEST = 400  # characters of a passage that are quoted
 
 
 def cite_sources(
-    question: str, results: SearchResults, sentences: Sequence[AnswerSentence]
+    question: str, results: Iterable[SearchResult], sentences: Sequence[AnswerSentence]
 ) -> tuple[AnswerCitation, ...]:
     """Return what the sentences cite, by number; of each what supports them best."""
     by_number = {result.rank: result for result in results}
@@ -29,6 +29,17 @@ def cite_sources(
         quote = find_quote(by_number[number], f"{first.text} {question}")
         citations.append(_citation(by_number[number], quote, verified=verified))
     return tuple(citations)
+
+
+def cite_as(
+    sentence: AnswerSentence, given: Mapping[int, SearchResult], form: str
+) -> AnswerSentence:
+    """Return the sentence with its citations in a form of ``IDX_ANSWERS__CITATIONS``."""
+    if form == "number":
+        return sentence
+    cited = [given[number] for number in sentence.citations]
+    marks = [one.citation if form == "source" else f"[chunk: {one.chunk_id}]" for one in cited]
+    return sentence.model_copy(update={"cited_as": tuple(dict.fromkeys(marks))})
 
 
 def find_quote(result: SearchResult, words: str) -> str:

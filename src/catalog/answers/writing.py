@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.agents import Agent
+from catalog.answers.cited_sources import cite_as
 from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
 from catalog.answers.context import choose_context, token_counter
 from catalog.answers.prompting import RULES, SUMMARY_RULES, ask_again, build_messages
@@ -164,6 +165,7 @@ class _Writer:
 
     def _check(self, claim: Claim) -> AnswerSentence:
         sentence = check_claim(claim, self._given)
+        sentence = cite_as(sentence, self._given, self._settings.citations)
         if not sentence.supported or sentence.score >= self._least:
             return sentence
         reason = f"bound: a score of {sentence.score:.3f}, and {self._least:.3f} is needed"

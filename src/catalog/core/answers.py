@@ -48,11 +48,13 @@ class AnswerSentence(_Frozen):
     score: float = 1.0
     reasons: tuple[str, ...] = ()
     breaks: str = ""
+    cited_as: tuple[str, ...] = ()
 
     def marked(self) -> str:
-        """Return the sentence with its numbers and, if it is unsupported, a mark."""
-        numbers = "".join(f" [{number}]" for number in self.citations)
-        return f"{self.text}{numbers}{'' if self.supported else ' [unsupported]'}"
+        """Return the sentence with its citations and, if it is unsupported, a mark."""
+        marks = self.cited_as or tuple(f"[{number}]" for number in self.citations)
+        cited = "".join(f" {mark}" for mark in marks)
+        return f"{self.text}{cited}{'' if self.supported else ' [unsupported]'}"
 
 
 class NearDocument(_Frozen):

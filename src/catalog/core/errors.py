@@ -35,6 +35,7 @@ CatalogError
 ├── RerankError                  the reranker failed or answered nonsense: the fused order stands
 ├── LLMError                     a language model failed or answered nonsense: the search goes on
 │   ├── LLMTimeoutError          it did not answer in time: allow more, or take a smaller model
+│   ├── ArtifactSchemaError      it wrote other headings, twice: the error has the draft
 │   └── LLMBusyError             earlier calls of it still hang: try again when one has ended
 ├── EngineError                  an index engine failed: the truth is intact, rebuild the index
 │   └── EngineBlockedError       no room, memory or right to use the index: see to what it says
@@ -224,6 +225,14 @@ class LLMError(CatalogError):
 
 class LLMTimeoutError(LLMError):
     """The language model did not answer in time: allow more, or take a smaller model."""
+
+
+class ArtifactSchemaError(LLMError):
+    """A language model wrote other headings than an artifact has, twice; ``draft`` is what."""
+
+    def __init__(self, message: str, draft: str) -> None:
+        self.draft = draft
+        super().__init__(message)
 
 
 class LLMBusyError(LLMError):

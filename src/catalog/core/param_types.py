@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, get_args
 
 Mode = Literal["lexical", "vector", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+ArtifactKind = Literal["blueprint", "pdr", "workflow", "build-plan"]
+KINDS: tuple[ArtifactKind, ...] = get_args(ArtifactKind)
 QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")
 COUNT_ALIASES = ("k", "n", "count", "num_results", "n_results", "max_results", "results")
 NAME_ALIASES = (
@@ -125,6 +127,10 @@ AgentName = Annotated[
 AgentHint = Annotated[
     str | None,
     Param("Only documents that are meant for this agent: those with this agent_hint."),
+]
+ModelProvider = Annotated[
+    str | None,
+    Param("openai, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."),
 ]
 Role = Annotated[
     str | None,

@@ -18,12 +18,14 @@ from catalog.core.param_types import (
     After,
     AgentHint,
     AgentName,
+    ArtifactKind,
     Before,
     Conditions,
     Dataset,
     Docs,
     Expand,
     FileType,
+    ModelProvider,
     Name,
     Param,
     Rerank,
@@ -97,10 +99,32 @@ class AskParams:
     agent: AgentName = None
     agent_hint: AgentHint = None
     role: Role = None
-    model: Annotated[
-        str | None,
-        Param("openai, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."),
-    ] = None
+    model: ModelProvider = None
+    top_k: TopK = None
+    mode: SearchMode = "hybrid"
+    docs: Docs = None
+    file_type: FileType = None
+    name: Name = None
+    filters: Conditions = None
+    after: After = None
+    before: Before = None
+    rerank: Rerank = None
+    expand: Expand = None
+    strict: Strict = False
+
+
+@dataclass(frozen=True)
+class GenerateParams:
+    """A document to be made from others, in sections that cite them; the rest is as for ask."""
+
+    kind: Annotated[ArtifactKind, Param("blueprint, pdr, workflow or build-plan.")]
+    _: KW_ONLY
+    topic: Annotated[str, Param("What it is about.", aliases=("subject", "about", "question"))]
+    dataset: Dataset = None
+    agent: AgentName = None
+    agent_hint: AgentHint = None
+    role: Role = None
+    model: ModelProvider = None
     top_k: TopK = None
     mode: SearchMode = "hybrid"
     docs: Docs = None
@@ -250,4 +274,12 @@ class StatusParams:
     """What the store holds; there is nothing to say."""
 
 
-Params = SearchParams | AskParams | GetParams | MultiGetParams | BrowseParams | StatusParams
+Params = (
+    SearchParams
+    | AskParams
+    | GenerateParams
+    | GetParams
+    | MultiGetParams
+    | BrowseParams
+    | StatusParams
+)

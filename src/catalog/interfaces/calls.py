@@ -1,4 +1,4 @@
-"""The verbs, once for every edge: search, ask, get, multi_get, browse and status."""
+"""The verbs, once for every edge: search, ask, generate, get, multi_get, browse and status."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from catalog.core.answers import (
     AnswerSentence,
     TokenCounts,
 )
+from catalog.core.artifacts import Artifact
 from catalog.core.catalog_page import CatalogPage
 from catalog.core.param_types import Mode
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     AskParams,
     BrowseParams,
+    GenerateParams,
     GetParams,
     MultiGetParams,
     SearchParams,
@@ -69,6 +71,13 @@ def run_ask(engine: LocalEngine, params: AskParams) -> Answer:
     from catalog.answers.answering import answer_question
 
     return answer_question(engine.service, params)
+
+
+def run_generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
+    """Return the artifact; see ``catalog.answers.generating``."""
+    from catalog.answers.generating import generate_artifact
+
+    return generate_artifact(engine.service, params)
 
 
 def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
@@ -295,6 +304,7 @@ VERBS: Mapping[str, Verb] = {
     for verb in (
         Verb("search", SearchParams, SearchShape, run_search),
         Verb("ask", AskParams, AnswerShape, run_ask),
+        Verb("generate", GenerateParams, Artifact, run_generate),
         Verb("get", GetParams, DocumentShape, run_get),
         Verb("multi_get", MultiGetParams, DocumentsShape, run_multi_get),
         Verb("browse", BrowseParams, CatalogPage, run_browse),

@@ -64,6 +64,10 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
             from catalog.interfaces.terminal_answers import answer_text
 
             return answer_text(result, form)
+        case "generate":
+            from catalog.interfaces.terminal_answers import artifact_text
+
+            return artifact_text(result)
         case "get":
             lines = _document_lines(result, numbers=form.numbers)
             return TerminalText.of_lines(lines, map(complaint, result["notes"]))

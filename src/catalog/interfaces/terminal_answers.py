@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerEvent
-from catalog.core.results import SearchResult
+from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerEvent, AnswerSentence
+from catalog.core.artifacts import Artifact
+from catalog.core.results import SearchResult, StageReport
 from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.terminal import Form, TerminalText, format_duration
 from catalog.interfaces.text_layout import wrap
@@ -58,18 +59,44 @@ def source_lines(answer: Answer, form: Form) -> Iterator[str]:
 
 def account_lines(answer: Answer) -> Iterator[str]:
     """Yield who wrote the answer, from how many passages, how long it took, and the notes."""
-    who = f"by {one_line(answer.model)}, " if answer.model else ""
-    count = len(answer.results)
-    passages = f"{count} passage{'' if count == 1 else 's'}"
-    yield safe(f"{who}from {passages} in {format_duration(answer.elapsed_ms)}")
+    yield _account(answer.model, len(answer.results), answer.elapsed_ms)
     yield from map(complaint, answer.notes)
-    for sentence in answer.sentences:
+    yield from _doubt_lines(answer.sentences, answer.stages)
+
+
+def _account(model: str | None, count: int, ms: float) -> str:
+    who = f"by {one_line(model)}, " if model else ""
+    passages = f"{count} passage{'' if count == 1 else 's'}"
+    return safe(f"{who}from {passages} in {format_duration(ms)}")
+
+
+def _doubt_lines(
+    sentences: Iterable[AnswerSentence], stages: Iterable[StageReport]
+) -> Iterator[str]:
+    """Yield which sentences are unsupported and why, and which stages failed."""
+    for sentence in sentences:
         if not sentence.supported:
             start = one_line(sentence.text)[:60]
             yield complaint(f"unsupported: {start!r}: {'; '.join(sentence.reasons)}")
-    for stage in answer.stages:
+    for stage in stages:
         if stage.status == "failed":
             yield complaint(f"stage {stage.name} failed: {one_line(stage.note)}")
+
+
+def artifact_text(artifact: Artifact) -> TerminalText:
+    """Return the artifact in Markdown; on standard error how it was made, and what is missing."""
+    missing = [
+        f"no evidence for {section.heading.lstrip('# ')}: {section.reason}"
+        for section in artifact.sections
+        if section.reason is not None
+    ]
+    sentences = [one for section in artifact.sections for one in section.sentences]
+    account = [
+        _account(artifact.model, len(artifact.results), artifact.elapsed_ms),
+        *map(complaint, (*missing, *artifact.notes)),
+        *_doubt_lines(sentences, artifact.stages),
+    ]
+    return TerminalText.of_lines(map(safe, artifact.markdown.split("\n")), account)
 
 
 def _answer_lines(answer: Answer, form: Form) -> Iterator[str]:

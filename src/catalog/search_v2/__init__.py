@@ -1,8 +1,8 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, driven by ``IDX_RAG_V2__*``.
 
-``search`` is the whole of it as a function, and ``ask`` answers from what it finds. Every
-LlamaIndex part can be imported from here as well, and is loaded when it is:
-``from catalog.search_v2 import CatalogRetriever``.
+``search`` is the whole of it as a function, ``ask`` answers from what it finds and ``generate``
+makes a document of it. Every LlamaIndex part can be imported from here as well, and is loaded when
+it is: ``from catalog.search_v2 import CatalogRetriever``.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ __all__ = [
     "VectorRetriever",
     "ask",
     "close",
+    "generate",
     "search",
 ]
 _ELSEWHERE = {
@@ -81,6 +82,7 @@ _ELSEWHERE = {
     "CitedSentences": "catalog.answers.cited_sentences",
     "QueryEngineBuilderV2": "catalog.answers.query_engine_builder",
     "ask": "catalog.answers.answering",
+    "generate": "catalog.answers.generating",
 }
 
 

@@ -37,6 +37,7 @@ def engine(tmp_path):
         ("search", {"query": "zebra", "docs": []}),
         ("ask", {"question": "how often are api keys rotated?"}),
         ("ask", {"question": "zebra", "docs": []}),
+        ("generate", {"kind": "workflow", "topic": "rotating the api keys"}),
         ("get", {"reference": "keys.md"}),
         ("get", {"reference": "keys.md", "max_bytes": 30}),
         ("multi_get", {"patterns": ["*.md", "plain.txt"], "max_bytes": 40}),
@@ -60,7 +61,7 @@ def test_unknown_and_wrong_arguments_are_refused_by_name(engine):
         engine.ask("search", {"query": "keys", "top_k": "five"})
     with pytest.raises(InputError, match=r"top_k: .*less than or equal to 1000, not 1001"):
         engine.ask("search", {"query": "keys", "top_k": 1001})
-    with pytest.raises(InputError, match="verbs: search, ask, get, multi_get, browse, status"):
+    with pytest.raises(InputError, match="verbs: search, ask, generate, get, multi_get, browse"):
         engine.ask("drop", {})
 
 

@@ -78,6 +78,7 @@ def test_every_operation_has_its_words(engine, asked, operation):
     arguments = {
         "search": {"query": "bread"},
         "ask": {"question": "bread"},
+        "generate": {"kind": "pdr", "topic": "bread"},
         "get": {"reference": "bread.txt"},
         "multi_get": {"patterns": ["bread.txt"]},
     }.get(operation, {})

@@ -83,6 +83,7 @@ def test_every_route_argument_and_error_is_described(engine):
         ("/v1/search", "post"),
         ("/v1/search", "get"),
         ("/v1/ask", "post"),
+        ("/v1/generate", "post"),
         ("/v1/documents", "get"),
         ("/v1/documents", "post"),
         ("/v1/documents/{reference}", "get"),

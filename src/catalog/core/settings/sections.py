@@ -135,6 +135,10 @@ class AnswerSettings(BaseModel):
         description="What becomes of a sentence that its sources do not support; retry: the model "
         "is asked once more, and what is unsupported then is dropped.",
     )
+    citations: Literal["number", "source", "chunk"] = Field(
+        "number",
+        description="How an answer cites: [1], [source: Title, page 4] or [chunk: id].",
+    )
     summarise: bool = Field(
         False,
         description="Have the cheap profile's model sum up the passages for the one that answers.",

@@ -16,6 +16,7 @@ COMMANDS = {
     "index": "index:app",
     "search": "verbs:search",
     "ask": "verbs:ask",
+    "generate": "verbs:generate",
     "get": "verbs:get",
     "browse": "verbs:browse",
     "mcp": "serve:mcp",

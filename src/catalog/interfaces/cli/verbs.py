@@ -1,4 +1,4 @@
-"""``catalog search``, ``ask``, ``get``, ``browse`` and ``status``: each verb as a command.
+"""Each verb as a command: ``search``, ``ask``, ``generate``, ``get``, ``browse``, ``status``.
 
 The options of a command come from the parameters of its verb. It asks the server that keeps the
 store open, or answers in this process. The way to a server loads no settings, no model and no
@@ -16,9 +16,17 @@ from typing import Annotated, Any, Literal, get_origin
 import typer
 
 from catalog.core.edges import asked_at
+from catalog.core.errors import ArtifactSchemaError
 from catalog.core.home import home_folder, settings_key
 from catalog.core.param_fields import ParamField, edge_fields
-from catalog.core.params import AskParams, BrowseParams, GetParams, SearchParams, StatusParams
+from catalog.core.params import (
+    AskParams,
+    BrowseParams,
+    GenerateParams,
+    GetParams,
+    SearchParams,
+    StatusParams,
+)
 from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
@@ -28,31 +36,43 @@ from catalog.interfaces.cli.options import (
     store_options,
 )
 from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
+from catalog.interfaces.plain_text import safe
 
+_OutOption = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Write to this file.", show_default=False)
+]
 _CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 _STORE_OPTIONS = {"home": HomeOption, "preset": PresetOption}
 
 
 def verb_command(
-    verb: str, params: type[Any], summary: str, **form_options: Any
+    verb: str, params: type[Any], summary: str, *, writes_file: bool = False, **form_options: Any
 ) -> Callable[..., None]:
     """Return the command of a verb: an argument or option for each of its parameters.
 
     ``form_options`` are switches that only change what is printed, named as in ``terminal.Form``.
+    One that ``writes_file`` has ``--out``, too.
     """
     switches = {**form_options, "json": JsonOption}
 
     def command(
         context: typer.Context, home: Path | None, preset: str | None, **values: Any
     ) -> None:
+        out: Path | None = values.pop("out", None)
         form = {name: values.pop(name) for name in switches}
         form["explain"] = values.get("explain", False)
         arguments = {name: value for name, value in values.items() if value is not None}
-        _print_answer(context, home, preset, verb, arguments, form)
+        try:
+            _print_answer(context, home, preset, verb, arguments, form, out)
+        except ArtifactSchemaError as error:
+            raise _keep_draft(error, out) from None
 
     parameters = [_CONTEXT, *map(_command_parameter, edge_fields(params))]
     parameters += [_keyword(name, kind, default=False) for name, kind in switches.items()]
-    parameters += [_keyword(name, kind, default=None) for name, kind in _STORE_OPTIONS.items()]
+    own = {"out": _OutOption} if writes_file else {}
+    parameters += [
+        _keyword(name, kind, default=None) for name, kind in {**own, **_STORE_OPTIONS}.items()
+    ]
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__ = summary
     return command
@@ -96,6 +116,12 @@ ask = verb_command(
     AskParams,
     "Answer a question in cited sentences, or say why not.",
 )
+generate = verb_command(
+    "generate",
+    GenerateParams,
+    "Make a blueprint, pdr, workflow or build-plan in cited sections.",
+    writes_file=True,
+)
 get = verb_command(
     "get",
     GetParams,
@@ -121,6 +147,7 @@ def _print_answer(
     verb: str,
     arguments: Mapping[str, Any],
     form: dict[str, Any],
+    file: Path | None = None,
 ) -> None:
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
     printed = _ask_server(store_options(context, home, preset), verb, arguments, form)
@@ -136,11 +163,24 @@ def _print_answer(
             else:
                 printed = render(verb, engine.answer(verb, arguments), Form(**form))
     out, err, code = printed
-    sys.stdout.write(out)
-    sys.stdout.flush()
+    if file is None:
+        _write_now(out)
+    else:
+        file.write_text(out, encoding="utf-8")
     note(err)
     if code:
         raise typer.Exit(code)
+
+
+def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchemaError:
+    """Return the error that says where the draft is: beside the file, or above it."""
+    draft = f"{safe(error.draft)}\n"
+    if file is None:
+        _write_now(draft)
+        return ArtifactSchemaError(f"{error}; above is the draft", error.draft)
+    beside = file.with_name(f"{file.stem}.draft{file.suffix}")
+    beside.write_text(draft, encoding="utf-8")
+    return ArtifactSchemaError(f"{error}; the draft is kept in {beside}", error.draft)
 
 
 def _write_now(text: str) -> None:

@@ -55,6 +55,7 @@ _LOGGED_PATHS = (
     HEALTH,
     "/v1/search",
     "/v1/ask",
+    "/v1/generate",
     "/v1/documents",
     "/v1/status",
     "/openapi.json",

@@ -14,6 +14,7 @@ from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel, ConfigDict
 
 from catalog import __version__
+from catalog.core.artifacts import Artifact
 from catalog.core.catalog_page import CatalogPage
 from catalog.core.edges import asked_at
 from catalog.core.errors import CatalogError, InputError
@@ -30,6 +31,7 @@ from catalog.interfaces.server.announcement import make_proof
 from catalog.interfaces.server.http_arguments import (
     ASK_BODY,
     BROWSE_QUERY,
+    GENERATE_BODY,
     GET_PATH,
     GET_QUERY,
     MULTI_GET_BODY,
@@ -176,6 +178,12 @@ async def ask(arguments: Annotated[Arguments, ASK_BODY], request: Request, api: 
         return await api.respond("ask", arguments)
     events = await api.events(arguments)
     return StreamingResponse(stream_events(events), media_type=NDJSON)
+
+
+@router.post("/v1/generate", response_model=Artifact, responses=error_responses(404, 409, 502))
+async def generate(arguments: Annotated[Arguments, GENERATE_BODY], api: Api) -> Response:
+    """Make a blueprint, pdr, workflow or build plan in sections that cite the documents."""
+    return await api.respond("generate", arguments)
 
 
 @router.get("/v1/documents", response_model=CatalogPage, responses=error_responses(404) | STREAMED)

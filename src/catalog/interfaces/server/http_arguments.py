@@ -13,6 +13,7 @@ from catalog.core.param_fields import build_model, edge_fields, params_model
 from catalog.core.params import (
     AskParams,
     BrowseParams,
+    GenerateParams,
     GetParams,
     MultiGetParams,
     Params,
@@ -96,6 +97,17 @@ ASK_BODY = arguments_from(
                 "summary": "As for a role",
                 "value": {"question": "who may cancel?", "role": "employee"},
             },
+        }
+    ),
+)
+GENERATE_BODY = arguments_from(
+    params_model(GenerateParams, "model"),
+    Body(
+        openapi_examples={
+            "blueprint": {
+                "summary": "A blueprint",
+                "value": {"kind": "blueprint", "topic": "mobile app", "dataset": "acme"},
+            }
         }
     ),
 )

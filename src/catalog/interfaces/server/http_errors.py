@@ -13,6 +13,7 @@ from starlette.routing import Match, Route
 
 from catalog.core.argument_names import Names, nearest_name
 from catalog.core.errors import (
+    ArtifactSchemaError,
     CatalogError,
     ConfigError,
     DocumentNotFoundError,
@@ -62,6 +63,7 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
     ((DocumentNotFoundError, UnknownDatasetError), 404),
     ((InputError,), 400),
     ((ConfigError,), 409),
+    ((ArtifactSchemaError,), 502),
     ((StoreBusyError, EngineLockedError, LLMBusyError, LLMTimeoutError, ServingError), 503),
 )
 _UNAVAILABLE = 503
@@ -78,6 +80,7 @@ class ErrorDetail(BaseModel):
 
     kind: str = Field(description="Name of the error, such as UnknownDatasetError.")
     message: str = Field(description="What is wrong and what to do about it.")
+    draft: str | None = Field(None, description="Of an artifact: what the model wrote instead.")
 
 
 class ErrorShape(BaseModel):
@@ -92,7 +95,10 @@ class ErrorShape(BaseModel):
 
 
 def http_status(error: CatalogError) -> int:
-    """Return 400 or 404 for a wrong call, 409 if the server is not set up for it, 503 for later."""
+    """Return 400 or 404 for a wrong call, 409 if the server is not set up for it.
+
+    502 is for a model that did not do as told, 503 for later.
+    """
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
 
@@ -119,7 +125,10 @@ async def _answer_catalog_error(request: Request, error: Exception) -> Response:
     message = str(error)
     if len(message) > _MAX_MESSAGE:
         message = f"{message[: _MAX_MESSAGE - 1]}…"
-    return json_response(http_status(error), error_body(type(error).__name__, message))
+    body: dict[str, dict[str, str]] = error_body(type(error).__name__, message)
+    if isinstance(error, ArtifactSchemaError):
+        body["error"]["draft"] = error.draft
+    return json_response(http_status(error), body)
 
 
 async def _answer_invalid_arguments(request: Request, error: Exception) -> Response:
@@ -196,6 +205,7 @@ _MEANING = {
     403: "Web pages of that origin may not call.",
     404: "There is no such document or dataset; the message names near ones.",
     405: "The address does not take that method.",
+    502: "The language model did not write what was asked for; the error has its draft.",
     409: "The server is not set up for what was asked.",
     413: "The body is too large.",
     421: "The server is not known by the name it was called.",

@@ -1,0 +1,172 @@
+"""Artifacts: documents in sections, each searched for, cited, or marked as without evidence."""
+
+import pytest
+
+from answers.conftest import WritingLLM, serve
+from catalog.answers.artifact_schemas import SCHEMAS, find_misses, split_sections
+from catalog.answers.generating import generate_artifact
+from catalog.core.errors import ArtifactSchemaError, InputError, StageFailedError
+from catalog.core.params import GenerateParams
+
+RIGHT = "Customers may cancel within 14 days of the order [1]."
+TOPIC = "the cancellation of an order by customers"
+
+
+def blueprint(**bodies):
+    headings = SCHEMAS["blueprint"]
+    return "\n\n".join(
+        f"{one}\n\n{bodies.get(one.lstrip('# ').split()[0].lower(), 'No evidence.')}"
+        for one in headings
+    )
+
+
+@pytest.fixture
+def made(project):
+    """Generates with a model that writes these replies, or with none."""
+
+    def make(*replies, kind="blueprint", topic=TOPIC, answers=None, **params):
+        llm = WritingLLM(replies=list(replies), prompts=[], context=8000) if replies else None
+        service = serve(project, llm, **(answers or {}))
+        try:
+            artifact = generate_artifact(service, GenerateParams(kind, topic=topic, **params))
+        finally:
+            service.close()
+        return artifact, [] if llm is None else llm.prompts
+
+    return make
+
+
+def section(artifact, name):
+    return next(one for one in artifact.sections if one.heading.endswith(name))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_without_a_model_sections_are_cited_sentences_of_documents_or_say_there_is_none(made, kind):
+    artifact, _ = made(kind=kind)
+    assert [one.heading for one in artifact.sections] == list(SCHEMAS[kind])
+    first = artifact.sections[0]
+    assert first.text.startswith(f"{first.heading}\n\nCustomers may cancel within 14 days of the")
+    for one in artifact.sections:
+        assert (one.reason is None) == bool(one.sentences)
+        assert all(sentence.citations for sentence in one.sentences)
+        assert one.sentences or one.text.endswith("*No evidence in the documents.*")
+    assert "no language model wrote this" in artifact.markdown
+    assert artifact.model is None
+    assert any("IDX_LLM__PROVIDER" in note for note in artifact.notes)
+
+
+def test_each_section_has_a_search_of_its_own_under_the_same_role(made):
+    artifact, _ = made(topic="the salary of a director", role="guest")
+    names = [stage.name for stage in artifact.stages]
+    assert [name for name in names if name.startswith("search")] == [
+        f"search {heading}" for heading in SCHEMAS["blueprint"]
+    ]
+    assert {one.path for one in artifact.results} <= {"cancel.md"}
+    assert "9000" not in artifact.markdown
+
+
+def test_nothing_related_is_no_evidence_and_no_model_is_asked(made):
+    artifact, prompts = made("never", topic="the capital of Mongolia")
+    assert artifact.abstained
+    assert prompts == []
+    assert artifact.markdown.count("No evidence") == len(SCHEMAS["blueprint"])
+
+
+def test_a_model_writes_all_sections_at_once_and_each_sentence_is_checked(made):
+    reply = blueprint(
+        overview=f"{RIGHT} A refund takes 50 working days [1].", risks="It may rain [1]."
+    )
+    artifact, prompts = made(reply)
+    assert len(prompts) == 1
+    assert "You write a blueprint" in prompts[0]
+    assert "Question: Generate a blueprint on: the cancellation" in prompts[0]
+    overview = section(artifact, "Overview")
+    assert [one.supported for one in overview.sentences] == [True, False]
+    assert "50 working days. [1] [unsupported]" in overview.text
+    assert section(artifact, "Risks").sentences == ()  # nothing in it is supported
+    assert section(artifact, "Risks").reason
+    assert section(artifact, "Goals").text == "## Goals\n\n*No evidence in the documents.*"
+    assert artifact.model == "writer"
+    assert "- [1] [source: Cancellation, lines" in artifact.markdown
+
+
+def test_unsupported_sentences_are_dropped_where_settings_say_so(made):
+    reply = blueprint(overview=f"{RIGHT} A refund takes 50 working days [1].")
+    artifact, _ = made(reply, answers={"unsupported": "drop"})
+    assert len(section(artifact, "Overview").sentences) == 1
+    assert any(note.startswith("unsupported sentences left out: 1") for note in artifact.notes)
+
+
+def test_markdown_that_misses_the_schema_is_repaired_once(made):
+    wrong = f"# Overview\n\n{RIGHT}\n\n## Summary\n\nNo."
+    artifact, prompts = made(wrong, blueprint(overview=RIGHT))
+    assert len(prompts) == 2
+    assert "- ## Goals is missing" in prompts[1]
+    assert "- ## Summary is no heading of it" in prompts[1]
+    assert section(artifact, "Overview").sentences[0].supported
+
+
+def test_markdown_that_misses_it_again_is_an_error_with_the_draft(made):
+    with pytest.raises(ArtifactSchemaError, match="asked again: ## Goals is missing") as error:
+        made("# Overview\n\nSo.", "# Overview\n\nAnd so.")
+    assert error.value.draft == "# Overview\n\nAnd so."
+
+
+@pytest.mark.parametrize(
+    ("text", "misses"),
+    [
+        ("```markdown\n# A\nx\n## **B**\n```", []),
+        ("# A\n## B:", []),
+        ("Here it is:\n# A\n## B", ["there is text before # A"]),
+        ("## B\n# A", ["the order is not # A, ## B"]),
+        ("# A\n## B\n## B", ["## B is there twice"]),
+        ("# A\n# B", ["## B is missing", "# B is no heading of it"]),
+        ("# A\n## B\n### C", ["### C is no heading of it"]),
+        ("", ["# A is missing", "## B is missing"]),
+    ],
+)
+def test_a_schema_is_its_headings_once_each_in_order(text, misses):
+    assert find_misses([name for name, _ in split_sections(text)], ["# A", "## B"]) == misses
+
+
+def test_a_model_that_fails_leaves_the_documents_own_sentences(made):
+    artifact, _ = made([TimeoutError()])
+    assert artifact.model is None
+    assert section(artifact, "Overview").sentences
+    assert any("did not answer within" in note for note in artifact.notes)
+    with pytest.raises(StageFailedError):
+        made([TimeoutError()], strict=True)
+
+
+def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp_path):
+    heard = {}
+
+    class Hearing(WritingLLM):
+        def stream_chat(self, messages, **options):
+            heard.update(options)
+            yield from super().stream_chat(messages, **options)
+
+    (tmp_path / "warm.toml").write_text('persona = "You plan."\ntemperature = 0.9\n')
+    (tmp_path / "plans.toml").write_text('output = "build-plan"')
+    llm = Hearing(replies=[blueprint(overview=RIGHT)], prompts=[], context=8000)
+    service = serve(project, llm, agents=tmp_path)
+    try:
+        generate_artifact(service, GenerateParams("blueprint", topic=TOPIC, agent="warm"))
+        with pytest.raises(InputError, match="'plans' writes build-plan, not blueprint"):
+            generate_artifact(service, GenerateParams("blueprint", topic=TOPIC, agent="plans"))
+        with pytest.raises(InputError, match="kinds: blueprint, pdr"):
+            generate_artifact(service, GenerateParams("poem", topic=TOPIC))
+    finally:
+        service.close()
+    assert heard == {"temperature": 0.4, "max_tokens": 1600}
+    assert llm.prompts[0].startswith("system: You plan.\n\nYou write a blueprint")
+
+
+@pytest.mark.parametrize(
+    ("form", "mark"),
+    [("number", "[1]"), ("source", "[source: Cancellation, lines"), ("chunk", "[chunk: ")],
+)
+@pytest.mark.parametrize("replies", [(), (blueprint(overview=RIGHT),)])
+def test_citations_have_the_form_of_the_setting(made, form, mark, replies):
+    artifact, _ = made(*replies, answers={"citations": form})
+    assert f"14 days of the order. {mark}" in section(artifact, "Overview").text
