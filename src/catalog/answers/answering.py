@@ -28,6 +28,7 @@ from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.llm import get_llm, llm_name
 from catalog.search_v2.shared import shared_service
+from catalog.search_v2.spans import span
 from catalog.search_v2.stages import StageLog
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def answer_events(
     The whole answer has other sentences than those before it where a model failed meanwhile. What
     was asked at an edge is logged, with an error or where nobody waits for the whole, too.
     """
-    with service.library.log.watching(params) as note:
+    with span("ask"), service.library.log.watching(params) as note:
         agent = read_agent(service.parts.settings, params.agent)
         with closing(_events(service, with_agent(params, agent), llm, agent)) as events:
             for event in events:

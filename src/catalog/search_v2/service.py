@@ -27,6 +27,7 @@ from catalog.search_v2.refine import Refiner
 from catalog.search_v2.request import SearchRequest, check_search, read_request
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.shape import to_result
+from catalog.search_v2.spans import export_spans, span
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import allowed_paths
 from catalog.store.waiting import embedded_share
@@ -43,6 +44,8 @@ class SearchServiceV2:
     def __init__(self, library: Library, parts: SearchParts | None = None) -> None:
         self.library = library
         self.parts = parts or SearchParts(library)
+        if library.settings.log.spans:
+            export_spans()
         self._baseline = Baseline(self.parts.settings)
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchServiceV2:
@@ -78,6 +81,10 @@ class SearchServiceV2:
 
     def run(self, params: SearchParams) -> SearchResults:
         """Return the results of a search; see :meth:`search`."""
+        with span("search"):
+            return self._run(params)
+
+    def _run(self, params: SearchParams) -> SearchResults:
         if params.doc_ids is not None and not isinstance(params.doc_ids, str):
             params = replace(params, doc_ids=list(params.doc_ids))  # it may be read twice
         if params.compare_with_v1:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
+from catalog.search_v2.spans import tell_stage
 
 
 class StageLog:
@@ -67,3 +68,4 @@ class StageLog:
     def _add(self, name: str, status: str, ms: float, note: str) -> None:
         report = {"name": name, "status": status, "ms": round(ms, 3), "note": note}
         self._reports.append(StageReport.model_validate(report))
+        tell_stage(self._reports[-1])

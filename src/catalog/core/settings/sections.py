@@ -228,6 +228,10 @@ class LogSettings(BaseModel):
         100_000, ge=1, le=10_000_000, description="How many entries are kept, the newest."
     )
 
+    spans: bool = Field(
+        False, description="Send spans to OpenTelemetry (catalog[otel]), as OTEL_* variables say."
+    )
+
     @field_validator("verbs")
     @classmethod
     def _are_logged(cls, verbs: tuple[str, ...]) -> tuple[str, ...]:

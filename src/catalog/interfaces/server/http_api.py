@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,13 +117,14 @@ class ApiState:
         """Return the events of an answer; raises what a search raises before there is any."""
         events = await self._workers.run(partial(self._engine.answer_events, arguments))
         with asked_at("http"):
-            first = await self._workers.run(partial(next, events))
+            step = partial(copy_context().run, next, events, None)  # one context for them all
+        first = await self._workers.run(step)
 
         async def following() -> AsyncIterator[dict[str, Any]]:
             event: AnswerEvent | None = first
             while event is not None:
                 yield event.to_dict()
-                event = await self._workers.run(partial(next, events, None))
+                event = await self._workers.run(step)
 
         return following()
 
