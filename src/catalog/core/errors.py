@@ -31,6 +31,10 @@ CatalogError
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
 │   │   └── DamagedDocumentError what is stored of one document changed by itself: index it again
 │   └── EmbeddingMismatchError   the store holds another model's vectors: rebuild, or use that model
+├── SemanticRetrievalError       embeddings of a cache folder cannot be searched
+│   ├── SemanticIndexError       the folder's files do not make one index: see the files it names
+│   ├── SemanticQueryError       the query vector cannot be searched for: see its numbers
+│   └── SemanticConfigError      a setting of the retriever has no meaning: correct it
 ├── EmbeddingError               the model failed on a text, or answered nonsense
 ├── RerankError                  the reranker failed or answered nonsense: the fused order stands
 ├── LLMError                     a language model failed or answered nonsense: the search goes on
@@ -209,6 +213,22 @@ class DamagedDocumentError(StoreDamagedError):
 
 class EmbeddingMismatchError(StoreError):
     """The store holds another model's vectors: rebuild it, or go back to that model."""
+
+
+class SemanticRetrievalError(CatalogError):
+    """Embeddings of a cache folder cannot be searched: see the kinds below."""
+
+
+class SemanticIndexError(SemanticRetrievalError, ValueError):
+    """The files of the folder do not make one index: see to those that the message names."""
+
+
+class SemanticQueryError(SemanticRetrievalError, InputError, ValueError):
+    """The query vector cannot be searched for: correct it; a retry will not help."""
+
+
+class SemanticConfigError(SemanticRetrievalError, ConfigError, ValueError):
+    """A setting of the retriever has no meaning: correct it; nothing was searched."""
 
 
 class EmbeddingError(CatalogError):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import DamagedDocumentError, DocumentReferenceError
 from catalog.core.places import Places, Unit
 from catalog.ingest.chunking.boundaries import iter_lines, trim_end
-from catalog.store.chunks import StoredDocument, parse_places, read_chunk_places
+from catalog.store.chunk_places import read_chunk_places
+from catalog.store.chunks import StoredDocument, parse_places
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -62,6 +62,8 @@ __all__ = [
     "LexicalRetriever",
     "MaxChunksPerDocument",
     "PersistenceTransform",
+    "PrecomputedLeg",
+    "PrecomputedRetriever",
     "QueryEngineBuilderV2",
     "QueryExpansionRetrieverV2",
     "RelevanceEstimator",
@@ -75,9 +77,14 @@ __all__ = [
     "ask",
     "close",
     "generate",
+    "precomputed_hybrid",
     "search",
 ]
+_PRECOMPUTED = "catalog.search_v2.precomputed.precomputed_retriever"
 _ELSEWHERE = {
+    "PrecomputedLeg": _PRECOMPUTED,
+    "PrecomputedRetriever": _PRECOMPUTED,
+    "precomputed_hybrid": _PRECOMPUTED,
     "AnswerQueryEngine": "catalog.answers.llama_engines",
     "CitedSentences": "catalog.answers.cited_sentences",
     "QueryEngineBuilderV2": "catalog.answers.query_engine_builder",

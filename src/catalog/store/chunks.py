@@ -332,16 +332,6 @@ def _chunk(row: Row[Any]) -> Chunk:
     )
 
 
-def read_chunk_places(connection: Connection, source_doc_id: str) -> Sequence[Row[Any]]:
-    """Return where each passage of a document stands, in order: offsets, page, cues, places."""
-    names = ("start_offset", "end_offset", "page", "page_breaks", "cues", "places")
-    query = select(*(chunks.c[name] for name in names)).join(
-        documents, documents.c.id == chunks.c.document_id
-    )
-    is_of = documents.c.source_doc_id == source_doc_id
-    return connection.execute(query.where(is_of).order_by(chunks.c.position)).all()
-
-
 def parse_places(stored: str | None, page: int | None) -> Places:
     """Return a passage's map; pages are what is counted where nothing is stored but a page."""
     if stored is None:

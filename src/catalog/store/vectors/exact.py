@@ -139,13 +139,17 @@ def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None)
         scores = (snapshot.matrix @ query)[rows]
     first = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 1))
     best = np.maximum.reduceat(scores, first)
-    if best.size > k:
-        least = np.partition(best, best.size - k)[best.size - k]
-        chosen = np.flatnonzero(best >= least - 1e-6)  # ties are settled after rounding
-    else:
-        chosen = np.arange(best.size)
     owners = seqs[first]
+    chosen = best_rows(best, k)
     return best_first((Hit(int(owners[i]), round_score(float(best[i]))) for i in chosen), k)
+
+
+def best_rows(scores: Floats, k: int) -> Seqs:
+    """Return the rows of the ``k`` highest scores, ascending, and of those equal to the least."""
+    if scores.size <= k:
+        return np.arange(scores.size)
+    least = np.partition(scores, scores.size - k)[scores.size - k]
+    return np.flatnonzero(scores >= least - 1e-6)  # ties are settled after rounding
 
 
 def _load(

@@ -1,0 +1,148 @@
+"""Precomputed embeddings in LlamaIndex: as a retriever of their own, and as a leg beside words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from catalog.core.errors import SemanticQueryError
+from catalog.search_v2.legs import LegRetriever, LegRun
+from catalog.search_v2.precomputed.semantic_types import (
+    AgentContextConfig,
+    ChunkWithScore,
+    EmbeddingProvider,
+    EmbeddingVector,
+)
+from catalog.search_v2.retriever import HybridRetrieverV2
+from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
+from catalog.store.chunk_places import find_by_lines
+from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
+
+if TYPE_CHECKING:
+    from catalog.core.param_types import DatasetChoice
+    from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
+    from catalog.search_v2.search_parts import SearchParts
+    from catalog.store import Database
+
+_STEP = 1_000  # embeddings looked up at a time
+
+
+class PrecomputedRetriever(BaseRetriever):
+    """Retrieve chunks of a folder of embeddings as LlamaIndex nodes.
+
+    A query's vector is the embedding that its bundle brings, else the provider's. Raises
+    :class:`SemanticQueryError` where there is neither.
+    """
+
+    def __init__(
+        self,
+        semantic: SemanticContextRetriever,
+        provider: EmbeddingProvider | None = None,
+        config: AgentContextConfig | None = None,
+    ) -> None:
+        self._semantic, self._provider, self._config = semantic, provider, config
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        embedding = query_bundle.embedding
+        if embedding is None:
+            if self._provider is None:
+                raise SemanticQueryError(
+                    "no embedding of the query: give one in the QueryBundle, or a provider"
+                )
+            embedding = self._provider.get_query_embedding(query_bundle.query_str)
+        return [_node(chunk) for chunk in self._semantic.retrieve(embedding, config=self._config)]
+
+
+def _node(chunk: ChunkWithScore) -> NodeWithScore:
+    node = TextNode(
+        id_=chunk.chunk_id,
+        text=chunk.content or "",
+        metadata=dict(chunk.metadata),
+        embedding=chunk.embedding.tolist(),
+    )
+    return NodeWithScore(node=node, score=chunk.score)
+
+
+class PrecomputedLeg(LegRetriever):
+    """The passages of a dataset that hold the lines which precomputed embeddings are of.
+
+    Sidecars say whose they are: ``source_file`` is a document's path in the dataset, and
+    ``line_number`` a line of the passage, the first if it is absent.
+    """
+
+    kind = "vec"
+
+    def __init__(
+        self,
+        database: Database,
+        restriction: Restriction,
+        top_k: int,
+        semantic: SemanticContextRetriever,
+        query_embedding: EmbeddingVector,
+    ) -> None:
+        super().__init__(database, restriction, top_k)
+        self._semantic, self._query_embedding = semantic, query_embedding
+
+    def _search(self, query: QueryBundle) -> LegRun:
+        index = self._semantic.index
+        scores = np.empty(0, dtype=np.float32)
+        if len(index) > 0:
+            vector = index.check(self._query_embedding)
+            scores = index.similarities(vector[None])[0]
+        spread = Spread(float(scores.mean()), float(scores.std())) if scores.size else FLAT
+        hits: dict[int, float] = {}
+        order = np.argsort(-scores, kind="stable")
+        with self._database.read() as connection:
+            allowed = allowed_seqs(connection, self.restriction)
+            may_answer = None if allowed is None else frozenset(allowed.tolist())
+            for start in range(0, len(order), _STEP):
+                rows = order[start : start + _STEP].tolist()
+                places = [self._place(index.ids[row]) for row in rows]
+                seqs = find_by_lines(connection, self.restriction.dataset, filter(None, places))
+                for row, place in zip(rows, places, strict=True):
+                    seq = None if place is None else seqs.get(place)
+                    if seq is not None and (may_answer is None or seq in may_answer):
+                        hits.setdefault(seq, float(scores[row]))
+                if len(hits) >= self.top_k:
+                    break
+        best = best_first(hits.items(), self.top_k)
+        return LegRun(self._sub_query(query), self.top_k, "precomputed", best, spread)
+
+    def _place(self, chunk_id: str) -> tuple[str, int] | None:
+        metadata = self._semantic.index.metadata.get(chunk_id, {})
+        path, line = metadata.get("source_file"), metadata.get("line_number", 1)
+        return (path, line) if isinstance(path, str) and type(line) is int else None
+
+
+def precomputed_hybrid(
+    semantic: SemanticContextRetriever,
+    query: str,
+    query_embedding: EmbeddingVector,
+    dataset: DatasetChoice = None,
+    *,
+    parts: SearchParts | None = None,
+    top_k: int | None = None,
+) -> HybridRetrieverV2:
+    """Return a retriever that fuses a dataset's keyword leg with precomputed embeddings.
+
+    It is asked the same ``query``: ``precomputed_hybrid(…).retrieve(query)``. ``parts`` are a
+    service's, else those that this process shares; ``top_k`` fused passages come back, by default
+    as many as the settings say.
+    """
+    factory = HybridRetrieverFactoryV2(parts)
+    parts = factory._parts
+    by_words = factory.build(query, dataset, mode="lexical", k_fused=top_k)
+    (words, *_) = by_words._legs
+    leg = PrecomputedLeg(
+        parts.database, words.restriction, parts.rag.vector_top_k, semantic, query_embedding
+    )
+    return HybridRetrieverV2(
+        parts,
+        [*by_words._legs, leg],
+        dataset=words.restriction.dataset,
+        top_k=by_words.similarity_top_k,
+    )
