@@ -7,7 +7,7 @@ import pytest
 from llama_index.core.llms import ChatMessage, ChatResponse, CustomLLM, LLMMetadata
 
 from catalog.core.params import AskParams
-from catalog.core.settings import AnswerSettings
+from catalog.core.settings import AnswerSettings, LLMSettings
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2 import SearchServiceV2
@@ -49,10 +49,14 @@ def service(project):
     opened.close()
 
 
-def serve(home, llm=None, **answers):
-    """Open the store with these settings of answers and this language model."""
+def serve(home, llm=None, seconds=10.0, **answers):
+    """Open the store with these settings of answers and this language model, and its time."""
     plain = open_library(home)
-    settings = plain.settings.model_copy(update={"answers": AnswerSettings(roles=ROLES, **answers)})
+    changed = {
+        "answers": AnswerSettings(roles=ROLES, **answers),
+        "llm": LLMSettings(timeout_seconds=seconds),
+    }
+    settings = plain.settings.model_copy(update=changed)
     model = plain.model
     plain.close()
     return SearchServiceV2(Library(settings, model=model, llm=llm))

@@ -253,3 +253,22 @@ def test_passages_are_cut_to_what_the_model_reads_at_once(written):
     answer, prompts = written(RIGHT, context=110)
     assert prompts == []
     assert "too few for a passage" in answer.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "supported"), [("NO", [False]), ("<think>no…</think>YES.", [True]), ("?", [True])]
+)
+def test_a_judge_takes_support_away_and_reads_the_cited_passages_alone(written, verdict, supported):
+    answer, prompts = written(RIGHT, verdict, judge=True)
+    assert [one.supported for one in answer.sentences] == supported * (not answer.abstained)
+    assert bool(answer.abstained) == (not supported[0])
+    assert len(prompts) == 2
+    assert "14 days" in prompts[1]
+    assert "ninety days" in prompts[0]
+    assert "ninety days" not in prompts[1]
+
+
+def test_a_judge_is_not_asked_of_what_the_checks_found_unsupported(written):
+    answer, prompts = written(f"{WRONG} {RIGHT}", "NO", judge=True)
+    assert len(prompts) == 2
+    assert answer.abstained

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from catalog.answers.agents import Agent
 from catalog.answers.cited_sources import cite_as
 from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
-from catalog.answers.context import choose_context, token_counter
-from catalog.answers.prompting import RULES, SUMMARY_RULES, ask_again, build_messages
+from catalog.answers.context import ContextPassage, choose_context, token_counter
+from catalog.answers.prompting import JUDGE_RULES, RULES, SUMMARY_RULES, ask_again, build_messages
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError
 from catalog.core.quoted_text import clean
@@ -18,11 +18,11 @@ from catalog.llm.replies import Reply
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM, ChatMessage
 
-    from catalog.answers.context import ContextPassage
     from catalog.core.results import SearchResults
     from catalog.core.settings import AnswerSettings
 
 _OF_SUMMARY = 200  # tokens that a summary may have
+_OF_VERDICT = 16  # tokens of a judge's reply
 _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
 
 
@@ -164,12 +164,32 @@ class _Writer:
                 yield self._check(claim)
 
     def _check(self, claim: Claim) -> AnswerSentence:
+        """Check a sentence: its passages, a promised bound, and a judge where there is one."""
         sentence = check_claim(claim, self._given)
         sentence = cite_as(sentence, self._given, self._settings.citations)
-        if not sentence.supported or sentence.score >= self._least:
+        if not sentence.supported:
             return sentence
-        reason = f"bound: a score of {sentence.score:.3f}, and {self._least:.3f} is needed"
+        if sentence.score < self._least:
+            reason = f"bound: a score of {sentence.score:.3f}, and {self._least:.3f} is needed"
+        elif self._settings.judge and self._is_denied(sentence):
+            reason = "judge: the language model reads it otherwise in the passages"
+        else:
+            return sentence
         return sentence.model_copy(update={"supported": False, "reasons": (reason,)})
+
+    def _is_denied(self, sentence: AnswerSentence) -> bool:
+        """Ask the model whether the cited passages, and they alone, say a sentence.
+
+        What it says can only take support away, so that no passage talks it into giving it.
+        """
+        cited = [self._given[number] for number in sentence.citations]
+        passages = [ContextPassage(one.rank, one.citation, clean(one.text)) for one in cited]
+        question = f"Do the passages say this? {sentence.text}"
+        messages = build_messages(question, passages, rules=JUDGE_RULES)
+        reply = Reply(self._llm, messages, self._seconds, max_tokens=_OF_VERDICT)
+        said = "".join(reply)
+        self._add_tokens(reply, messages, said)
+        return without_thoughts(said).lstrip(" *\"'\n").casefold().startswith("no")
 
     def checked(self, messages: Sequence[ChatMessage]) -> tuple[list[AnswerSentence], ClaimReader]:
         """Return all sentences of a reply."""

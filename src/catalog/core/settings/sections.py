@@ -139,6 +139,11 @@ class AnswerSettings(BaseModel):
         "number",
         description="How an answer cites: [1], [source: Title, page 4] or [chunk: id].",
     )
+    judge: bool = Field(
+        False,
+        description="Have the language model read each supported sentence once more, beside its "
+        "passages alone; one to which it says NO is unsupported.",
+    )
     summarise: bool = Field(
         False,
         description="Have the cheap profile's model sum up the passages for the one that answers.",
