@@ -49,6 +49,7 @@ class HybridRun:
     is_whole: bool
     ms: float
     damaged: tuple[DamagedDocumentError, ...] = ()
+    balance: Balance = PRIOR
 
 
 class FusionRetriever(QueryFusionRetriever):
@@ -162,6 +163,7 @@ class HybridRetrieverV2(FusionRetriever):
         kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
         words = kinds & {"lex"}
         waiting: AbstractSet[int] = frozenset()
+        balance = PRIOR
         with self._parts.database.read() as connection:
             ids = read_chunk_ids(connection, self._dataset, seqs)
             lists = [_ranked_list(run, ids, self._parts.rag) for run in answered]
@@ -190,7 +192,7 @@ class HybridRetrieverV2(FusionRetriever):
         )
         ms = (time.perf_counter() - started) * 1000
         is_whole = len(ids) == len(seqs)
-        return HybridRun(tuple(runs), passages, len(fused), is_whole, ms, tuple(damaged))
+        return HybridRun(tuple(runs), passages, len(fused), is_whole, ms, tuple(damaged), balance)
 
     def _report(self, run: HybridRun) -> list[Passage]:
         """Report every stage and return the passages; raise the first error if every leg failed."""
@@ -205,8 +207,8 @@ class HybridRetrieverV2(FusionRetriever):
         if len(errors) == len(run.legs):
             raise errors[0]
         note = f"{self.fusion}: {run.candidates} candidates"
-        if self.fusion == "adaptive" and (balance := self._parts.balance(self._dataset)).shift:
-            note = f"{note}, vector share {balance.shift:+.2f}: {balance.reason}"
+        if self.fusion == "adaptive" and run.balance.shift:
+            note = f"{note}, vector share {run.balance.shift:+.2f}: {run.balance.reason}"
         if len(run.legs) > 2:
             note = f"{note} of {len(run.legs)} lists"
         if not run.is_whole:

@@ -20,7 +20,8 @@ from catalog.store.schema import chunks
 from catalog.store.vectors.point_filters import PointCondition, point_condition
 
 _MOST_TIES = 4_096  # points fetched to order equal scores by row number
-_NAMED = select(chunks.c.chunk_id, chunks.c.seq, chunks.c.dataset).where(
+_NAMED = select(chunks.c.chunk_id, chunks.c.seq).where(
+    # the index by chunk id tells that, and the rows are not read: an id is of one dataset
     among_bound(chunks.c.chunk_id, "ids")
 )
 _ALLOWED = select(chunks.c.chunk_id, chunks.c.seq).where(
@@ -97,14 +98,9 @@ def _live_seqs(
     seqs: dict[str, int | None] = dict.fromkeys(chunk_ids)
     if not chunk_ids:
         return seqs
-    ids = as_bound(chunk_ids)
+    is_whole = restriction.is_whole_dataset
+    query = _NAMED if is_whole else _ALLOWED.where(restriction.clause())
     with database.read() as connection:
-        if restriction.is_whole_dataset:
-            named = connection.execute(_NAMED, {"ids": ids}).all()
-            here = frozenset(restriction.datasets)
-            seqs |= {chunk_id: seq for chunk_id, seq, dataset in named if dataset in here}
-        else:
-            allowed = _ALLOWED.where(restriction.clause())
-            rows = connection.execute(allowed, {"ids": ids}).all()
-            seqs.update((chunk_id, seq) for chunk_id, seq in rows)
+        rows = connection.execute(query, {"ids": as_bound(chunk_ids)}).all()
+    seqs.update((chunk_id, seq) for chunk_id, seq in rows)
     return seqs
