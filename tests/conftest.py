@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, inspect
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.util import LRUCache
 
-from catalog.store import migrate
+from catalog.store import database, migrate
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
@@ -38,6 +40,23 @@ def _one_first_schema():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(migrate, "_upgrade", upgrade_or_copy)
             yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_compilation():
+    """Let the stores of a process share their compiled statements; a command has one store."""
+    compiled, create = LRUCache(5_000), database.create_engine
+
+    def create_sharing(*arguments, **options) -> Engine:
+        engine = create(*arguments, **options)
+        engine._compiled_cache = compiled  # its keys begin with the engine's dialect
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "create_engine", create_sharing)
+        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda dialect: hash(type(dialect)))
+        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, two: type(one) is type(two))
+        yield
 
 
 @pytest.fixture(autouse=True)
