@@ -16,6 +16,7 @@ import pytest
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
+from processes import Forked
 
 SECONDS = float(os.environ.get("IDX_TEST_CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("IDX_TEST_SEED", str(random.SystemRandom().randrange(10**6))))
@@ -72,8 +73,8 @@ def test_a_searching_process_outlives_files_that_shrink_under_it(home, tmp_path)
     while True:
         chance = random.Random(seed)
         store, segments = home / "catalog.db", sorted((home / "indexes").rglob("*.npy"))
-        searcher = subprocess.Popen(
-            [sys.executable, "-c", SEARCHER, str(home)],
+        searcher = Forked(
+            ["-c", SEARCHER, str(home)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

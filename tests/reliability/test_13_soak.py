@@ -27,6 +27,7 @@ from catalog.interfaces.server.announcement import read_announcement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from fakes import WordEncoder
+from processes import Forked
 from reliability.chaos import seeds
 
 LONG = bool(os.environ.get("IDX_TEST_CHAOS_SECONDS"))
@@ -107,8 +108,8 @@ def serving(home, log):
         "HOME": str(home),
         "IDX_HOME": str(home),
     }
-    server = subprocess.Popen(
-        [sys.executable, str(SERVER), "serve", "--http", "127.0.0.1:0"],
+    server = Forked(
+        [str(SERVER), "serve", "--http", "127.0.0.1:0"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=log,

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import threading
 
 import pytest
@@ -17,6 +16,7 @@ from catalog.core.errors import (
 )
 from catalog.store import Database
 from catalog.store.statistics import count_orphans, find_damage
+from processes import Forked
 
 OPEN = """
 import sys
@@ -30,10 +30,8 @@ with database.write() as connection:
 
 
 def test_eight_processes_may_open_a_new_store_at_the_same_moment(tmp_path):
-    command = [sys.executable, "-c", OPEN, str(tmp_path / "home")]
-    running = [
-        subprocess.Popen([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(8)
-    ]
+    command = ["-c", OPEN, str(tmp_path / "home")]
+    running = [Forked([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(8)]
     errors = [process.communicate(timeout=120)[1] for process in running]
     assert [process.returncode for process in running] == [0] * 8, errors
     with Database.at(tmp_path / "home").read() as connection:

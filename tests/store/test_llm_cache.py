@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 from sqlalchemy import create_engine
@@ -13,6 +12,7 @@ from catalog.core.ids import sha1_hex
 from catalog.store import Database, llm_cache
 from catalog.store.llm_cache import CacheEntry, CacheStats, cache_key
 from catalog.store.migrate import HEAD
+from processes import Forked
 
 WRITE = """
 import sys
@@ -179,9 +179,7 @@ def test_statistics_tell_kinds_and_models_apart_and_count_bytes(database):
 
 def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITE, str(tmp_path), name], stderr=subprocess.PIPE, text=True
-        )
+        Forked(["-c", WRITE, str(tmp_path), name], stderr=subprocess.PIPE, text=True)
         for name in ("one", "two")
     ]
     errors = [process.communicate(timeout=120)[1] for process in running]

@@ -29,6 +29,7 @@ from catalog.store.vectors import edge_index as edge_index_module
 from catalog.store.vectors import folder_engine
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.outbox import Outbox
+from processes import Forked
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 
@@ -79,8 +80,9 @@ def in_other_process(desk: Bench, code: str) -> subprocess.Popen[str]:
         "engine = desk.engine()",
         code,
     ]
-    command = [sys.executable, "-c", "\n".join(lines)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return Forked(
+        ["-c", "\n".join(lines)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_nothing_is_opened_before_the_first_search(desk: Bench):

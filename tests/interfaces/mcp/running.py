@@ -12,6 +12,8 @@ from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from processes import Forked
+
 HERE = Path(__file__).parent
 DEADLINE = 30
 _URL = re.compile(r"http://[^;\s]+")
@@ -41,8 +43,8 @@ def stdio_server(arguments, signs):
 @contextmanager
 def http_server(arguments, signs, **variables):
     """A server process and its URL; it is ended as Ctrl-C would."""
-    server = subprocess.Popen(
-        [sys.executable, *arguments],
+    server = Forked(
+        arguments,
         env=environment(signs, **variables),
         stderr=subprocess.PIPE,
         text=True,

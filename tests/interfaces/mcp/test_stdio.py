@@ -11,6 +11,7 @@ import pytest
 
 from interfaces.mcp.running import environment, of_stubs, stdio_server, talk
 from interfaces.mcp.signs import wait_for
+from processes import Forked
 
 PROMPTLY = 5
 STARTED_AND_ENDED = 30  # starting loads the SDK, which a busy machine takes long for
@@ -34,8 +35,8 @@ def echo(number, word):
 
 
 def start(tmp_path, kind):
-    return subprocess.Popen(
-        [sys.executable, *of_stubs(kind)],
+    return Forked(
+        of_stubs(kind),
         env=environment(tmp_path),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
