@@ -5,15 +5,21 @@ import logging
 import shutil
 import sqlite3
 
+import anyio
 import pytest
+from mcp import Client
 
 from answers.conftest import ROLES, WritingLLM, asking
+from answers.test_edges import NDJSON, Answering, posted
 from catalog.answers.answering import answer_events, answer_question
+from catalog.answers.generating import generate_artifact
 from catalog.core.edges import asked_at
 from catalog.core.errors import InputError, LLMError
-from catalog.core.params import SearchParams
+from catalog.core.params import GenerateParams, SearchParams
 from catalog.core.settings.sections import AnswerSettings, LLMSettings, LogSettings
 from catalog.evaluation.log_stats import log_stats, log_stats_lines
+from catalog.interfaces.server.mcp.protocol import catalog_server
+from catalog.interfaces.server.workers import Workers
 from catalog.library.library import Library
 from catalog.search_v2 import SearchServiceV2
 from catalog.store import Database
@@ -156,6 +162,35 @@ def test_a_question_that_fails_and_one_nobody_waits_for_are_logged_as_errors(ope
     left, failed = logged(service)
     assert (failed.errors, failed.role, failed.retrieval_ms) == (("InputError",), None, None)
     assert left.errors == ("GeneratorExit",)
+
+
+def test_an_artifact_is_logged_with_its_topic_and_the_time_of_its_searches(opened):
+    service = opened(query_text=True)
+    with asked_at("cli"):
+        topic = "the cancellation of an order by customers"
+        made = generate_artifact(service, GenerateParams("blueprint", topic=topic))
+        with pytest.raises(InputError):
+            generate_artifact(service, GenerateParams("poem", topic=topic))
+    failed, entry = logged(service)
+    assert (entry.verb, entry.query) == ("generate", f"blueprint: {topic}")
+    assert [chunk_id for chunk_id, _ in entry.passages] == [one.chunk_id for one in made.results]
+    assert 0 < entry.retrieval_ms <= entry.elapsed_ms == made.elapsed_ms
+    assert (entry.abstained, entry.profile, failed.errors) == (None, "balanced", ("InputError",))
+
+
+def test_each_edge_is_told(opened):
+    service = opened()
+    engine = Answering(service)
+    posted(engine, {"question": CANCEL})
+    posted(engine, {"question": CANCEL}, NDJSON)
+    server = catalog_server(engine, Workers(2, 20), with_answers=True)
+
+    async def ask_as_agent():
+        async with Client(server) as client:
+            await client.call_tool("ask", {"question": CANCEL})
+
+    anyio.run(ask_as_agent)
+    assert [one.edge for one in logged(service)] == ["mcp", "http", "http"]
 
 
 def test_an_answer_that_is_none_is_logged_with_the_reason(opened):

@@ -17,12 +17,14 @@ from catalog.answers.cited_sources import cite_as, cite_sources
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.refusing import NONE_SUPPORTED, why_not_answered
 from catalog.core.artifacts import Artifact, ArtifactSection
+from catalog.core.edges import asked_at
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.param_types import KINDS
 from catalog.core.params import GenerateParams
 from catalog.llm import llm_name
 from catalog.search_v2.shared import shared_service
+from catalog.search_v2.spans import span
 from catalog.search_v2.stages import StageLog
 
 if TYPE_CHECKING:
@@ -52,16 +54,28 @@ def generate(params: GenerateParams) -> Artifact:
     language model the sentences are the documents' own. Raises what a search raises, and
     :class:`ArtifactSchemaError`, with the draft, where a model keeps to no schema.
     """
-    return generate_artifact(shared_service(), params)
+    with asked_at("python"):
+        return generate_artifact(shared_service(), params)
 
 
 def generate_artifact(
     service: SearchServiceV2, params: GenerateParams, *, llm: LLM | None = None
 ) -> Artifact:
-    """Return an artifact; ``llm`` writes in place of the model that params and settings name."""
+    """Return an artifact; ``llm`` writes in place of the model that params and settings name.
+
+    What was asked at an edge is logged.
+    """
+    with span("generate"), service.library.log.watching(params) as note:
+        agent = _agent_for(service, params)
+        artifact = _generate(service, with_agent(params, agent), llm, agent)
+        note(artifact, agent=params.agent, profile=agent.profile)
+    return artifact
+
+
+def _generate(
+    service: SearchServiceV2, params: GenerateParams, llm: LLM | None, agent: Agent
+) -> Artifact:
     started = time.perf_counter()
-    agent = _agent_for(service, params)
-    params = with_agent(params, agent)
     stages = StageLog(strict=params.strict)
     evidence = dict(_search_sections(service, params, stages))
     results = _number([one.results for one in evidence.values() if one.reason is None])

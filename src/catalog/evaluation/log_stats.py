@@ -24,7 +24,7 @@ def log_stats(entries: Iterable[LogEntry]) -> dict[str, Any]:
     not kept. ``cost`` sums what is known, for ``priced`` of the ``written`` answers.
     """
     entries = list(entries)
-    answered = [entry for entry in entries if entry.verb == "ask" and not _is_failed(entry)]
+    answered = [entry for entry in entries if entry.verb != "search" and not _is_failed(entry)]
     abstained = [entry for entry in answered if entry.abstained is not None]
     written = [entry for entry in entries if entry.prompt_tokens is not None]
     priced = [entry.cost for entry in written if entry.cost is not None]

@@ -11,13 +11,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.answers import Answer
+from catalog.core.artifacts import Artifact
 from catalog.core.edges import current_edge
 from catalog.core.errors import StoreBusyError
-from catalog.core.params import AskParams
+from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:
-    from catalog.core.params import SearchParams
     from catalog.core.results import SearchResults
     from catalog.core.settings import Settings
     from catalog.store import Database
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
 _DAY = 86_400.0
+_VERBS = {AskParams: "ask", GenerateParams: "generate", SearchParams: "search"}
 
 
 class QueryLog:
@@ -43,14 +44,16 @@ class QueryLog:
         self._is_warned = False
 
     @contextmanager
-    def watching(self, params: SearchParams | AskParams) -> Iterator[Callable[..., None]]:
+    def watching(
+        self, params: SearchParams | AskParams | GenerateParams
+    ) -> Iterator[Callable[..., None]]:
         """Log what the block asks, if that came in at an edge and the settings say so.
 
-        The block calls what it is given with the results or the answer, and what else an entry
+        The block calls what it is given with results, answer or artifact, and what else an entry
         has; an error that ends it before is logged instead.
         """
         edge = current_edge()
-        verb = "ask" if isinstance(params, AskParams) else "search"
+        verb = _VERBS[type(params)]
         if edge is None or verb not in self._settings.log.verbs:
             yield lambda *_, **__: None
             return
@@ -59,12 +62,12 @@ class QueryLog:
             "asked_at": self._clock(),
             "verb": verb,
             "edge": edge,
-            "query": params.question if isinstance(params, AskParams) else params.query,
+            "query": _words(params),
             "role": params.role if params.role in self._settings.answers.levels() else None,
         }
         is_noted = False
 
-        def note(outcome: SearchResults | Answer, **more: Any) -> None:
+        def note(outcome: SearchResults | Answer | Artifact, **more: Any) -> None:
             nonlocal is_noted
             is_noted = True
             self._add(LogEntry(**known, **self._tell(outcome), **more))
@@ -82,13 +85,15 @@ class QueryLog:
         """Write what waits; it is lost where that fails."""
         self._write(is_last=True)
 
-    def _tell(self, outcome: SearchResults | Answer) -> dict[str, Any]:
-        """Return what an entry holds of an answer, or of the results of a search."""
-        if not isinstance(outcome, Answer):
+    def _tell(self, outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
+        """Return what an entry holds of an answer, an artifact, or the results of a search."""
+        if isinstance(outcome, Answer):
+            told = _tell_results(outcome.results) | _tell_run(outcome)
+            told["abstained"] = None if outcome.abstained is None else outcome.abstained.reason
+        elif isinstance(outcome, Artifact):
+            told = _tell_sections(outcome) | _tell_run(outcome)
+        else:
             return _tell_results(outcome)
-        told = _tell_results(outcome.results) | _tell_run(outcome)
-        if outcome.abstained is not None:
-            told["abstained"] = outcome.abstained.reason
         if outcome.model is not None and outcome.tokens is not None:
             prompt, reply = outcome.tokens.prompt, outcome.tokens.reply
             cost = self._settings.llm.cost(outcome.model, prompt, reply)
@@ -138,7 +143,24 @@ def _tell_results(results: SearchResults) -> dict[str, Any]:
     }
 
 
-def _tell_run(outcome: SearchResults | Answer) -> dict[str, Any]:
+def _tell_sections(artifact: Artifact) -> dict[str, Any]:
+    searches = [stage.ms for stage in artifact.stages if stage.name.startswith("search ")]
+    return {
+        "datasets": artifact.datasets,
+        "passages": tuple((result.chunk_id, result.score) for result in artifact.results),
+        "retrieval_ms": round(sum(searches), 3),
+        "abstained": "no section has any evidence" if artifact.abstained else None,
+    }
+
+
+def _words(params: SearchParams | AskParams | GenerateParams) -> str:
+    """Return what was asked, with the kind of an artifact before its topic."""
+    if isinstance(params, GenerateParams):
+        return f"{params.kind}: {params.topic}"
+    return params.question if isinstance(params, AskParams) else params.query
+
+
+def _tell_run(outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
     """Return how it went: of errors the class alone, since a message may quote a document."""
     failed = [stage for stage in outcome.stages if stage.status == "failed"]
     return {

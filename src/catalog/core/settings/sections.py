@@ -223,7 +223,8 @@ class LogSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     verbs: Names = Field(
-        ("ask",), description="What is logged: ask, search (with a comma between), or nothing."
+        ("ask", "generate"),
+        description="What is logged: ask, generate, search (with commas between), or nothing.",
     )
     query_text: bool = Field(
         False, description="Keep the words of questions; off: only what tells equal ones apart."
@@ -241,8 +242,8 @@ class LogSettings(BaseModel):
     @classmethod
     def _are_logged(cls, verbs: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse what is never logged."""
-        if not {"ask", "search"}.issuperset(verbs):
-            raise ValueError("ask and search can be logged")
+        if not {"ask", "generate", "search"}.issuperset(verbs):
+            raise ValueError("ask, generate and search can be logged")
         return verbs
 
 
