@@ -16,7 +16,9 @@ vec~    the real test queries, each passage with the vector of another: a useles
 lex~    the real test queries, each passage with the words of another: a useless lexical leg
 
 Printed are nDCG@10 and the gain over the better leg of each set, with its 95 % bootstrap interval
-for the default and its neighbours.
+for the default and its neighbours. In the end, over the real queries of all collections: the mean
+gain of every fusion, of the share that is best for each set in hindsight, and of the one among
+the neighbours that is best on the other collections; and the worst difference to the better leg.
 """
 
 from __future__ import annotations
@@ -50,19 +52,9 @@ from catalog.store.engine_types import Restriction
 from catalog.store.schema import chunks
 
 SEED = 20261122
-CAP = 800  # queries of one set
 OWN = 10  # more hits than are fused: a query that is itself a document is left out of its answer
 Lists = tuple[RankedList, RankedList]
 Fusion = Callable[[Lists], list[FusedHit]]
-
-
-def _bare(lists: Lists, k: int) -> list[FusedHit]:
-    return rrf(lists, k=k, bonus_first=0, bonus_second=0)
-
-
-def _vectors_twice(lists: Lists, k: int) -> list[FusedHit]:
-    lexical, vector = lists
-    return _bare((lexical, replace(vector, weight=2 * vector.weight)), k)
 
 
 def _fixed(share: float) -> Balance:
@@ -72,13 +64,7 @@ def _fixed(share: float) -> Balance:
 FUSIONS: dict[str, Fusion] = {
     "lexical": lambda lists: single(lists[0]),
     "vector": lambda lists: single(lists[1]),
-    "rrf 60 +b": rrf,
-    "rrf 60": partial(_bare, k=60),
-    "rrf 20": partial(_bare, k=20),
-    "rrf 20 +b": partial(rrf, k=20),
-    "rrf 10": partial(_bare, k=10),
-    "rrf 10 +b": partial(rrf, k=10),
-    "rrf 10 v2": partial(_vectors_twice, k=10),
+    "rrf 60": rrf,
     "relative": relative_score,
     "fixed .6": partial(adaptive, balance=_fixed(0.6)),
     "fixed .75": partial(adaptive, balance=_fixed(0.75)),
@@ -87,6 +73,16 @@ FUSIONS: dict[str, Fusion] = {
     "prior": adaptive,
     "adaptive": adaptive,  # by the balance of the dataset
 }
+NEIGHBOURS: Mapping[str, Fusion] = {
+    f"base {base:.2f} slope {slope}": partial(adaptive, balance=Balance(base=base, slope=slope))
+    for base in (0.65, 0.7, 0.75)
+    for slope in (0.1, 0.2, 0.3)
+}
+SHARES: Mapping[str, Fusion] = {
+    f"fixed {share:.2f}": partial(adaptive, balance=_fixed(share))
+    for share in (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
+}
+REAL = ("test", "golden")
 
 
 @dataclass(frozen=True)
@@ -123,26 +119,34 @@ class QuerySet:
 
 def main() -> None:
     options = _arguments()
-    settings = load_settings(overrides={"home": options.home}).settings
     sets: list[QuerySet] = []
-    with Library(settings) as library:
-        parts = SearchParts(library)
-        for folder in options.folders:
-            of_folder = list(_of_collection(parts, folder.resolve()))
-            sets += [*of_folder, _mixed(of_folder), *_useless_legs(parts, of_folder)]
-        if options.golden:
+    for folder in options.folders:
+        with _opened(options.home, folder.resolve().name) as library:
+            parts = SearchParts(library)
+            of_folder = list(_of_collection(parts, folder.resolve(), options.queries))
+            test = next(one for one in of_folder if one.kind == "test")
+            sets += [*of_folder, _mixed(of_folder), *_useless_legs(parts, test)]
+    if options.golden:
+        with _opened(options.home, options.dataset) as library:
+            parts = SearchParts(library)
             library.require_dataset(options.dataset)
             golden = read_golden(options.golden)
-            sets.append(_asked(parts, options.dataset, "golden", True, _texts(golden), golden))
+            texts = _texts(golden, options.queries)
+            asked = _asked(parts, options.dataset, "golden", True, texts, golden)
+            sets += [asked, *_useless_legs(parts, asked)]
     _print_table(sets)
 
 
-def _of_collection(parts: SearchParts, folder: Path) -> Iterator[QuerySet]:
+def _opened(home: str, collection: str) -> Library:
+    return Library(load_settings(overrides={"home": home.format(collection)}).settings)
+
+
+def _of_collection(parts: SearchParts, folder: Path, most: int) -> Iterator[QuerySet]:
     Indexer(parts.library).build(folder / CORPUS, folder.name, progress=Silent())
     splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
     for split in splits:
         golden = read_beir(folder, split)
-        yield _asked(parts, folder.name, split, split != "test", _texts(golden), golden)
+        yield _asked(parts, folder.name, split, split != "test", _texts(golden, most), golden)
     train = read_beir(folder, "train" if "train" in splits else splits[0])
     fitted = "train" in splits  # a collection with a test split alone is never fitted on
     with parts.database.read() as connection:
@@ -150,7 +154,7 @@ def _of_collection(parts: SearchParts, folder: Path) -> Iterator[QuerySet]:
     exact = exact_queries(texts)
     queries = {text: text for text in exact}
     yield _asked(parts, folder.name, "exact", fitted, queries, exact)
-    weakened = _weakened(train, texts)
+    weakened = _weakened(train, texts, min(300, most))
     some = GoldenSet("weak", tuple(query for query in train if query.id in weakened))
     yield _asked(parts, folder.name, "weak", fitted, weakened, some)
 
@@ -165,9 +169,8 @@ def _mixed(sets: Sequence[QuerySet]) -> QuerySet:
     return QuerySet(sets[0].collection, "mixed", False, queries)
 
 
-def _useless_legs(parts: SearchParts, sets: Sequence[QuerySet]) -> Iterator[QuerySet]:
-    """Yield the test split with the vectors of other passages, and with their words."""
-    test = next(one for one in sets if one.kind == "test")
+def _useless_legs(parts: SearchParts, test: QuerySet) -> Iterator[QuerySet]:
+    """Yield the queries with the vectors of other passages, and with their words."""
     with parts.database.read() as connection:
         seqs = sorted(
             connection.scalars(select(chunks.c.seq).where(chunks.c.dataset == test.collection))
@@ -204,11 +207,11 @@ def _rename(ranked: RankedList, owner: Mapping[int, int]) -> RankedList:
     )
 
 
-def _texts(golden: GoldenSet) -> dict[str, str]:
-    """The texts of queries that can be asked of the whole collection, by id; at most CAP."""
+def _texts(golden: GoldenSet, most: int) -> dict[str, str]:
+    """The texts of at most so many queries that can be asked of the whole collection, by id."""
     asked = [query for query in golden.answerable if query.filters is None]
-    if len(asked) > CAP:
-        asked = random.Random(SEED).sample(asked, CAP)
+    if len(asked) > most:
+        asked = random.Random(SEED).sample(asked, most)
     return {query.id: query.query for query in asked}
 
 
@@ -233,10 +236,10 @@ def exact_queries(texts: Mapping[str, str]) -> dict[str, dict[str, int]]:
     return queries
 
 
-def _weakened(golden: GoldenSet, texts: Mapping[str, str]) -> dict[str, str]:
+def _weakened(golden: GoldenSet, texts: Mapping[str, str], most: int) -> dict[str, str]:
     """Lexical texts by query id, most words of the relevant documents left out."""
     chance = random.Random(SEED)
-    chosen = chance.sample(golden.answerable, min(300, len(golden.answerable)))
+    chosen = chance.sample(golden.answerable, min(most, len(golden.answerable)))
     weak: dict[str, str] = {}
     for query in chosen:
         relevant = " ".join(texts.get(path, "") for path in query.relevant).casefold()
@@ -303,17 +306,13 @@ def _questions(
 
 def _print_table(sets: Sequence[QuerySet]) -> None:
     print(f"{'nDCG@10':22}{'n':>5}" + "".join(f"{name:>11}" for name in FUSIONS))
+    real: list[tuple[str, dict[str, float]]] = []
     for one in sets:
-        scores = {
-            name: [q.ndcg([hit.chunk_id for hit in fuse(q.lists)]) for q in one.queries]
-            for name, fuse in (
-                FUSIONS | {"adaptive": partial(adaptive, balance=one.balance)}
-            ).items()
-        }
+        scores = _score(one, FUSIONS | {"adaptive": partial(adaptive, balance=one.balance)})
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         print(f"{one.name:22}{len(one.queries):5}" + "".join(f"{m:11.4f}" for m in means.values()))
         leg = max(("lexical", "vector"), key=means.__getitem__)
-        for name in ("rrf 60 +b", "fixed .75", "base .65", "slope .1", "prior", "adaptive"):
+        for name in ("rrf 60", "fixed .75", "base .65", "slope .1", "prior", "adaptive"):
             gains = np.subtract(scores[name], scores[leg])
             ends = bootstrap_interval(list(gains))
             share = means[name] / means[leg] - 1
@@ -322,6 +321,43 @@ def _print_table(sets: Sequence[QuerySet]) -> None:
                 f"{share:+.1%}{'' if one.fitted else '   held out'}",
                 flush=True,
             )
+        if one.kind in REAL:
+            more = _score(one, {**NEIGHBOURS, **SHARES}).items()
+            real.append((one.collection, means | {name: float(np.mean(v)) for name, v in more}))
+    _print_summary(real)
+
+
+def _score(one: QuerySet, fusions: Mapping[str, Fusion]) -> dict[str, list[float]]:
+    """nDCG@10 of every query, by fusion."""
+    return {
+        name: [q.ndcg([hit.chunk_id for hit in fuse(q.lists)]) for q in one.queries]
+        for name, fuse in fusions.items()
+    }
+
+
+def _print_summary(real: Sequence[tuple[str, Mapping[str, float]]]) -> None:
+    rows: dict[str, list[float]] = {name: [m[name] for _, m in real] for name in FUSIONS}
+    rows["best share in hindsight"] = [max(m[name] for name in SHARES) for _, m in real]
+    for label, family in (("neighbour", NEIGHBOURS), ("share", SHARES)):
+        rows[f"{label} chosen on the others"] = [
+            means[max(family, key=lambda name: _mean_gain(name, real, without=collection))]
+            for collection, means in real
+        ]
+    better = [max(means["lexical"], means["vector"]) for _, means in real]
+    print(
+        f"\nreal queries of {len(real)} sets: mean gain on the better leg, worst difference to it"
+    )
+    for name, values in rows.items():
+        gains = np.divide(values, better) - 1
+        print(f"    {name:30}{gains.mean():+7.1%}{np.subtract(values, better).min():+8.3f}")
+
+
+def _mean_gain(
+    name: str, real: Sequence[tuple[str, Mapping[str, float]]], without: str = ""
+) -> float:
+    others = [means for collection, means in real if collection != without]
+    gains = [means[name] / max(means["lexical"], means["vector"]) - 1 for means in others]
+    return float(sum(gains) / max(1, len(gains)))
 
 
 def _discounted(gains: Sequence[int]) -> float:
@@ -333,7 +369,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("folders", nargs="*", type=Path, help="collections in BEIR layout")
     parser.add_argument("--golden", type=Path)
     parser.add_argument("--dataset", default="python", help="of the golden set, indexed already")
-    parser.add_argument("--home", type=Path, default=Path(".bench-home"))
+    parser.add_argument("--queries", type=int, default=800, help="of one set, at most")
+    parser.add_argument("--home", default=".bench-home", help="of all, or DIR/{} for one each")
     return parser.parse_args()
 
 
