@@ -143,10 +143,17 @@ def test_the_command_prints_records_and_compares(project, tmp_path, monkeypatch)
     golden = tmp_path / "asked.jsonl"
     golden.write_text("\n".join(map(json.dumps, (CANCEL, FOREIGN))))
     ask = ["eval", "answers", "--golden", str(golden), "--mode", "lexical"]
-    first = CliRunner().invoke(app, [*ask, "--json"])
+    page = tmp_path / "report.html"
+    first = CliRunner().invoke(app, [*ask, "--json", "--report", str(page)])
     assert first.exit_code == 0, first.output
     run = json.loads(first.stdout)
     assert run["measured"]["Answered"]["mean"] == 1.0
+    html = page.read_text()
+    assert "Customers may cancel within 14 days of the order. [1]" in html
+    assert "[1] cancel.md ✓" in html
+    assert html.count("▲ as labelled") == 2
+    shown = CliRunner().invoke(app, ["runs", "show", run["id"], "--json"])
+    assert json.loads(shown.stdout)["answers"] == run["answers"]
     again = CliRunner().invoke(app, [*ask, "--against", run["id"]])
     assert "same configuration, corpus, queries and code" in again.stdout
     wrong = CliRunner().invoke(app, ["eval", "--json", "answers", "--golden", str(golden)])

@@ -29,7 +29,7 @@ def answer_run_lines(run: EvalRun) -> Iterator[str]:
         interval = f"[{row['low']:.3f}, {row['high']:.3f}]"
         yield f"{name:14}{row['n']:6}{row['mean']:9.3f}{interval:>20}"
     yield ""
-    yield _account(run)
+    yield account(run)
     errors: Mapping[str, str] = run.summary["errors"]
     for query, reason in list(errors.items())[:_FAILURES_SHOWN]:
         yield f"! failed: {query}: {reason}"
@@ -56,7 +56,8 @@ def measured(run: EvalRun) -> dict[str, dict[str, float]]:
     return rows
 
 
-def _account(run: EvalRun) -> str:
+def account(run: EvalRun) -> str:
+    """Return how many questions were answered, in how many sentences, and what that took."""
     answers = read_answers(run).values()
     given = [one for one in answers if one.reason is None]
     sentences = [sentence for one in given for sentence in one.sentences]

@@ -51,6 +51,11 @@ def render_report(
     Equal comparisons and dates give equal pages. Everything that came from outside is escaped,
     and what could not be shown or encoded is replaced, so the page can always be written as UTF-8.
     """
+    return render_template("report.html.j2", build_page(comparison, created, gates))
+
+
+def render_template(name: str, page: object) -> str:
+    """Render a template of this package; what came from outside is escaped and made showable."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -61,8 +66,7 @@ def render_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = build_page(comparison, created, gates)
-    return environment.get_template("report.html.j2").render(page=page)
+    return environment.get_template(name).render(page=page)
 
 
 def write_report(
@@ -72,14 +76,18 @@ def write_report(
     created: datetime,
     gates: Sequence[GateResult] = (),
 ) -> None:
-    """Write the page in one step: a reader sees the old file or the new one, never a part.
+    """Write the report; raises as :func:`write_page`."""
+    write_page(render_report(comparison, created=created, gates=gates), path)
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write a page in one step: a reader sees the old file or the new one, never a part.
 
     Raises :class:`~catalog.core.errors.InputError` where the file cannot be written.
     """
-    page = render_report(comparison, created=created, gates=gates).encode()
     unfinished = path.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        unfinished.write_bytes(page)
+        unfinished.write_bytes(page.encode())
         unfinished.replace(path)
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         with contextlib.suppress(OSError, ValueError):

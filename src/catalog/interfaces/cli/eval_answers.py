@@ -15,6 +15,7 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     known_name,
     open_library,
+    require_report_folder,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
@@ -45,6 +46,7 @@ def eval_answers(
         str | None,
         typer.Option(help="A preset to ask with first, and to compare with; or a run's id."),
     ] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -56,6 +58,7 @@ def eval_answers(
     from catalog.core.errors import InputError
     from catalog.core.param_types import MODES
     from catalog.core.params import AskParams
+    from catalog.evaluation.answer_report import write_answer_report
     from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.run_records import diff_runs
@@ -64,6 +67,7 @@ def eval_answers(
     known_mode = known_name("--mode", mode, MODES)
     if sentences is not None and sentences.exists():
         raise InputError(f"{sentences} is there, and may hold labels: name another file")
+    require_report_folder(report)
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
     queries = read_golden(golden)
     before = None
@@ -77,6 +81,8 @@ def eval_answers(
         complain(
             f"{sentences}: {count} sentences; fill in 'supported', then 'catalog golden bound'"
         )
+    if report is not None:
+        write_answer_report(run, queries, report)
     difference = None if before is None else diff_runs(before, run)
     if json:
         told = {} if difference is None else {"against": diff_dict(difference)}

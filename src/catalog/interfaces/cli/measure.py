@@ -22,6 +22,7 @@ from catalog.interfaces.cli.options import (
     JsonOption,
     PresetOption,
     open_library,
+    require_report_folder,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
 
@@ -75,7 +76,6 @@ def compare(
     preset: PresetOption = None,
 ) -> None:
     """Compare two searches on labelled queries: which is better?"""
-    from catalog.core.errors import InputError
     from catalog.evaluation.comparison import compare_runs
     from catalog.evaluation.false_alarms import (
         count_false_alarms,
@@ -90,8 +90,7 @@ def compare(
 
     gates = [parse_gate(text) for text in fail_if or ()]
     metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
-    if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
-        raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
+    require_report_folder(report)
     queries = read_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
@@ -259,12 +258,17 @@ def show_recorded(
     preset: PresetOption = None,
 ) -> None:
     """Show one run: its scores, and exactly what was run."""
+    from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
     from catalog.evaluation.recorded_backend import require_run
     from catalog.evaluation.summary import run_detail_lines, run_dict
 
     with open_library(context, home, preset) as library:
         record = require_run(library.database, run)
-    if json:
+    if record.answers and json:
+        print_json(answer_run_dict(record) | {"identity": record.identity})
+    elif record.answers:
+        say(*answer_run_lines(record))
+    elif json:
         print_json(run_dict(record) | {"identity": record.identity, "scores": record.scores})
     else:
         say(*run_detail_lines(record))

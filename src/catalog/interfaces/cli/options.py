@@ -31,6 +31,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 NameT = TypeVar("NameT", bound=str)
 
 
+def require_report_folder(report: Path | None) -> None:
+    """Raise :class:`~catalog.core.errors.InputError` for a report that could not be written."""
+    from catalog.core.errors import InputError
+
+    if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
+        raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
+
+
 def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
     """Return the name that an option's value is; end the command if it is none of them."""
     names = tuple(names)
