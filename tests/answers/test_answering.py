@@ -2,7 +2,7 @@
 
 import pytest
 
-from answers.conftest import asking
+from answers.conftest import asking, serve
 from catalog.answers.answering import answer_events, answer_question
 
 
@@ -38,6 +38,16 @@ def test_why_there_is_no_answer_is_told_by_the_fitted_estimate_where_there_is_on
     answer = answer_question(service, asked)
     assert "% is needed: no passage has more than" in answer.abstained.reason
     assert answer.abstained.nearest[0].path == "keys.md"
+
+
+def test_how_likely_an_answer_must_be_is_a_setting(project):
+    asked = asking("How many weeks may customers cancel within?", mode="lexical")
+    for least, is_answered in ((None, True), (1.0, False)):
+        opened = serve(project, answered_from=least)
+        answer = answer_question(opened, asked)
+        opened.close()
+        assert bool(answer.sentences) == is_answered
+        assert is_answered or "100% is needed" in answer.abstained.reason
 
 
 def test_a_question_that_finds_nothing_says_so(service):

@@ -104,7 +104,7 @@ def _events(
         given = {result.rank: result for result in results}
         extracted = tuple(cite_as(one, given, settings.answers.citations) for one in extracted)
     with stages.run("abstain") as notes:
-        reason = why_not_answered(results, covered)
+        reason = why_not_answered(results, covered, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     if reason is not None:
         answer = replace(answer, abstained=refuse(results, reason))

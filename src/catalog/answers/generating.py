@@ -129,7 +129,7 @@ def _search_sections(
             query = question.format(topic=params.topic)
             results = service.run(search_params(params, query))
             extracted, covered = extract_sentences(query, results.results, settings.sentences)
-            reason = why_not_answered(results, covered)
+            reason = why_not_answered(results, covered, settings.answered_from)
             notes.append(reason or f"{len(results)} passages")
         yield heading, _Evidence(results, extracted, reason)
 

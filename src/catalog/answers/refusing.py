@@ -22,14 +22,17 @@ _NEAREST = 3
 _LEAST_COVERED = 0.4
 
 
-def why_not_answered(results: SearchResults, covered: float) -> str | None:
+def why_not_answered(
+    results: SearchResults, covered: float, least: float | None = None
+) -> str | None:
     """Return why what was found does not answer; ``None`` where it may.
 
     ``covered`` is the share of the question's words that its best sentence has, 0 to 1: it decides
-    where no search of the kind was fitted (see :mod:`catalog.answers.abstention`).
+    where no search of the kind was fitted (see :mod:`catalog.answers.abstention`). ``least`` is the
+    estimate, 0 to 1, from which on to answer, that of the fit unless given.
     """
     evidence = gather_evidence(results)
-    decided = decide_abstention(evidence)
+    decided = decide_abstention(evidence, least=least)
     if decided is not None:
         return decided.reason
     is_fitted = evidence.relevance is not None or evidence.mode == "lexical"
