@@ -1,5 +1,6 @@
 """Indexing runs: what changes, what stays, what a failure costs."""
 
+import importlib
 import os
 from pathlib import Path
 
@@ -50,6 +51,29 @@ def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, no
         second = Indexer(library).update("notes")
         assert (second.unchanged, second.embedded, second.reused) == (3, 0, first.embedded)
         assert len(encoder.texts) == embedded
+        assert second.embedded_chunks == first.embedded_chunks == first.chunks
+
+
+def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
+    tmp_path, notes, monkeypatch
+):
+    age(notes)
+    asked = []
+    for place, name in (
+        ("catalog.ingest.meaning", "list_waiting"),
+        ("catalog.ingest.sync", "count_totals"),
+        ("catalog.library.indexing", "count_totals"),
+    ):
+        real = getattr(importlib.import_module(place), name)
+        monkeypatch.setattr(
+            f"{place}.{name}", lambda *given, real=real: asked.append(real.__name__) or real(*given)
+        )
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        assert asked == ["count_totals", "list_waiting", "count_totals"]
+        asked.clear()
+        assert Indexer(library).update("notes").incomplete == 0
+    assert asked == ["count_totals"]
 
 
 def test_a_file_changed_within_the_clock_tick_of_its_reading_is_noticed(tmp_path, notes):

@@ -48,6 +48,9 @@ def embed_waiting(
     holds the dataset's lock. What the model fails on, or cannot do while it is down, is named in
     the report and tried again by the next run.
     """
+    with database.write() as connection:
+        if not settle_waiting(connection, dataset):
+            return EmbeddingReport()
     with database.read() as connection:
         waiting = list_waiting(connection, dataset, since)
     run = _EmbeddingRun(database, dataset, PipelineSteps.of(pipeline), progress or Silent())

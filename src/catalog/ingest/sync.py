@@ -246,13 +246,14 @@ class SyncRun:
         with self._database.read() as connection:
             totals = count_totals(connection, self._dataset)
             files = manifest.count_files(connection, self._dataset)
-            noted = manifest.entries(connection, self._dataset)
-        skipped = {file.path for file in self._changes.skipped} - set(noted)
+            skipped = {file.path for file in self._changes.skipped}
+            skipped -= manifest.entries(connection, self._dataset).keys() if skipped else set()
         return SyncReport(
             documents=totals.documents,
             chunks=totals.chunks,
             embedded=0,
             reused=totals.vectors,
+            embedded_chunks=totals.embedded,
             failed=tuple(self.failed),
             seconds=seconds,
             words_seconds=seconds,

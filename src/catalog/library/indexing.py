@@ -96,12 +96,13 @@ class Indexer:
         notes += (unused,) if unused else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
-            totals = count_totals(connection, dataset)
+            if meaning.embedded:  # else there are those that the sync counted
+                totals = count_totals(connection, dataset)
+                reused = max(0, totals.vectors - meaning.embedded)
+                report = replace(report, reused=reused, embedded_chunks=totals.embedded)
         return replace(
             report,
             embedded=meaning.embedded,
-            reused=max(0, totals.vectors - meaning.embedded),
-            embedded_chunks=totals.embedded,
             failed=report.failed + meaning.failed,
             incomplete=incomplete,
             seconds=time.monotonic() - clock,

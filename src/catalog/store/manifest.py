@@ -40,7 +40,8 @@ def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
     """Return every file of the dataset that was ever read and is still listed, by name."""
     columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
     query = select(*columns).where(manifest.c.dataset == dataset)
-    return {row.file: ManifestEntry(**row._mapping) for row in connection.execute(query)}
+    found = (ManifestEntry(*row) for row in connection.execute(query))
+    return {entry.file: entry for entry in found}
 
 
 def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
@@ -62,7 +63,7 @@ def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
     Return these files; ``pipeline`` is the fingerprint to note of them.
     """
     files = read_originals(connection, dataset, unread=True)
-    for entry in entries(connection, dataset).values():
+    for entry in entries(connection, dataset).values() if files else ():
         if entry.file in files and entry.reason is not None:
             excused = replace(entry, state="done", reason=None, pipeline=pipeline)
             record(connection, dataset, excused)

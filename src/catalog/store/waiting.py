@@ -94,6 +94,8 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
 
 def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
     """Count the documents, and the passages, that wait for a vector."""
+    if not _is_noted(connection, dataset):
+        return 0, 0
     columns = select(func.count(distinct(chunks.c.document_id)), func.count(distinct(chunks.c.seq)))
     row = connection.execute(_waiting(columns).where(chunks.c.dataset == dataset)).one()
     return int(row[0]), int(row[1])

@@ -22,8 +22,9 @@ def read_probes(
 ) -> Sequence[Row[int, str, int, str]]:
     """Return at most so many passages, those of the first ids, which are hashes, so by chance."""
     columns = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.document_id, chunks.c.text)
-    of_dataset = columns.where(chunks.c.dataset == dataset)
-    return connection.execute(of_dataset.order_by(chunks.c.chunk_id).limit(limit)).all()
+    of_dataset = select(chunks.c.seq).where(chunks.c.dataset == dataset).correlate(None)
+    drawn = chunks.c.seq.in_(of_dataset.order_by(chunks.c.chunk_id).limit(limit))
+    return connection.execute(columns.where(drawn).order_by(chunks.c.chunk_id)).all()
 
 
 def read_document_ids(connection: Connection, seqs: Set[int]) -> dict[int, int]:
