@@ -50,15 +50,15 @@ def choose_context(
             continue
         text = clean(_without_repeats(result, [one for one, _ in chosen])).strip()
         source = clean(" ".join(f"{result.citation} {' > '.join(result.sections)}".split()))
-        passage = ContextPassage(result.rank, source, text)
-        needed = count(f"{passage}\n\n")
-        if text and needed > left:
-            room = left - count(f"[{result.rank}] {source}\n\n\n")
-            passage = passage._replace(text=_beginning(text, room, count))
+        if not text:
+            continue
+        needed = count(f"{ContextPassage(result.rank, source, text)}\n\n")
+        if needed > left:  # the last one
+            text = _beginning(text, left - count(f"[{result.rank}] {source}\n\n\n"), count)
             needed = left
-        if passage.text:
-            chosen.append((result, passage))
-        left -= needed if passage.text or needed == left else 0
+        if text:
+            chosen.append((result, ContextPassage(result.rank, source, text)))
+        left -= needed
         if left < _LEAST_PART:
             break
     first: dict[str, int] = {}
