@@ -41,8 +41,11 @@ FOREIGN = "Who won the chess olympiad in Norway?"
 
 @pytest.fixture
 def home(project, tmp_path):
-    """A store of its own, since every question writes to it."""
-    return shutil.copytree(project, tmp_path / "home")
+    """A store of its own with an empty log: other tests ask the one that it is copied from."""
+    home = shutil.copytree(project, tmp_path / "home")
+    with open_library(home) as library, library.database.write() as connection:
+        clear_entries(connection)
+    return home
 
 
 @pytest.fixture
