@@ -38,8 +38,8 @@ class AnswerSentence(_Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
     ``reasons`` say why it is not ``supported`` by what it cites. ``score`` (0 to 1) orders
-    sentences by how far they are: the share of its words there, half of it for one that is not
-    supported. ``breaks`` is the white space before it.
+    sentences by how far they are: the share of its words there, half of it where the checks speak
+    against it. ``breaks`` is the white space before it.
     """
 
     text: str
