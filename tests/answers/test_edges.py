@@ -169,10 +169,20 @@ def drafting():
     return WritingLLM(replies=["# Something\n\nElse."], prompts=[])
 
 
+def streamed(engine):
+    """What a terminal gets as it comes, and what after that."""
+    parts, rest = [], []
+
+    def following():
+        rest.append((yield from stream_answer(engine.answer_events(CANCEL), Form())))
+
+    parts.extend(following())
+    return parts, rest[0]
+
+
 def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing):
-    parts = []
     engine = writing(f"{RIGHT} A refund takes 5 working days [1].")
-    rest = stream_answer(engine.answer_events(CANCEL), Form(), parts.append)
+    parts, rest = streamed(engine)
     assert parts == [
         "Customers may cancel within 14 days of the order. [1]",
         " A refund takes 5 working days. [1]",
@@ -184,9 +194,7 @@ def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing)
 
 
 def test_a_terminal_is_told_the_whole_answer_anew_after_a_failure(writing):
-    parts = []
-    failing = [f"{RIGHT} ", "A ", TimeoutError()]
-    rest = stream_answer(writing(failing).answer_events(CANCEL), Form(), parts.append)
+    parts, rest = streamed(writing([f"{RIGHT} ", "A ", TimeoutError()]))
     assert parts[0] == "Customers may cancel within 14 days of the order. [1]"
     assert "Customers may cancel within 14 days of the order. [1]" in rest.out
     assert "did not answer within 10 s" in rest.err

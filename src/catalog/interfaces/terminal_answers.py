@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerEvent, AnswerSentence
 from catalog.core.artifacts import Artifact
@@ -22,10 +22,8 @@ def answer_text(answer: Answer, form: Form) -> TerminalText:
     )
 
 
-def stream_answer(
-    events: Iterable[AnswerEvent], form: Form, write: Callable[[str], object]
-) -> TerminalText:
-    """Write each sentence as it comes and return what is still to be printed after them.
+def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, None, TerminalText]:
+    """Yield the text of each sentence as it comes and return what is to be printed after them.
 
     That is the whole answer where it is not what was written: a model may fail on its way.
     """
@@ -35,7 +33,7 @@ def stream_answer(
         if event.sentence is not None:
             part = f"{event.sentence.breaks}{event.sentence.marked()}"
             part = part if written else part.lstrip()
-            write(safe(part))
+            yield safe(part)
             written += part
         answer = event.answer or answer
     assert answer is not None

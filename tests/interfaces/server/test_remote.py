@@ -9,11 +9,14 @@ import pytest
 from catalog import __version__
 from catalog.core import errors
 from catalog.core.errors import (
+    ArtifactSchemaError,
     CatalogError,
     DamagedDocumentError,
     DocumentNotFoundError,
+    InputError,
     MissingExtraError,
     OutOfTimeError,
+    ServingError,
     StoreReplacedError,
 )
 from catalog.core.settings import ServeSettings
@@ -38,6 +41,8 @@ def said(port, secret=SECRET, version=__version__):
 
 
 def made(kind):
+    if kind is ArtifactSchemaError:
+        return kind("it has no goals", "# Overview")
     if kind is DocumentNotFoundError:
         return kind("no document 'a'", ("b", "c"))
     if kind is DamagedDocumentError:
@@ -334,3 +339,46 @@ def test_text_that_is_not_unicode_is_asked_like_any_other(engine, served, home):
         with pytest.raises(DocumentNotFoundError):
             remote.ask("get", {"reference": "nor\udcff.md"})
         remote.close()
+
+
+ASKED = {"question": "How often are the API keys rotated?"}
+
+
+def streamed(remote, arguments):
+    """What comes as it is written, and the rest: output, errors, code."""
+    parts, rest = [], []
+
+    def following():
+        rest.append((yield from remote.stream_command("ask", arguments, {})))
+
+    parts.extend(following())
+    return parts, rest[0]
+
+
+def test_an_answer_comes_as_it_is_written_and_is_the_one_that_comes_whole(engine, served, home):
+    with served(engine, home) as server:
+        remote = Remote(server.announcement)
+        parts, (out, err, code) = streamed(remote, ASKED)
+        whole, _, _ = remote.run_command("ask", ASKED, {})
+        assert parts[0].startswith("Rotate the API keys every ninety days")
+        assert "".join(parts) + out == whole
+        assert (code, "passages in " in err) == (0, True)
+        with pytest.raises(InputError, match="nobody"):
+            streamed(remote, ASKED | {"role": "nobody"})
+        assert remote.ask("browse", {})["total"] == 3
+        remote.close()
+    with pytest.raises(ServerGoneError):
+        streamed(remote, ASKED)
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"), [(b"", ServerGoneError), (b'{"write": "A"}\n', ServingError)]
+)
+def test_a_server_that_breaks_off_is_passed_over_only_before_anything_came(sent, error):
+    def behave(connection, received):
+        prove(connection, received, SECRET)
+        read_request(connection, received)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + sent)
+
+    with stranger(behave) as other, pytest.raises(error):
+        streamed(Remote(said(other.port)), ASKED)

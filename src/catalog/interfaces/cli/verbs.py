@@ -8,7 +8,7 @@ LlamaIndex; the server runs the same verb and words the answer the same way.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
@@ -159,7 +159,7 @@ def _print_answer(
             if verb == "ask" and not form["json"] and sys.stdout.isatty():
                 from catalog.interfaces.terminal_answers import stream_answer
 
-                printed = stream_answer(engine.answer_events(arguments), Form(**form), _write_now)
+                printed = _write_parts(stream_answer(engine.answer_events(arguments), Form(**form)))
             else:
                 printed = render(verb, engine.answer(verb, arguments), Form(**form))
     out, err, code = printed
@@ -181,6 +181,19 @@ def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchema
     beside = file.with_name(f"{file.stem}.draft{file.suffix}")
     beside.write_text(draft, encoding="utf-8")
     return ArtifactSchemaError(f"{error}; the draft is kept in {beside}", error.draft)
+
+
+def _write_parts(
+    parts: Generator[str, None, tuple[str, str, int]],
+) -> tuple[str, str, int]:
+    """Write each part as it comes and return what is to be printed after them."""
+    while True:
+        try:
+            text = next(parts)
+        except StopIteration as ended:
+            rest: tuple[str, str, int] = ended.value
+            return rest
+        _write_now(text)
 
 
 def _write_now(text: str) -> None:
@@ -205,6 +218,8 @@ def _ask_server(
         return None
     remote = Remote(announcement)
     try:
+        if verb == "ask" and not form["json"] and sys.stdout.isatty():
+            return _write_parts(remote.stream_command(verb, arguments, form))
         return remote.run_command(verb, arguments, form)
     except ServerGoneError:
         return None

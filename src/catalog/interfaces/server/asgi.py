@@ -8,8 +8,9 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from catalog import __version__
@@ -26,8 +28,9 @@ from catalog.core.errors import CatalogError, InputError, StoreReplacedError
 from catalog.core.param_fields import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
-from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
+from catalog.interfaces.server.http_api import HEALTH, NDJSON, ApiState, build_api
 from catalog.interfaces.server.http_errors import (
+    as_json,
     error_body,
     http_status,
     json_response,
@@ -38,7 +41,8 @@ from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.wire_errors import encode_error
 from catalog.interfaces.server.workers import Workers, warm_in_background
-from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.terminal import Form, TerminalText, render
+from catalog.interfaces.terminal_answers import stream_answer
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -66,13 +70,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class CallBody(BaseModel):
-    """A verb, its arguments, and how to word the answer; ``None``: as data."""
+    """A verb, its arguments, and how to word the answer; ``None``: as data.
+
+    ``streamed``: the text of an ``ask`` as it comes.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     operation: str
     arguments: dict[str, Any]
     form: dict[str, bool | int | None] | None = None
+    streamed: bool = False
 
 
 def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
@@ -93,6 +101,10 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
             return json_response(405, body, {"Allow": "POST"})
         try:
             call = _read_call(await request.body())
+            if call.streamed:
+                step = _printing(engine, call)
+                lines = _stream_lines(await workers.run(step), partial(workers.run, step))
+                return StreamingResponse(lines, media_type=NDJSON)
             return json_response(200, await workers.run(partial(answer, call)))
         except CatalogError as error:
             return json_response(http_status(error), encode_error(error))
@@ -106,6 +118,35 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
         await response(scope, receive, send)
 
     return endpoint
+
+
+def _printing(engine: LocalEngine, call: CallBody) -> Callable[[], str | TerminalText]:
+    """Return a function that gives what an ``ask`` prints, part by part, and then the rest."""
+    form = Form(**cast("dict[str, Any]", call.form or {}))
+    parts = stream_answer(engine.answer_events(call.arguments), form)
+
+    def following() -> str | TerminalText:
+        try:
+            return next(parts)
+        except StopIteration as ended:
+            rest: TerminalText = ended.value
+            return rest
+
+    with asked_at("cli"):
+        return partial(copy_context().run, following)  # one context for all parts
+
+
+async def _stream_lines(
+    part: str | TerminalText, following: Callable[[], Awaitable[str | TerminalText]]
+) -> AsyncIterator[bytes]:
+    """Yield the parts as lines of JSON; the rest, or an error on the way, is the last of them."""
+    try:
+        while isinstance(part, str):
+            yield as_json({"write": part}) + b"\n"
+            part = await following()
+        yield as_json(part._asdict()) + b"\n"
+    except CatalogError as error:
+        yield as_json(encode_error(error)) + b"\n"
 
 
 def _read_call(body: bytes) -> CallBody:

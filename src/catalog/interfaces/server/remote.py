@@ -14,11 +14,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from catalog import __version__
-from catalog.core.errors import StoreReplacedError
+from catalog.core.errors import ServingError, StoreReplacedError
 from catalog.interfaces.server.announcement import is_proof
 from catalog.interfaces.server.wire_errors import decode_error, is_catalog_error
 
@@ -74,6 +74,29 @@ class Connection:
             raise ConnectionError("the answer is too long")
         return status, self._receive_body(rest, length, deadline)
 
+    def stream(
+        self, path: str, body: bytes, headers: Mapping[str, str], *, seconds: float
+    ) -> tuple[int, Iterator[bytes]]:
+        """POST a request; return the status and the lines of the answer as they come.
+
+        Each piece comes within ``seconds``, or ``OSError`` is raised. It is asked for as HTTP/1.0:
+        the answer is not chunked, and ends with the connection.
+        """
+        fields = {"Host": self._host, "Content-Length": str(len(body)), **headers}
+        lines = [f"POST {path} HTTP/1.0", *(f"{name}: {text}" for name, text in fields.items())]
+        deadline = time.monotonic() + seconds
+        self._limit_wait(deadline)
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        head, rest = self._receive_head(deadline)
+        return _parse_status(head.decode("latin-1").split("\r\n")[0]), self._lines(rest, seconds)
+
+    def _lines(self, received: bytes, seconds: float) -> Iterator[bytes]:
+        self._socket.settimeout(seconds)
+        while piece := self._socket.recv(_PIECE):
+            *lines, received = (received + piece).split(b"\n")
+            yield from lines
+        yield from filter(None, received.split(b"\n"))
+
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
@@ -117,12 +140,17 @@ def _parse_head(head: bytes) -> tuple[int, int]:
     headers = {
         name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)
     }
-    status, length = first.split(" ")[1:2], headers.get("content-length", "")
-    if not first.startswith("HTTP/1.") or not status or not _is_number(status[0]):
-        raise ConnectionError("the answer is not HTTP")
+    status, length = _parse_status(first), headers.get("content-length", "")
     if not _is_number(length):
         raise ConnectionError("the answer does not tell its length")
-    return int(status[0]), int(length)
+    return status, int(length)
+
+
+def _parse_status(first: str) -> int:
+    status = first.split(" ")[1:2]
+    if not first.startswith("HTTP/1.") or not status or not _is_number(status[0]):
+        raise ConnectionError("the answer is not HTTP")
+    return int(status[0])
 
 
 def _is_number(text: str) -> bool:
@@ -168,6 +196,38 @@ class Remote:
         answer = self._call(verb, arguments, form, None)
         return answer["out"], answer["err"], answer["code"]
 
+    def stream_command(
+        self, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
+    ) -> Generator[str, None, tuple[str, str, int]]:
+        """Yield what the verb's command prints as it comes, and return the rest with the code.
+
+        Raises as :meth:`ask` does before anything came, and later :class:`ServingError`.
+        """
+        call = {"operation": verb, "arguments": dict(arguments), "form": form, "streamed": True}
+        connection: Connection | None = None
+        has_begun = False
+        try:
+            connection = self._connect()
+            seconds = self._server_seconds + _EXTRA_SECONDS
+            body, headers = json.dumps(call).encode(), self._headers()
+            status, lines = connection.stream("/call", body, headers, seconds=seconds)
+            for line in lines:
+                message = _parse_object(line)
+                if status != _OK or "error" in message:
+                    raise _refusal(status, message)
+                if "write" not in message:
+                    return message["out"], message["err"], message["code"]
+                has_begun = True
+                yield message["write"]
+            raise ConnectionError("the answer has no end")
+        except OSError as error:
+            if has_begun:
+                raise ServingError(f"the server broke off ({error}): ask again") from error
+            raise ServerGoneError(str(error)) from error
+        finally:
+            if connection is not None:
+                connection.close()
+
     def close(self) -> None:
         """Keep no connection any more; calls under way end first, later ones use one each."""
         self._closed = True
@@ -184,14 +244,7 @@ class Remote:
         status, answer = self._exchange(body.encode(), timeout)
         if status == _OK:
             return answer
-        if status == _TOO_LARGE:
-            raise TooLargeError("the server does not read so large a call")
-        if status in _REFUSALS and not is_catalog_error(answer):
-            raise ServerGoneError(f"the server refused the call with status {status}")
-        error = decode_error(answer)
-        if isinstance(error, StoreReplacedError):
-            raise ServerGoneError(str(error))
-        raise error
+        raise _refusal(status, answer)
 
     def _exchange(self, body: bytes, timeout: float | None) -> tuple[int, dict[str, Any]]:
         """Send the call; once more on a new connection if the idle one turns out to be closed."""
@@ -212,14 +265,10 @@ class Remote:
     def _send(
         self, connection: Connection, body: bytes, timeout: float | None
     ) -> tuple[int, dict[str, Any]]:
-        headers = {
-            "Authorization": f"Bearer {self.announcement.secret}",
-            "Content-Type": "application/json",
-        }
         seconds = self._server_seconds + _EXTRA_SECONDS if timeout is None else timeout
         try:
             status, content = connection.exchange(
-                "POST", "/call", seconds=seconds, body=body, headers=headers
+                "POST", "/call", seconds=seconds, body=body, headers=self._headers()
             )
             answer = _parse_object(content)
         except BaseException:  # half an exchange must not be taken for the next one's answer
@@ -232,6 +281,10 @@ class Remote:
         if not keeps:
             connection.close()
         return status, answer
+
+    def _headers(self) -> dict[str, str]:
+        secret = self.announcement.secret
+        return {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
 
     def _connect(self) -> Connection:
         """Return a new connection, once its other end has proved itself."""
@@ -253,6 +306,16 @@ class Remote:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+
+def _refusal(status: int, answer: dict[str, Any]) -> Exception:
+    """Return the error that an answer tells, or the one to go on without the server."""
+    if status == _TOO_LARGE:
+        return TooLargeError("the server does not read so large a call")
+    if status in _REFUSALS and not is_catalog_error(answer):
+        return ServerGoneError(f"the server refused the call with status {status}")
+    error = decode_error(answer)
+    return ServerGoneError(str(error)) if isinstance(error, StoreReplacedError) else error
 
 
 def _demand_proof(connection: Connection, secret: str, seconds: float) -> float:
