@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NO_MATTER = {
     *("qdrant_url", "qdrant_api_key", "rerank_api_key", "api_key", "provider", "model", "url"),
     *("query_cache_size", "cache_ttl_seconds", "timeout_seconds", "threads", "roles", "tool"),
-    *("balanced", "premium", "prices", "agents"),
+    *("balanced", "premium", "prices", "agents", "citations"),
 }
 """Settings that change no answer, or are named by the model."""
 _OF_ONE_QUESTION = {
