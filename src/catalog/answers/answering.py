@@ -153,7 +153,7 @@ def _write(
             settings.answers,
             seconds,
             agent=agent,
-            summariser=_summariser(service, llm),
+            summariser=choose_summariser(service, llm),
             least=0.0 if bound is None else bound.threshold,
         )
         draft = yield from _as_events(writing)
@@ -188,7 +188,7 @@ def _as_events(
         yield AnswerEvent("sentence", sentence=sentence)
 
 
-def _summariser(service: SearchServiceV2, llm: LLM) -> LLM | None:
+def choose_summariser(service: SearchServiceV2, llm: LLM) -> LLM | None:
     """Return the cheap model where contexts are summarised: the one that writes if none is set."""
     if not service.parts.settings.answers.summarise:
         return None

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
-from catalog.answers.answering import HOW_TO_CONFIGURE, choose_llm, search_params
+from catalog.answers.answering import HOW_TO_CONFIGURE, choose_llm, choose_summariser, search_params
 from catalog.answers.artifact_schemas import MAX_TOKENS, SCHEMAS
 from catalog.answers.cited_sources import cite_as, cite_sources
 from catalog.answers.extracting import extract_sentences
@@ -166,7 +166,15 @@ def _write(
         has_passages = {heading: one.reason is None for heading, one in evidence.items()}
         seconds = settings.llm.timeout_seconds
         draft = write_sections(
-            llm, params.kind, params.topic, has_passages, results, settings.answers, seconds, agent
+            llm,
+            params.kind,
+            params.topic,
+            has_passages,
+            results,
+            settings.answers,
+            seconds,
+            agent,
+            choose_summariser(service, llm),
         )
     except ArtifactSchemaError:
         raise
@@ -174,8 +182,9 @@ def _write(
         stages.failed("write", (time.perf_counter() - started) * 1000, error)
         return None, None, f"{error}; these are the documents' own sentences instead"
     stages.ran("write", (time.perf_counter() - started) * 1000, f"{draft.passages} passages")
-    note = f"unsupported sentences left out: {draft.dropped}" if draft.dropped else ""
-    return draft, llm, note
+    notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
+    notes += ["the model's reply was cut: raise the agent's max_tokens"] if draft.is_cut else []
+    return draft, llm, "; ".join(notes)
 
 
 def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[ArtifactSection]:

@@ -81,13 +81,13 @@ def build_messages(
     ]
 
 
-def artifact_rules(persona: str, kind: ArtifactKind, sections: Mapping[str, bool]) -> str:
+def artifact_rules(kind: ArtifactKind, sections: Mapping[str, bool]) -> str:
     """Return the system's message for an artifact; ``sections`` say which have passages."""
     headings = "\n".join(
         heading if has_passages else f"{heading}\n(no passages: write {_NO_EVIDENCE})"
         for heading, has_passages in sections.items()
     )
-    rules = f"""\
+    return f"""\
 You write a {kind} from passages of documents, in Markdown with just these headings, in this order:
 
 {headings}
@@ -98,7 +98,6 @@ remarks on yourself or the passages.
 - Under a heading on which the passages say nothing, write {_NO_EVIDENCE}
 {_TRUTH}
 {_DATA}"""
-    return "\n\n".join(filter(None, [persona, rules]))
 
 
 def ask_for_headings(

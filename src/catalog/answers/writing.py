@@ -18,7 +18,7 @@ from catalog.llm.replies import Reply
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM, ChatMessage
 
-    from catalog.core.results import SearchResults
+    from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
 
 _OF_SUMMARY = 200  # tokens that a summary may have
@@ -63,7 +63,7 @@ def write_answer(
     Unsupported ones at the beginning wait for the first that is supported. Raises
     :class:`LLMError` kinds for a model that fails, whatever it wrote before.
     """
-    writer = _Writer(llm, results, settings, seconds, agent, summariser, least)
+    writer = CheckedWriter(llm, results.results, settings, seconds, agent, summariser, least)
     messages, passages = writer.prompt(question)
     if settings.unsupported != "retry":
         sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
@@ -81,7 +81,7 @@ def write_answer(
 
 
 def _showing(
-    writer: _Writer, messages: Sequence[ChatMessage], is_dropping: bool
+    writer: CheckedWriter, messages: Sequence[ChatMessage], is_dropping: bool
 ) -> Generator[AnswerSentence, None, tuple[list[AnswerSentence], ClaimReader]]:
     """Yield what may be shown of a reply as it comes, and return all of it."""
     reader = ClaimReader()
@@ -100,16 +100,22 @@ def _showing(
     return sentences, reader
 
 
-class _Writer:
+class CheckedWriter:
+    """Ask a model about passages as an agent would, count its tokens, and check what it writes.
+
+    ``summariser`` sums up the passages for it first. A sentence with a score below ``least`` (0 to
+    1) is unsupported. ``is_cut`` tells whether its last reply was as long as it may be.
+    """
+
     def __init__(
         self,
         llm: LLM,
-        results: SearchResults,
+        results: Sequence[SearchResult],
         settings: AnswerSettings,
         seconds: float,
         agent: Agent,
-        summariser: LLM | None,
-        least: float,
+        summariser: LLM | None = None,
+        least: float = 0.0,
     ) -> None:
         self._agent, self._summariser, self._least = agent, summariser, least
         self._llm, self._settings, self._seconds = llm, settings, seconds
@@ -119,17 +125,22 @@ class _Writer:
         self.tokens = TokenCounts(prompt=0, reply=0, is_estimate=self._estimates)
         self.is_cut = False
 
-    def prompt(self, question: str) -> tuple[list[ChatMessage], int]:
-        """Return the messages of a question, and how many passages they hold."""
+    def prompt(
+        self, question: str, rules: str = RULES, *, parts: int = 1
+    ) -> tuple[list[ChatMessage], int]:
+        """Return the messages of a question, and how many passages they hold.
+
+        Each of several ``parts`` of what is asked for may have as many passages as an answer.
+        """
         about = self._llm.metadata
-        rules = "\n\n".join(filter(None, [self._agent.persona, RULES]))
+        rules = "\n\n".join(filter(None, [self._agent.persona, rules]))
         fixed = self._count(rules) + self._count(question) + _OF_FORM
         fixed += 0 if self._summariser is None else _OF_SUMMARY
         longest = self._agent.max_tokens or max(about.num_output, 1)
         room = about.context_window - longest - fixed
         tokens = min(self._settings.context_tokens, room)
-        most = self._settings.context_passages
-        passages = choose_context(self._results.results, self._count, most=most, tokens=tokens)
+        most = self._settings.context_passages * parts
+        passages = choose_context(self._results, self._count, most=most, tokens=tokens)
         if not passages:
             raise LLMError(
                 f"the language model reads {about.context_window} tokens at once, too few for a "
@@ -156,14 +167,13 @@ class _Writer:
         for piece in reply:
             for claim in reader.feed(piece):
                 if not reader.says_no_answer:
-                    yield self._check(claim)
-        self.is_cut = reply.is_cut
-        self._add_tokens(reply, messages, reader.reply)
+                    yield self.check(claim)
+        self._end(reply, messages, reader.reply)
         if not reader.says_no_answer:
             for claim in reader.end(is_cut=reply.is_cut):
-                yield self._check(claim)
+                yield self.check(claim)
 
-    def _check(self, claim: Claim) -> AnswerSentence:
+    def check(self, claim: Claim) -> AnswerSentence:
         """Check a sentence: its passages, a promised bound, and a judge where there is one."""
         sentence = check_claim(claim, self._given)
         sentence = cite_as(sentence, self._given, self._settings.citations)
@@ -195,6 +205,17 @@ class _Writer:
         """Return all sentences of a reply."""
         reader = ClaimReader()
         return list(self.read(messages, reader)), reader
+
+    def reply(self, messages: Sequence[ChatMessage]) -> str:
+        """Return a whole reply, without what the model thought aloud."""
+        reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
+        said = "".join(reply)
+        self._end(reply, messages, said)
+        return without_thoughts(said).strip()
+
+    def _end(self, reply: Reply, messages: Sequence[ChatMessage], said: str) -> None:
+        self.is_cut = reply.is_cut
+        self._add_tokens(reply, messages, said)
 
     def _add_tokens(self, reply: Reply, messages: Sequence[ChatMessage], said: str) -> None:
         prompt, written = reply.usage or (
