@@ -1,6 +1,7 @@
 """A small store to ask, with levels of confidentiality, and a model without files."""
 
 import re
+import shutil
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ ROLES = ("guest: public", "employee: public, internal, unlabelled", "lead: publi
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory):
-    """The home of a store of notes on a project; every test reads it and none writes."""
+    """The home of a store of notes on a project, which none changes; beside it one unasked."""
     folder = tmp_path_factory.mktemp("project")
     write(
         folder / "notes",
@@ -38,6 +39,7 @@ def project(tmp_path_factory):
     )
     with open_library(folder / "home") as library:
         Indexer(library).build(folder / "notes", "notes")
+    shutil.copytree(folder / "home", folder / "unasked")
     return folder / "home"
 
 
