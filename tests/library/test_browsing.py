@@ -357,6 +357,24 @@ def test_deleted_cards_come_back_and_those_made_are_counted(listing, library):
     assert make_cards(library.database, "notes") == 0
 
 
+def test_documents_that_have_a_card_are_not_looked_at_again_for_the_next_ones(
+    listing, library, monkeypatch
+):
+    from catalog.library import document_cards
+
+    read, starts = document_cards.read_uncarded_documents, []
+
+    def read_on(*given, after):
+        starts.append(after)
+        return read(*given, after=after)
+
+    monkeypatch.setattr(document_cards, "read_uncarded_documents", read_on)
+    monkeypatch.setattr(document_cards, "BATCH", 2)
+    assert make_cards(library.database, "notes") == 4
+    assert starts == sorted(starts)
+    assert len(set(starts)) == 3  # from the beginning, and after each batch
+
+
 def test_a_build_makes_the_cards(library, notes):
     Indexer(library).build(notes, "notes")
     assert make_cards(library.database, "notes") == 0

@@ -246,8 +246,8 @@ class SyncRun:
         with self._database.read() as connection:
             totals = count_totals(connection, self._dataset)
             files = manifest.count_files(connection, self._dataset)
-            skipped = {file.path for file in self._changes.skipped}
-            skipped -= manifest.entries(connection, self._dataset).keys() if skipped else set()
+            noted = manifest.entries(connection, self._dataset) if self._changes.skipped else {}
+        skipped = {file.path for file in self._changes.skipped} - noted.keys()
         return SyncReport(
             documents=totals.documents,
             chunks=totals.chunks,
@@ -278,11 +278,8 @@ class SyncRun:
         )
 
     def _cut(self, group: _Group) -> Mapping[str, list[BaseNode] | None]:
-        """Return the chunks of documents by their ids, ``None`` of one that cannot be cut.
-
-        All are cut at once, which costs short ones less; where that fails, each alone.
-        """
-        try:
+        """Return the chunks of documents by their ids, ``None`` of one that cannot be cut."""
+        try:  # all at once, which costs short ones less; where that fails, each alone
             return self._steps.cut(change.source for change, _ in group)
         except DEFECTS as error:
             if len(group) > 1:

@@ -21,20 +21,24 @@ def make_cards(
     process. What is made stays, whatever ends the run, and the next one goes on from there.
     Raises :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
     """
-    count = 0
-    while (limit is None or count < limit) and _is_any_lacking(database, dataset):
+    count = last = 0
+    while (limit is None or count < limit) and _is_any_lacking(database, dataset, last):
         most = BATCH if limit is None else min(BATCH, limit - count)
         with database.write(wait=wait) as connection:
             summaries = {
                 document: summarise(text, headings=headings)
-                for document, headings, text in read_uncarded_documents(connection, dataset, most)
+                for document, headings, text in read_uncarded_documents(
+                    connection, dataset, most, after=last
+                )
             }
             if not summaries:  # another process has made them
                 return count
             count += save_cards(connection, summaries)
+            last = max(summaries)
     return count
 
 
-def _is_any_lacking(database: Database, dataset: DatasetNames) -> bool:
+def _is_any_lacking(database: Database, dataset: DatasetNames, after: int) -> bool:
     with database.read() as connection:
-        return next(read_uncarded_documents(connection, dataset, 1), None) is not None
+        found = read_uncarded_documents(connection, dataset, 1, after=after)
+        return next(found, None) is not None

@@ -44,14 +44,15 @@ CARDS_FTS = table(
 
 
 def read_uncarded_documents(
-    connection: Connection, dataset: DatasetNames, limit: int
+    connection: Connection, dataset: DatasetNames, limit: int, *, after: int = 0
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield id, title with headings, and text of documents that have no current card.
 
     The headings are those over the passages, in order and each once. There are ``limit`` documents
-    at most, and the texts are read as they are taken.
+    at most, those of the first ids ``after`` that one, and the texts are read as they are taken.
     """
-    query = ids_without_card(dataset).order_by(documents.c.id).limit(limit)
+    query = ids_without_card(dataset).where(documents.c.id > after)
+    query = query.order_by(documents.c.id).limit(limit)
     ids = list(connection.scalars(query))
     if not ids:
         return
