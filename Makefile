@@ -9,8 +9,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
 
+# Compiled modules are kept, or the many processes of the tests would compile them again and again.
 test: .venv/dev.stamp lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
