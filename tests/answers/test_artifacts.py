@@ -65,6 +65,17 @@ def test_each_section_has_a_search_of_its_own_under_the_same_role(made):
     assert "9000" not in artifact.markdown
 
 
+def test_a_sentence_without_the_topics_words_stands_under_no_heading(made, monkeypatch):
+    asked = "who may cancel an order, within how many days, for {topic}"
+    monkeypatch.setitem(SCHEMAS, "workflow", {"# Purpose": asked})
+    artifact, _ = made(kind="workflow", topic="bread")
+    assert artifact.results[0].path == "cancel.md"
+    assert "14 days" not in artifact.markdown
+    assert section(artifact, "Purpose").reason == (
+        "no sentence of the documents speaks of it under that heading"
+    )
+
+
 def test_nothing_related_is_no_evidence_and_no_model_is_asked(made):
     artifact, prompts = made("never", topic="the capital of Mongolia")
     assert artifact.abstained

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from catalog.answers.abstention import query_coverage
 from catalog.answers.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
 from catalog.answers.answering import HOW_TO_CONFIGURE, choose_llm, choose_summariser, search_params
 from catalog.answers.artifact_schemas import MAX_TOKENS, SCHEMAS
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from catalog.core.results import SearchResult, SearchResults
     from catalog.search_v2.service import SearchServiceV2
 
+_WIDER = 4  # times as many sentences are looked at as a section may have
+_LEAST_OF_TOPIC = 0.5  # share of its words
+_OFF_TOPIC = "no sentence of the documents speaks of it under that heading"
 _USED = "what the documents say of it stands in the sections above"
 
 
@@ -128,10 +132,24 @@ def _search_sections(
         with stages.run(f"search {heading}") as notes:
             query = question.format(topic=params.topic)
             results = service.run(search_params(params, query))
-            extracted, covered = extract_sentences(query, results.results, settings.sentences)
+            wide = _WIDER * settings.sentences
+            extracted, covered = extract_sentences(query, results.results, wide)
             reason = why_not_answered(results, covered, settings.answered_from)
             notes.append(reason or f"{len(results)} passages")
-        yield heading, _Evidence(results, extracted, reason)
+        by_rank = {result.rank: result for result in results}
+        on_topic = tuple(
+            one for one in extracted if _speaks_of(params.topic, one, by_rank[one.citations[0]])
+        )
+        yield heading, _Evidence(results, on_topic[: settings.sentences], reason)
+
+
+def _speaks_of(topic: str, sentence: AnswerSentence, passage: SearchResult) -> bool:
+    """Tell whether a sentence, under its headings, has enough of the topic's words.
+
+    Else one with the words of the section's question alone would do: any risk of anything.
+    """
+    headings = (passage.title, *passage.sections)
+    return query_coverage(topic, sentence.text, headings) >= _LEAST_OF_TOPIC
 
 
 def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
@@ -215,6 +233,7 @@ def _extract(
                 own = {"citations": cited, "breaks": "\n\n" if sentences else ""}
                 sentences.append(cite_as(sentence.model_copy(update=own), by_number, form))
                 used.add(sentence.text)
-        reason = None if sentences else one.reason or _USED
+        why = one.reason or (_USED if one.extracted else _OFF_TOPIC)
+        reason = None if sentences else why
         sections.append(ArtifactSection(heading=heading, sentences=tuple(sentences), reason=reason))
     return sections
