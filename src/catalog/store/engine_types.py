@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import Connection, and_, bindparam, func, select, true, update
 
 from catalog.core.filters import And, Condition, Filter, Op
+from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import ALL, Scope
 from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import (
@@ -71,6 +72,7 @@ def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
 
 
 _CLAUSES = 32  # conditions that are kept: making one takes longer than most of its statements
+_SEQS: LRUCache[Hashable, npt.NDArray[np.int64]] = LRUCache(2**24, lambda seqs: seqs.nbytes)
 _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 
@@ -140,15 +142,35 @@ def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
 
 
 def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
-    """Return the row numbers of the chunks that may answer, ascending; ``None`` for all of them."""
+    """Return the row numbers of the chunks that may answer, ascending; ``None`` for all of them.
+
+    They are remembered until a dataset changes, and cannot be written to.
+    """
     import numpy as np
 
     if restriction.is_whole_dataset:
         return None
     if restriction.scope.is_nothing:
         return np.empty(0, dtype=np.int64)
-    query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
-    return np.fromiter(connection.scalars(query), dtype=np.int64)
+    key = _seqs_key(connection, restriction)
+    seqs = _SEQS.get(key)
+    if seqs is None:
+        query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
+        seqs = np.fromiter(connection.scalars(query), dtype=np.int64)
+        seqs.flags.writeable = False
+        _SEQS.put(key, seqs)
+    return seqs
+
+
+def known_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
+    """Return what :func:`allowed_seqs` remembers of a restriction; ``None``: nothing."""
+    return _SEQS.get(_seqs_key(connection, restriction))
+
+
+def _seqs_key(connection: Connection, restriction: Restriction) -> Hashable:
+    # repr, because to Python the filters 1 and True are equal
+    stamps = read_stamps(connection, restriction.dataset)
+    return connection.engine.url.database, stamps, restriction, repr(restriction.filter)
 
 
 def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:

@@ -8,16 +8,20 @@ counts, and the fetch grows until there are enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import select
 
 from catalog.core.errors import InputError
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction, best_first
+from catalog.store.engine_types import Hit, Restriction, best_first, known_seqs
 from catalog.store.filter_sql import among_bound, as_bound
 from catalog.store.schema import chunks
 from catalog.store.vectors.point_filters import PointCondition, point_condition
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _MOST_TIES = 4_096  # points fetched to order equal scores by row number
 _NAMED = select(chunks.c.chunk_id, chunks.c.seq).where(
@@ -98,9 +102,17 @@ def _live_seqs(
     seqs: dict[str, int | None] = dict.fromkeys(chunk_ids)
     if not chunk_ids:
         return seqs
-    is_whole = restriction.is_whole_dataset
-    query = _NAMED if is_whole else _ALLOWED.where(restriction.clause())
+    named, allowed = _NAMED, None
     with database.read() as connection:
-        rows = connection.execute(query, {"ids": as_bound(chunk_ids)}).all()
-    seqs.update((chunk_id, seq) for chunk_id, seq in rows)
+        if not restriction.is_whole_dataset:
+            allowed = known_seqs(connection, restriction)
+            if allowed is None:
+                named = _ALLOWED.where(restriction.clause())
+        rows = connection.execute(named, {"ids": as_bound(chunk_ids)}).all()
+    seqs.update((chunk_id, seq) for chunk_id, seq in rows if allowed is None or _has(allowed, seq))
     return seqs
+
+
+def _has(ascending: npt.NDArray[np.int64], seq: int) -> bool:
+    at = int(ascending.searchsorted(seq))
+    return at < len(ascending) and int(ascending[at]) == seq
