@@ -1,9 +1,12 @@
 """Questions answered without a language model, and those that are not answered."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from answers.conftest import asking, serve
 from catalog.answers.answering import answer_events, answer_question
+from catalog.answers.extracting import extract_sentences, sentence_bounds
 
 
 def test_an_answer_is_made_of_the_documents_own_sentences_each_with_its_source(service):
@@ -19,6 +22,23 @@ def test_an_answer_is_made_of_the_documents_own_sentences_each_with_its_source(s
     assert cited.citation.startswith("[source: Cancellation, lines")
     assert answer.model is None
     assert any("IDX_LLM__PROVIDER" in note for note in answer.notes)
+
+
+def test_each_row_of_a_table_is_a_sentence_and_the_line_under_its_head_none():
+    text = (
+        "The fees are these.\n| plan | fee |\n|---|---|\n| basic | 5 |\n| large | 20 |\nAll yearly."
+    )
+    bounds = [text[start:end].strip() for start, end in sentence_bounds(text)]
+    assert bounds == [
+        "The fees are these.", "| plan | fee |", "|---|---|", "| basic | 5 |", "| large | 20 |",
+        "All yearly.",
+    ]  # fmt: skip
+    passage = SimpleNamespace(
+        rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, links=()
+    )
+    extracted, _ = extract_sentences("fee of the large plan", [passage], 3)
+    assert all("---" not in sentence.text for sentence in extracted)
+    assert "large | 20" in [sentence.text for sentence in extracted]
 
 
 def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near(service):

@@ -149,18 +149,18 @@ def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of lines that a blank line, a heading or an item of a list ends."""
+    """Yield the stretches of lines that a blank line, a heading, an item or a table's row ends."""
     begin: int | None = None
     end = 0
     for start, stop, _ in iter_lines(text):
         line = text[start:stop].strip()
-        if begin is not None and (not line or _MARKS.search(line)):
+        if begin is not None and (not line or line.startswith("|") or _MARKS.search(line)):
             yield begin, end
             begin = None
         if line and begin is None:
             begin = start
         end = stop
-        if begin is not None and line.startswith("#"):
+        if begin is not None and line.startswith(("#", "|")):
             yield begin, end
             begin = None
     if begin is not None:
