@@ -133,7 +133,7 @@ def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
 def test_the_agent_and_its_profile_are_told(opened, home):
     (home / "agents").mkdir()
     (home / "agents" / "brief.toml").write_text('profile = "cheap"\n')
-    service = opened()
+    service = opened(writing(RIGHT))
     ask(service, agent="brief")
     with pytest.raises(InputError):
         ask(service, agent="What no agent is called")
@@ -175,7 +175,7 @@ def test_an_artifact_is_logged_with_its_topic_and_the_time_of_its_searches(opene
     assert (entry.verb, entry.query) == ("generate", f"blueprint: {topic}")
     assert [chunk_id for chunk_id, _ in entry.passages] == [one.chunk_id for one in made.results]
     assert 0 < entry.retrieval_ms <= entry.elapsed_ms == made.elapsed_ms
-    assert (entry.abstained, entry.profile, failed.errors) == (None, "balanced", ("InputError",))
+    assert (entry.abstained, entry.profile, failed.errors) == (None, None, ("InputError",))
 
 
 def test_each_edge_is_told(opened):

@@ -70,7 +70,10 @@ class QueryLog:
         def note(outcome: SearchResults | Answer | Artifact, **more: Any) -> None:
             nonlocal is_noted
             is_noted = True
-            self._add(LogEntry(**known, **self._tell(outcome), **more))
+            told = self._tell(outcome) | more
+            if told.get("generation_ms") is None:  # no model was asked, of whatever profile
+                told["profile"] = None
+            self._add(LogEntry(**known, **told))
 
         try:
             yield note
