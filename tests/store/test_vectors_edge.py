@@ -174,6 +174,14 @@ def test_another_model_store_or_format_rebuilds_the_folder(
     assert builds == ["built"] * 4
 
 
+def test_what_filters_ask_for_is_read_from_disk(tmp_path: Path):
+    index = edge_index_module.EdgeIndex.create(tmp_path / "shard", 4, 20_000)
+    fields = index._shard.info().payload_schema
+    index.close()
+    assert set(fields) == {"kv", "doc_id", "page"}
+    assert {str(field.params.memory) for field in fields.values()} == {"Memory.Cold"}
+
+
 def test_a_build_that_failed_half_way_is_not_taken_for_an_index(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):

@@ -28,10 +28,10 @@ _TEMPORARY = frozenset(  # what the system refuses now and may grant another tim
     for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
     if hasattr(errno, name)
 )
-_INDEXES = (
-    (TOKENS, edge.PayloadSchemaType.Keyword),
-    (DOC, edge.PayloadSchemaType.Keyword),
-    (PAGE, edge.PayloadSchemaType.Float),
+_INDEXES = (  # read from disk: in memory they take more than the quantized vectors
+    (TOKENS, edge.KeywordIndexParams(memory=edge.Memory.Cold)),
+    (DOC, edge.KeywordIndexParams(memory=edge.Memory.Cold)),
+    (PAGE, edge.FloatIndexParams(memory=edge.Memory.Cold)),
 )
 _OVERSAMPLING = 3.0
 _SEARCH = edge.SearchParams(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FORMAT = 2  # of the folder: its payload, tokens and state file
+FORMAT = 3  # of the folder: its payload, tokens, indexes and state file
 ROOM = 64 * 2**20  # bytes that must be free before anything is written
 _COPIES = 3  # of the vectors: one segment is rewritten into another, and quantized
 _PAYLOAD = 1_000  # bytes a point
