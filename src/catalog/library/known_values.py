@@ -12,7 +12,7 @@ from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.scope import ALL, Scope
 from catalog.library.references import find_alike
 from catalog.store.document_names import find_groups
-from catalog.store.engine_types import Restriction
+from catalog.store.engine_types import Restriction, known_seqs
 from catalog.store.listing import (
     allowed_documents,
     count_by_value,
@@ -100,6 +100,9 @@ def _names_values(part: Condition) -> bool:
 
 
 def _exists(connection: Connection, restriction: Restriction) -> bool:
+    known = known_seqs(connection, restriction)
+    if known is not None and known.size > 0:
+        return True
     return count_documents(connection, allowed_documents(restriction), 1) > 0
 
 

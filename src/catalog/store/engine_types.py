@@ -152,7 +152,7 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
         return None
     if restriction.scope.is_nothing:
         return np.empty(0, dtype=np.int64)
-    key = _seqs_key(connection, restriction)
+    key = state_key(connection, restriction)
     seqs = _SEQS.get(key)
     if seqs is None:
         query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
@@ -164,10 +164,11 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
 
 def known_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
     """Return what :func:`allowed_seqs` remembers of a restriction; ``None``: nothing."""
-    return _SEQS.get(_seqs_key(connection, restriction))
+    return _SEQS.get(state_key(connection, restriction))
 
 
-def _seqs_key(connection: Connection, restriction: Restriction) -> Hashable:
+def state_key(connection: Connection, restriction: Restriction) -> Hashable:
+    """Return what a restriction and the state of its datasets are known by, in this process."""
     # repr, because to Python the filters 1 and True are equal
     stamps = read_stamps(connection, restriction.dataset)
     return connection.engine.url.database, stamps, restriction, repr(restriction.filter)

@@ -9,7 +9,7 @@ because to Qdrant an empty list of alternatives means everything.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import Connection, select
@@ -27,8 +27,9 @@ from catalog.core.filters import (
     value_kind,
 )
 from catalog.core.ids import point_id, source_doc_id
+from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import Scope
-from catalog.store.engine_types import Restriction
+from catalog.store.engine_types import Restriction, state_key
 from catalog.store.filter_sql import among, matching_values
 from catalog.store.schema import chunk_windows, chunks
 from catalog.store.vectors.points import DOC, PAGE, TOKENS, presence_token, value_token
@@ -39,6 +40,7 @@ PointCondition = dict[str, Any]
 FieldValues = Callable[[Condition], Iterable[MetadataScalar]]
 """Gives the field's values in the dataset on which a comparison or text match holds."""
 
+_CONDITIONS: LRUCache[Hashable, PointCondition | bool] = LRUCache(2**22, lambda one: len(repr(one)))
 FEW = 2_000  # chunks that are better named one by one than searched for
 _ALWAYS_THERE = frozenset({"dataset", "source_doc_id", "path"})
 _LARGEST = sys.float_info.max  # JSON knows no infinity
@@ -150,7 +152,17 @@ def point_condition(connection: Connection, restriction: Restriction) -> PointCo
 
     Phrases to contain or leave out are known to SQL alone: where few chunks remain, those are
     named; otherwise the condition says nothing of phrases, and every hit has to be checked.
+    It is remembered until the dataset changes, and not to be written to.
     """
+    key = state_key(connection, restriction)
+    found = _CONDITIONS.get(key)
+    if found is None:
+        found = _make_condition(connection, restriction)
+        _CONDITIONS.put(key, found)
+    return found
+
+
+def _make_condition(connection: Connection, restriction: Restriction) -> PointCondition | bool:
     if restriction.without or restriction.containing:
         query = select(chunks.c.seq).where(restriction.clause()).limit(FEW + 1)
         seqs = list(connection.scalars(query))
