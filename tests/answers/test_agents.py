@@ -1,5 +1,7 @@
 """Agents: files that say as whom, with which model and from what a question is answered."""
 
+import os
+
 import pytest
 
 from answers.conftest import WritingLLM, asking, serve
@@ -68,11 +70,19 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
         ("[retrieval]\nrole = 'lead'", "retrieval: .*role"),
         ("[retrieval]\ntop_k = 0", "retrieval: top_k"),
         ("persona = ", "is not TOML"),
+        ("persona = " + "[" * 20_000, "is not TOML"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(project, agents, text, why):
     with pytest.raises(ConfigError, match=f"lawyer.toml:? .*{why}|lawyer.toml: {why}"):
         agent_of(project, agents(lawyer=text), "lawyer")
+
+
+def test_a_pipe_is_no_agent(project, agents):
+    folder = agents(clerk="")
+    os.mkfifo(folder / "pipe.toml")
+    with pytest.raises(InputError, match=r"no agent 'pipe'.*agents: default, clerk$"):
+        agent_of(project, folder, "pipe")
 
 
 def test_persona_temperature_and_longest_reply_reach_the_model(project, agents):

@@ -83,7 +83,7 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
     :class:`ConfigError`, naming file and key, for a file that is wrong.
     """
     folder = settings.answers.agents or settings.home / "agents"
-    files = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    files = {path.stem: path for path in sorted(folder.glob("*.toml")) if path.is_file()}
     path = files.get(name or DEFAULT)
     if path is not None:
         return _load(path)
@@ -98,7 +98,7 @@ def _load(path: Path) -> Agent:
         return Agent.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"cannot read the agent file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"the agent file {path} is not TOML: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]

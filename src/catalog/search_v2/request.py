@@ -119,9 +119,15 @@ def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
 
 
 def check_search(params: SearchParams) -> None:
-    """Raise :class:`InputError` for a mode there is not, a wrong type, a number out of bounds."""
+    """Raise :class:`InputError` for a mode there is not, a wrong type, a number out of bounds.
+
+    So is a role beside the baseline, which cannot be asked within one: how much of what it finds
+    is left out would tell of documents that the role does not see.
+    """
     if params.mode not in MODES:
         raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
+    if params.role is not None and params.compare_with_v1:
+        raise InputError("compare_with_v1 asks a baseline that knows no roles: leave out either")
     check_params(params)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +307,10 @@ def test_a_file_written_over_in_place_is_seen_by_reload(fixture_embeddings_small
     assert retriever.index.embedding(name_of(0))[0] == 2.0
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"format": 1, "changed_at": 0}'])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{}", b"[]", b'{"format": 1, "changed_at": 0}', b"PK\x03\x04junk", b"\x93NUMPY"],
+)
 def test_a_damaged_snapshot_is_not_used(fixture_embeddings_small: Path, damage: bytes):
     SemanticContextRetriever(fixture_embeddings_small)
     (fixture_embeddings_small / embedding_files.SNAPSHOT / "index.json").write_bytes(damage)
@@ -323,6 +327,11 @@ def test_progress_ends_with_all_files(fixture_embeddings_large: Path):
 
 
 # Content.
+
+
+def test_a_pipe_is_no_content(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    assert read_content({"source_file": "pipe"}, tmp_path) is None
 
 
 def test_content_is_read_from_below_its_root_alone(

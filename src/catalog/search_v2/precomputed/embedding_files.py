@@ -178,8 +178,10 @@ def _read_snapshot(cache_dir: Path) -> EmbeddingIndex | None:
         if (kept["format"], kept["changed_at"]) != (_FORMAT, _changed_at(cache_dir)):
             return None
         stem = kept["stem"]
-        matrix = np.load(folder / f"{stem}.vectors.npy", mmap_mode="r", allow_pickle=False)
-        norms = np.load(folder / f"{stem}.norms.npy", allow_pickle=False)
+        matrix, norms = (
+            np.lib.format.open_memmap(folder / f"{stem}.{part}.npy", mode="r")
+            for part in ("vectors", "norms")
+        )
         if list(matrix.shape) != kept["shape"] or len(norms) != len(matrix):
             return None
         return EmbeddingIndex(kept["ids"], matrix, kept["metadata"], norms=norms)

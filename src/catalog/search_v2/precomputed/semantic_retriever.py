@@ -138,7 +138,7 @@ def read_content(metadata: EmbeddingMetadata, root: str | Path | None) -> str | 
         return None
     try:
         file = (Path(root) / source).resolve()
-        if not file.is_relative_to(Path(root).resolve()):
+        if not (file.is_relative_to(Path(root).resolve()) and file.is_file()):
             return None
         text = file.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
