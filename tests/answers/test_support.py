@@ -13,7 +13,8 @@ PASSAGE = (
     "The server waits 30 seconds before it retries a request, and the client waits 3 minutes. "
     "Samsung makes the sensor, and Bosch makes the housing of the camera. "
     "Blood pressure increases with age in most people. "
-    "The parser accepts UTF-8 text without a byte order mark."
+    "The parser accepts UTF-8 text without a byte order mark. "
+    "Staff travel by train in second class and report expenses each week."
 )
 
 
@@ -29,6 +30,7 @@ PASSAGE = (
         "The client waits three minutes, and the server waits 30 seconds.",
         "Bosch makes the housing, and Samsung makes the sensor.",
         "The parser accepts UTF-8 text with no byte order mark.",
+        "Staff travel by train in second class.",
     ],
 )
 def test_a_true_sentence_is_supported_however_it_is_written(sentence: str) -> None:
@@ -51,6 +53,8 @@ def test_a_true_sentence_is_supported_however_it_is_written(sentence: str) -> No
         ("The server does not wait 30 seconds before it retries a request.", "negation"),
         ("Blood pressure decreases with age in most people.", "negation"),
         ("The parser accepts UTF-8 text with a byte order mark.", "negation"),
+        ("Staff travel by train in first class.", "negation"),
+        ("Staff report expenses each month.", "negation"),
         ("Penguins breed on the ice of the southern seas in winter.", "words"),
         ("Yes.", "words"),
     ],

@@ -21,7 +21,9 @@ _OPPOSITES = """
     present/absent valid/invalid possible/impossible supported/unsupported upper/lower
     significant/insignificant able/unable likely/unlikely known/unknown safe/unsafe public/private
     strong/weak old/new add/remove show/hide early/late promote/inhibit activate/inhibit
-    upregulate/downregulate upregulated/downregulated
+    upregulate/downregulate upregulated/downregulated first/second first/third second/third
+    day/week day/month night/week week/month week/year month/year daily/weekly daily/monthly
+    weekly/monthly monthly/yearly
 """
 
 
