@@ -95,7 +95,7 @@ class WritingLLM(CustomLLM):
         reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
         said = ""
         for piece in reply if isinstance(reply, list) else re.findall(r"\S+\s*|\s+", reply):
-            if isinstance(piece, Exception):
+            if isinstance(piece, BaseException):
                 raise piece
             said += piece
             message = ChatMessage(role="assistant", content=said)

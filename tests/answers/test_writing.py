@@ -4,11 +4,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from llama_index.core.llms import ChatMessage, ChatResponse
 
 from answers.conftest import WritingLLM, asking, serve
 from catalog.answers.answering import answer_events, answer_question
 from catalog.core.errors import StageFailedError
 from catalog.core.settings import LLMSettings
+from catalog.llm import replies
 
 CANCEL = "How many days may customers cancel within?"
 RIGHT = "Customers may cancel within 14 days of the order [1]."
@@ -163,6 +165,7 @@ class ReadTimeout(Exception):
         (ReadTimeout("late"), "did not answer within 10 s: raise IDX_LLM__TIMEOUT_SECONDS"),
         (ConnectionResetError("peer"), "reply broke off"),
         (ValueError("sk-secret"), "reply broke off (ValueError)"),
+        (SystemExit(3), "reply broke off (SystemExit)"),
     ],
 )
 def test_a_model_that_fails_is_told_and_the_documents_own_sentences_answer(written, error, message):
@@ -219,6 +222,25 @@ def test_a_stream_that_a_server_cuts_is_not_taken_for_the_whole(written, monkeyp
     answer, _ = written(f"{RIGHT} A refund takes")
     assert answer.text == "Customers may cancel within 14 days of the order. [1]"
     assert answer.notes == ("the model wrote as much as IDX_LLM__MAX_TOKENS allows",)
+
+
+@pytest.mark.parametrize("piece", ["", "word "])
+def test_a_reply_without_an_end_is_read_as_far_as_a_reply_may_go(project, monkeypatch, piece):
+    monkeypatch.setattr(replies, "_LONGEST_REPLY", 200)
+    written = []
+
+    class Endless(WritingLLM):
+        def stream_chat(self, messages, **_):
+            for text in [f"{RIGHT} And ", *[piece] * 10_000]:
+                written.append(text)
+                yield ChatResponse(message=ChatMessage(content=""), delta=text)
+
+    service = serve(project, Endless(replies=[]))
+    answer = answer_question(service, asking(CANCEL))
+    service.close()
+    assert len(written) <= 200
+    assert answer.notes == ("the model wrote as much as IDX_LLM__MAX_TOKENS allows",)
+    assert answer.text == "Customers may cancel within 14 days of the order. [1]"
 
 
 def test_without_a_model_in_the_call_none_is_asked(written):

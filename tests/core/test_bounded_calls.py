@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from catalog.core import bounded_calls
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMBusyError, LLMError, LLMTimeoutError
 
@@ -51,6 +52,37 @@ def test_a_call_that_takes_too_long_is_left_behind(gate):
         calls.call(gate.wait, NEVER)
     assert isinstance(raised.value, LLMError)
     assert calls.abandoned == 1
+
+
+def test_a_stream_without_an_end_is_left_behind_though_each_piece_comes_in_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(bounded_calls, "monotonic", lambda: now[0])
+
+    def drip():
+        for piece in range(1_000):
+            now[0] += 1.0
+            yield piece
+
+    calls, read = BoundedCalls(1), []
+    with pytest.raises(LLMTimeoutError, match=r"5\.5 s"):
+        read.extend(calls.stream(drip, 5.5))
+    assert now[0] <= 7
+    wait_until_none_runs(calls)
+
+
+def test_who_reads_slowly_gets_all_that_came_in_time(monkeypatch):
+    now, makers, read = [0.0], [], []
+    monkeypatch.setattr(bounded_calls, "monotonic", lambda: now[0])
+
+    def two():
+        makers.append(threading.current_thread())
+        yield from (1, 2)
+
+    for piece in BoundedCalls(1).stream(two, 1):
+        makers[0].join(60)
+        now[0] = 9.0
+        read.append(piece)
+    assert read == [1, 2]
 
 
 def test_nothing_starts_while_too_many_calls_hang(gate):

@@ -6,6 +6,7 @@ import contextvars
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
 from catalog.core.errors import LLMBusyError, LLMTimeoutError
@@ -57,20 +58,26 @@ class BoundedCalls:
     def stream(
         self, function: Callable[[], Iterable[ResultT]], seconds: float
     ) -> Iterator[ResultT]:
-        """Yield what ``function()`` gives, each piece within ``seconds`` of the one before.
+        """Yield what ``function()`` gives within ``seconds`` from now, its last piece included.
 
-        It runs in a thread of its own, to its next piece only once the caller stopped reading.
+        It runs in a thread of its own, to its next piece only once the time is over or the caller
+        stopped reading; a caller who reads slowly gets all that came in time.
         Raises as :meth:`call` does, and what the function raises after the pieces before.
         """
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
         is_wanted = True
+        deadline = monotonic() + seconds
+        too_long = LLMTimeoutError(f"no answer within {seconds:g} s")
 
         def produce() -> None:
             try:
                 for piece in function():
                     pieces.put(piece)
                     if not is_wanted:
-                        break
+                        return
+                    if monotonic() > deadline:
+                        pieces.put(_End(too_long))
+                        return
             except BaseException as error:  # noqa: BLE001 - raised again where it is read
                 pieces.put(_End(error))
             else:
@@ -87,9 +94,9 @@ class BoundedCalls:
         try:
             while True:
                 try:
-                    piece = pieces.get(timeout=seconds)
+                    piece = pieces.get(timeout=max(0.0, deadline - monotonic()))
                 except Empty:
-                    raise LLMTimeoutError(f"no answer within {seconds:g} s") from None
+                    raise too_long from None
                 if isinstance(piece, _End):
                     if piece.error is not None:
                         raise piece.error

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llama_index.core.llms import LLM, ChatMessage
 
 _CALLS = BoundedCalls(limit=4)  # shared by all replies of a process: threads that hang
-_LONGEST = 200  # characters of a server's own words
+_LONGEST_REPLY = 131_072  # characters: 16 for each of the most tokens that may be set
 _REFUSED, _LIMITED, _UNKNOWN = (401, 403), 429, 404
 _TOO_LONG = ("context length", "context window", "context size", "too many tokens", "too long")
 
@@ -22,7 +22,8 @@ class Reply:
 
     ``options`` are those of the call, such as ``temperature`` and ``max_tokens``.
     ``usage`` are the tokens of prompt and reply that the model counted, ``None`` where it does not.
-    ``is_cut``: the reply is as long as the model may write, and its last sentence may lack its end.
+    ``is_cut``: the reply is as long as the model may write, and its last sentence may lack its end;
+    no more than 131,072 characters are read, an empty piece counted as one.
     """
 
     def __init__(
@@ -34,27 +35,36 @@ class Reply:
         self.is_cut = False
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the pieces, each within the time limit.
+        """Yield the pieces; the whole reply has to come within the time limit.
 
         Raises :class:`LLMError` kinds whose message says what to do.
         """
-        said = finish = ""
-        has_choices = False
+        finish = ""
+        has_begun = has_choices = False
         try:
             for piece, raw in _CALLS.stream(self._pieces, self._seconds):
-                said += piece
+                has_begun |= bool(piece)
                 has_choices |= bool(_get(raw, "choices"))
                 finish = _finish_reason(raw) or finish
                 self.usage = _usage(raw) or self.usage
                 if piece:
                     yield piece
-        except Exception as error:
-            raise explain_failure(error, self._seconds, has_begun=bool(said)) from error
-        if has_choices and not finish:
+        except (Exception, SystemExit) as error:  # somebody else's code may raise anything
+            raise explain_failure(error, self._seconds, has_begun=has_begun) from error
+        if has_choices and not finish and not self.is_cut:
             raise LLMError("the language model's reply broke off: ask again")
-        self.is_cut = finish == "length"
+        self.is_cut |= finish == "length"
 
     def _pieces(self) -> Iterator[tuple[str, Any]]:
+        room = _LONGEST_REPLY
+        for piece, raw in self._all_pieces():
+            yield piece[:room], raw
+            room -= max(len(piece), 1)
+            if room <= 0:
+                self.is_cut = True
+                return
+
+    def _all_pieces(self) -> Iterator[tuple[str, Any]]:
         said = ""
         try:
             for part in self._llm.stream_chat(self._messages, **self._options):
@@ -69,7 +79,7 @@ class Reply:
             yield answer.message.content or "", answer.raw
 
 
-def explain_failure(error: Exception, seconds: float, *, has_begun: bool = False) -> LLMError:
+def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = False) -> LLMError:
     """Return the error that says how a model failed and what to do, without any secret.
 
     Clients of servers are told by the HTTP status that their errors carry.
