@@ -150,3 +150,39 @@ def test_a_reply_is_split_again_only_where_a_sentence_may_have_ended(monkeypatch
     for part in ["It is so [1]. ", *[piece] * 2_000]:
         list(reader.feed(part))
     assert sum(split) <= 2 * len(reader.reply)
+
+
+@pytest.mark.parametrize(
+    "much", ["![", "a\u200b.", "![a](<b> ", "e.g. ", "[1]. ", "<thinkx </think>"]
+)
+def test_marks_that_end_no_sentence_are_split_in_work_linear_in_them(monkeypatch, much):
+    split: list[int] = []
+    monkeypatch.setattr(
+        claims_module, "split_claims", lambda text: split.append(len(text)) or split_claims(text)
+    )
+    flood = (much * 20_000)[:20_000]
+    reader = ClaimReader()
+    for at in range(0, len(flood), 4):
+        list(reader.feed(flood[at : at + 4]))
+    assert sum(split) <= 10 * len(flood)
+
+
+def test_thoughts_that_come_in_pieces_are_no_part_of_the_sentences():
+    reply = (
+        "<Think>Is it so. Or not?</THINK>\n\nIt is so [1]. <think></think>A < b <thin. And more."
+    )
+    for size in (1, 2, 3, 7, 100):
+        reader = ClaimReader()
+        pieces = [reply[at : at + size] for at in range(0, len(reply), size)]
+        claims = [claim for piece in pieces for claim in reader.feed(piece)] + [*reader.end()]
+        assert [claim.text for claim in claims] == ["It is so [1].", "A < b <thin.", "And more."]
+        assert reader.reply == reply
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_an_abstention_is_seen_behind_thoughts_and_before_words(size):
+    reader = ClaimReader()
+    reply = '<think>Hm. ...</think> **"No answer." Nothing is said of it. Word'
+    for at in range(0, len(reply), size):
+        list(reader.feed(reply[at : at + size]))
+    assert reader.says_no_answer

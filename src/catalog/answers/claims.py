@@ -21,9 +21,14 @@ _NUMBERS = re.compile(_GAP + r"(?:\[\^?|【)\s*+(\d{1,4}(?:\s*+[,;–-]\s*+\d{1,
 _NAMED = re.compile(_GAP + r"\[(?:chunk|source):\s*+[^\]]{1,500}+\]", re.I)
 _LEADING = re.compile(rf"\A(?:{_NUMBERS.pattern}|{_NAMED.pattern})+[.,;]?", re.I)
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)\s*", re.S | re.I)
+_THOUGHT_MARK = re.compile(r"<think>|</think>\s*", re.I)
+_PART_OF_MARK = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z", re.I)
+_LONGEST_PART = len("</think")
 _MARKER = re.compile(r"(?:\d{1,3}[.)]|[-*•+])+")  # of an item of a list
 _MAY_END = re.compile(rf"{END_MARK.pattern}|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _MOST_OF_RANGE = 20
+_BUDGET, _BUDGET_AT_FIRST = 8, 4_000  # characters split for each that comes, and before
+_LONGEST_BEGINNING = 100  # characters: tells an abstention, which is shorter
 
 
 class Claim(NamedTuple):
@@ -34,46 +39,104 @@ class Claim(NamedTuple):
 
 
 class ClaimReader:
-    """Tell sentences apart while a reply comes in: each once it is whole and its citations too."""
+    """Tell sentences apart while a reply comes in: each once it is whole and its citations too.
+
+    What is left over is split again with every piece that may end a sentence, but for no more than
+    eight times the characters of the reply in all, so that the work is linear in it; past that a
+    sentence waits until what it stands in has grown by an eighth.
+    """
 
     def __init__(self) -> None:
-        self.reply = ""
-        self._rest = ""
-        self._may_end = False  # the rest has a mark behind which a sentence may begin
+        self._pieces: list[str] = []
+        self._thoughts = _ThoughtFilter()
+        self._beginning = ""
+        self._rest = ""  # split before: holds no whole sentence
+        self._new: list[str] = []  # what follows it
+        self._size = 0  # of both
+        self._budget = _BUDGET_AT_FIRST  # characters that may be split
+        self._may_end = False  # either has a mark behind which a sentence may begin
+
+    @property
+    def reply(self) -> str:
+        """Return all that was fed, with what the model thought aloud."""
+        return "".join(self._pieces)
 
     @property
     def says_no_answer(self) -> bool:
         """Tell whether the model abstains."""
-        said = without_thoughts(self.reply).strip(" .*\"'\n").casefold().replace("’", "'")
+        said = self._beginning.casefold().replace("’", "'")
         own = ("i don't see enough information", "i don't see content in this project")
         return said.startswith((NO_ANSWER.casefold(), *own))
 
     def feed(self, piece: str) -> Iterator[Claim]:
         """Take the next piece and yield the sentences that are whole with it."""
-        self.reply += piece
-        self._rest += piece
-        self._may_end = self._may_end or _MAY_END.search(piece) is not None
-        if not self._may_end or piece.isspace():
+        self._pieces.append(piece)
+        piece = self._thoughts.feed(piece)
+        self._take(piece)
+        if not self._may_end or not piece or piece.isspace():
             return  # only what follows a sentence tells that it is whole
-        if "<think" in self._rest.casefold():
-            self._rest = _THOUGHTS.sub("", self._rest) if "</think>" in self._rest else self._rest
-            if "<think" in self._rest.casefold():
-                return
-        claims = list(split_claims(self._rest))
+        if self._size > self._budget:
+            return
+        self._budget -= self._size
+        text = self._text()
+        claims = list(split_claims(text))
         is_open = 1  # of the last sentences: what follows may belong to them
         if claims and claims[-1].text.startswith(("[", "【")):
             is_open = 2
         whole, rest = claims[:-is_open], claims[-is_open:]
         if whole:
-            ending = self._rest[len(self._rest.rstrip()) :]
-            self._rest = "".join(f"{one.breaks}{one.text}" for one in rest) + ending
-            self._may_end = _MAY_END.search(self._rest) is not None
-            yield from whole
+            ending = text[len(text.rstrip()) :]
+            text = "".join(f"{one.breaks}{one.text}" for one in rest) + ending
+            self._may_end = _MAY_END.search(text) is not None
+        self._rest, self._new, self._size = text, [], len(text)
+        yield from whole
 
     def end(self, *, is_cut: bool = False) -> Iterator[Claim]:
         """Yield what is left; without its last sentence if the reply was cut."""
-        claims = list(split_claims(without_thoughts(self._rest)))
+        self._take(self._thoughts.end())
+        claims = list(split_claims(self._text()))
         yield from claims[:-1] if is_cut else claims
+
+    def _take(self, piece: str) -> None:
+        self._new.append(piece)
+        self._size += len(piece)
+        self._budget += _BUDGET * len(piece)
+        self._may_end = self._may_end or _MAY_END.search(piece) is not None
+        if len(self._beginning) < _LONGEST_BEGINNING:
+            self._beginning = (self._beginning + piece).lstrip(" .*\"'\n")[:_LONGEST_BEGINNING]
+
+    def _text(self) -> str:
+        return self._rest + "".join(self._new)
+
+
+class _ThoughtFilter:
+    """Take out what a model thinks aloud while it comes in, as :func:`without_thoughts` does."""
+
+    def __init__(self) -> None:
+        self._is_thinking = False
+        self._held = ""  # may be the first characters of a mark
+
+    def feed(self, piece: str) -> str:
+        """Return what may be shown with the next piece."""
+        text, start = self._held + piece, 0
+        shown: list[str] = []
+        for mark in _THOUGHT_MARK.finditer(text):
+            is_end = mark.group().startswith("</")
+            if is_end != self._is_thinking:
+                continue
+            if not is_end:
+                shown.append(text[start : mark.start()])
+            self._is_thinking = not is_end
+            start = mark.end()
+        part = _PART_OF_MARK.search(text, max(start, len(text) - _LONGEST_PART))
+        stop = part.start() if part else len(text)
+        self._held = text[stop:]
+        return "".join(shown) + ("" if self._is_thinking else text[start:stop])
+
+    def end(self) -> str:
+        """Return what was held back."""
+        held, self._held = self._held, ""
+        return "" if self._is_thinking else held
 
 
 def without_thoughts(text: str) -> str:
