@@ -78,6 +78,11 @@ def test_a_wrong_file_is_named_with_its_key(project, agents, text, why):
         agent_of(project, agents(lawyer=text), "lawyer")
 
 
+def test_an_agent_that_writes_artifacts_answers_nothing(project, agents):
+    with pytest.raises(InputError, match="'planner' writes blueprint, not answers"):
+        answer(project, agents(planner="output = 'blueprint'"), agent="planner")
+
+
 def test_a_pipe_is_no_agent(project, agents):
     folder = agents(clerk="")
     os.mkfifo(folder / "pipe.toml")

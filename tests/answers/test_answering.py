@@ -7,6 +7,7 @@ import pytest
 from answers.conftest import asking, serve
 from catalog.answers.answering import answer_events, answer_question
 from catalog.answers.extracting import extract_sentences, sentence_bounds
+from catalog.core.errors import ConfigError
 
 
 def test_an_answer_is_made_of_the_documents_own_sentences_each_with_its_source(service):
@@ -39,6 +40,19 @@ def test_each_row_of_a_table_is_a_sentence_and_the_line_under_its_head_none():
     extracted, _ = extract_sentences("fee of the large plan", [passage], 3)
     assert all("---" not in sentence.text for sentence in extracted)
     assert "large | 20" in [sentence.text for sentence in extracted]
+
+
+def test_a_source_is_where_its_cited_sentences_stand(service):
+    answer = answer_question(service, asking("How many days may customers cancel within?"))
+    (cited,) = [one for one in answer.citations if one.path == "cancel.md"]
+    assert (cited.locator.line_start, cited.locator.line_end) == (7, 7)
+    passage = answer.results[cited.n - 1]
+    assert passage.locator.line_start < 7
+
+
+def test_a_model_that_does_not_exist_is_refused_when_it_was_named(service):
+    with pytest.raises(ConfigError, match="fake"):
+        answer_question(service, asking("How long does a refund take?", model="fake:nosuch"))
 
 
 def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near(service):

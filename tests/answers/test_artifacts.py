@@ -7,6 +7,7 @@ from catalog.answers.artifact_schemas import SCHEMAS, find_misses, split_section
 from catalog.answers.generating import generate_artifact
 from catalog.core.errors import ArtifactSchemaError, InputError, StageFailedError
 from catalog.core.params import GenerateParams
+from catalog.interfaces.cli import main
 
 RIGHT = "Customers may cancel within 14 days of the order [1]."
 TOPIC = "the cancellation of an order by customers"
@@ -190,3 +191,19 @@ def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp
 def test_citations_have_the_form_of_the_setting(made, form, mark, replies):
     artifact, _ = made(*replies, answers={"citations": form})
     assert f"14 days of the order. {mark}" in section(artifact, "Overview").text
+
+
+def test_a_topic_that_is_blank_is_refused(made):
+    with pytest.raises(InputError, match="topic is empty"):
+        made(topic=" ")
+
+
+def test_a_file_that_could_not_be_written_is_refused_before_anything_is_made(
+    tmp_path, capsys, monkeypatch
+):
+    file = str(tmp_path / "none" / "x.md")
+    monkeypatch.setattr("sys.argv", ["catalog", "generate", "pdr", "--topic", "x", "--out", file])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "its folder is not there" in capsys.readouterr().err

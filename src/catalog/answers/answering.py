@@ -23,10 +23,10 @@ from catalog.answers.refusing import (
 )
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
 from catalog.core.edges import asked_at
-from catalog.core.errors import ConfigError, LLMError
+from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
-from catalog.llm import get_llm, llm_name
+from catalog.llm import PROVIDERS, get_llm, llm_name
 from catalog.search_v2.shared import shared_service
 from catalog.search_v2.spans import span
 from catalog.search_v2.stages import StageLog
@@ -78,6 +78,8 @@ def answer_events(
     """
     with span("ask"), service.library.log.watching(params) as note:
         agent = read_agent(service.parts.settings, params.agent)
+        if agent.output not in (None, "answer"):
+            raise InputError(f"the agent {params.agent!r} writes {agent.output}, not answers")
         with closing(_events(service, with_agent(params, agent), llm, agent)) as events:
             for event in events:
                 if event.answer is not None:
@@ -92,6 +94,8 @@ def _events(
 ) -> Generator[AnswerEvent, None, None]:
     """Yield what :func:`answer_events` does."""
     started = time.perf_counter()
+    if llm is None and params.model not in (None, *PROVIDERS):  # it may be mistyped
+        llm = choose_llm(service.library, params.model, agent.profile)
     results = service.run(search_params(params, params.question))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
@@ -219,5 +223,5 @@ def search_params(params: AskParams | GenerateParams, query: str) -> SearchParam
 
 def _answered(answer: Answer, sentences: tuple[AnswerSentence, ...]) -> Answer:
     """Return the answer of these sentences with its sources."""
-    citations = cite_sources(answer.question, answer.results, sentences)
+    citations = cite_sources(answer.results, sentences)
     return replace(answer, sentences=sentences, citations=citations)

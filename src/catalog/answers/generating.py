@@ -95,7 +95,7 @@ def _generate(
         kind=params.kind,
         topic=params.topic,
         sections=tuple(sections),
-        citations=cite_sources(params.topic, results, sentences),
+        citations=cite_sources(results, sentences),
         datasets=next(iter(evidence.values())).results.datasets,
         results=tuple(results),
         model=None if draft is None or llm is None else llm_name(llm),

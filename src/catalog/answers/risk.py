@@ -68,8 +68,7 @@ def bound_risk(
     Raises :class:`InputError` if there are too few labels, saying how many more are needed, or if
     no threshold keeps the bound.
     """
-    if not 0 < most < 1 or not (confidence is None or 0 < confidence < 1):
-        raise InputError("the share of unsupported sentences and the confidence are within 0 and 1")
+    _check_shares(most, confidence)
     if len(scores) != len(supported):
         raise InputError(f"there are {len(scores)} scores and {len(supported)} labels")
     _require_labels(len(scores), most, confidence)
@@ -104,7 +103,11 @@ def bound_risk(
 
 
 def labels_needed(most: float, confidence: float | None = CONFIDENCE, *, wrong: int = 0) -> int:
-    """Return how many labels a bound needs at least if so many of them are unsupported."""
+    """Return how many labels a bound needs at least if so many of them are unsupported.
+
+    Raises :class:`InputError` for a share or a confidence that is not within 0 and 1.
+    """
+    _check_shares(most, confidence)
     if confidence is None:
         return math.ceil((wrong + 1) / most) - 1
     n = wrong + 1
@@ -129,6 +132,11 @@ def explain_void(bound: RiskBound, now: Mapping[str, str]) -> str:
         f"the bound of {bound.most:.1%} unsupported sentences does not hold any more: "
         f"changed since it was made: {', '.join(changed)}; label anew and calibrate again"
     )
+
+
+def _check_shares(most: float, confidence: float | None) -> None:
+    if not 0 < most < 1 or not (confidence is None or 0 < confidence < 1):
+        raise InputError("the share of unsupported sentences and the confidence are within 0 and 1")
 
 
 def _require_labels(n: int, most: float, confidence: float | None) -> None:

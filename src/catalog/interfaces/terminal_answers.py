@@ -104,7 +104,10 @@ def _answer_lines(answer: Answer, form: Form) -> Iterator[str]:
 
 def _citation_lines(citation: AnswerCitation, result: SearchResult, datasets: int) -> Iterator[str]:
     within = f"{citation.dataset}:" if datasets > 1 else ""
-    place = f"{within}{format_snippet_place(result)}"
+    at = citation.locator
+    lines = (at.line_start, at.line_end) if at.unit == "line" and at.line_start else None
+    shown = result.model_copy(update={"snippet_locator": at, "snippet_lines": lines})
+    place = f"{within}{format_snippet_place(shown)}"
     doubt = "" if citation.verified else "  (does not say so)"
     yield safe(f"[{citation.n}] {one_line(citation.citation)} — {place}{doubt}")
     if citation.link is not None:

@@ -12,7 +12,9 @@ from catalog.core.text import strip_userinfo
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-__all__ = ["get_llm", "llm_identity", "llm_name"]
+__all__ = ["PROVIDERS", "get_llm", "llm_identity", "llm_name"]
+
+PROVIDERS = ("none", "openai", "openai-like", "llama_cpp")  # any other names a module and function
 
 
 def get_llm(settings: LLMSettings | None = None) -> LLM | None:

@@ -15,7 +15,7 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     known_name,
     open_library,
-    require_report_folder,
+    require_folder_of,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
@@ -67,7 +67,7 @@ def eval_answers(
     known_mode = known_name("--mode", mode, MODES)
     if sentences is not None and sentences.exists():
         raise InputError(f"{sentences} is there, and may hold labels: name another file")
-    require_report_folder(report)
+    require_folder_of(report)
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
     queries = read_golden(golden)
     before = None

@@ -22,7 +22,7 @@ from catalog.interfaces.cli.options import (
     JsonOption,
     PresetOption,
     open_library,
-    require_report_folder,
+    require_folder_of,
 )
 from catalog.interfaces.cli.output import complain, print_json, say
 
@@ -90,7 +90,7 @@ def compare(
 
     gates = [parse_gate(text) for text in fail_if or ()]
     metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
-    require_report_folder(report)
+    require_folder_of(report)
     queries = read_golden(golden)
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)

@@ -31,12 +31,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 NameT = TypeVar("NameT", bound=str)
 
 
-def require_report_folder(report: Path | None) -> None:
-    """Raise :class:`~catalog.core.errors.InputError` for a report that could not be written."""
+def require_folder_of(file: Path | None) -> None:
+    """Raise :class:`~catalog.core.errors.InputError` for a file that could not be written."""
     from catalog.core.errors import InputError
 
-    if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
-        raise InputError(f"cannot write the report {report}: its folder is not there, or it is one")
+    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+        raise InputError(f"cannot write {file}: its folder is not there, or it is one")
 
 
 def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:

@@ -33,6 +33,7 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     StoreOptions,
     open_library,
+    require_folder_of,
     store_options,
 )
 from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
@@ -59,6 +60,7 @@ def verb_command(
         context: typer.Context, home: Path | None, preset: str | None, **values: Any
     ) -> None:
         out: Path | None = values.pop("out", None)
+        require_folder_of(out)
         form = {name: values.pop(name) for name in switches}
         form["explain"] = values.get("explain", False)
         arguments = {name: value for name, value in values.items() if value is not None}
