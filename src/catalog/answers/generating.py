@@ -69,6 +69,8 @@ def generate_artifact(
 
     What was asked at an edge is logged.
     """
+    if not params.topic.strip():
+        raise InputError("the topic is empty: say what it is about")
     with span("generate"), service.library.log.watching(params) as note:
         agent = _agent_for(service, params)
         artifact = _generate(service, with_agent(params, agent), llm, agent)
