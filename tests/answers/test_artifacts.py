@@ -133,6 +133,12 @@ def test_markdown_that_misses_it_again_is_an_error_with_the_draft(made):
     assert error.value.draft == "# Overview\n\nAnd so."
 
 
+def test_a_draft_that_is_kept_opens_nothing(made):
+    with pytest.raises(ArtifactSchemaError) as error:
+        made("So.", "So <b onclick=x()>it ![is](https:\\\\evil.example) <svg")
+    assert error.value.draft == "So it is < svg"
+
+
 @pytest.mark.parametrize(
     ("text", "misses"),
     [

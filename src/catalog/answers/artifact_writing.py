@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from catalog.answers.agents import Agent
 from catalog.answers.artifact_schemas import find_misses, split_sections
 from catalog.answers.claims import split_claims
+from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import artifact_rules, ask_for_headings
 from catalog.answers.writing import CheckedWriter
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import ArtifactSchemaError
 from catalog.core.param_types import ArtifactKind
+from catalog.core.quoted_text import clean
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -66,7 +68,7 @@ def write_sections(
             raise ArtifactSchemaError(
                 f"the language model did not write a {kind}, nor when asked again{cut}: "
                 f"{'; '.join(misses)}",
-                draft,
+                neutralise(clean(draft), results),
             )
     checked = {name: list(_check(body, writer)) for name, body in split_sections(draft)}
     kept = {name: _keep(sentences, settings) for name, sentences in checked.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Protocol
 
 _LABEL = r"\[((?:[^\[\]\\]|\\.)*+)\]"
@@ -13,12 +13,22 @@ _LINK = re.compile(rf"(?<!!){_LABEL}{_TARGET}")
 _REFERENCE = re.compile(  # [text][name], not [1][2]
     rf"(?<!!){_LABEL}\[[\d\s,]*+[^\[\]\d\s,][^\[\]]*+\]"
 )
-_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}:)?//[^\s<>\"'`]+|\bwww\.[^\s<>\"'`]+", re.I)
-_SCHEME = re.compile(r"\b(?:javascript|vbscript|data|file|blob)\s*:[^\s<>]*", re.I)
-_TAG = re.compile(
-    r"</?\s*(?:a|applet|audio|base|body|embed|form|frame|iframe|image|img|input|link|math|meta|"
-    r"object|script|source|style|svg|track|video)\b[^>]*(?:>|$)",
+_COLON = r"(?::|&colon;|&#0*+(?:58|x3a);?)"
+_SLASH = r"(?:\\2f ?|[/\\]|&b?sol;|&#0*+(?:47|92|x2f|x5c);?)"  # as browsers read it
+_ADDRESS = re.compile(
+    rf"(?:[a-z][a-z0-9+.-]{{1,20}}{_COLON}{_SLASH}{{2}}|//|\bwww\.|"
+    rf"\b(?:https?|ftp|mailto|tel|sms|xmpp){_COLON})[^\s<>\"'`]+",
     re.I,
+)
+_SCHEME = re.compile(rf"\b(?:javascript|vbscript|data|file|blob){_COLON}[^\s<>]+", re.I)
+_DEFINITION = re.compile(r"(\]:\s*+<?)([^\s<>]++)")
+_OPENS = re.compile(r"\A(?:/|[a-z][a-z0-9+.-]*+:.)|\\|&#?\w+;", re.I)
+_TAG = re.compile(r"(?<!<)<++(/?[a-z][^\s/<>]*+|[/!?])[^<>]*+>?", re.I)
+_MARK = re.compile(rf"!\[|\]:\s*+\Z|\](?:{_TARGET}|\()")
+_MAY_ACT = re.compile(r"[<\\:]|//|!\[|\][(\[]|&#?\w|www\.", re.I)
+_ACTIVE = frozenset(  # what acts, or swallows what follows, even without an attribute
+    {"form", "frameset", "iframe", "input", "math", "noembed", "noframes", "noscript", "plaintext"}
+    | {"script", "select", "style", "svg", "template", "textarea", "title", "xmp"}
 )
 _END = ".,;:!?)]}*_"
 GONE = "[address removed]"
@@ -37,22 +47,69 @@ def neutralise(text: str, cited: Iterable[Addressed]) -> str:
     """Return the text without images, active HTML, and addresses that no cited source holds.
 
     An image becomes its words, a link its words unless its whole address stands in a cited passage
-    or is its source's; a bare address of another kind is replaced. So nothing that a reader opens,
-    or a page loads by itself, carries words elsewhere.
+    or is its source's; a bare address of another kind is replaced. A tag stays where a cited
+    passage has one of its name and it can do nothing. So nothing that a reader opens, or a page
+    loads by itself, carries words elsewhere. What taking out puts together is parted by a space.
     """
-    if not any(mark in text for mark in ("](", "][", "//", "<", ":", "www.", "WWW.")):
+    if _MAY_ACT.search(text) is None:
         return text
+    cited = list(cited)
     known: frozenset[str] = frozenset().union(*(_addresses_of(result) for result in cited))
+    names = {match[1].casefold() for one in cited for match in _TAG.finditer(one.text)}
 
     def keep(match: re.Match[str]) -> str:
         return match.group() if match[2].removesuffix(">") in known else match[1]
 
+    def part(match: re.Match[str]) -> str:
+        is_known = (match[1] or "").removesuffix(">") in known
+        return match.group() if is_known else f"{match.group()[0]} {match.group()[1:]}"
+
+    def define(match: re.Match[str]) -> str:
+        is_known = match[2].rstrip(_END) in known or not _OPENS.search(match[2])
+        return match.group() if is_known else f"{match[1]}{GONE}"
+
+    text = _TAG.sub(lambda match: _without_tag(match, names), text)
     text = _IMAGE.sub(r"\1", text)
     text = _LINK.sub(keep, text)
     text = _REFERENCE.sub(r"\1", text)
-    text = _TAG.sub("", text)
     text = _SCHEME.sub(GONE, text)
-    return _ADDRESS.sub(lambda match: _bare(match.group(), known), text)
+    text = _ADDRESS.sub(lambda match: _bare(match.group(), known), text)
+    text = _DEFINITION.sub(define, text)
+    text = _MARK.sub(part, text)
+    return _TAG.sub(lambda match: _as_text(match, names, known), text)
+
+
+def _without_tag(match: re.Match[str], names: Set[str]) -> str:
+    """Return nothing for a whole tag that may act; a lone ``<`` stays for :func:`_as_text`."""
+    tag = match.group()
+    is_whole = tag.endswith(">") or match[1].startswith("/")
+    if not is_whole or _is_inert(match, names) or _ADDRESS.fullmatch(tag.strip("<>")):
+        return tag
+    return ""
+
+
+def _as_text(match: re.Match[str], names: Set[str], known: Set[str]) -> str:
+    tag = match.group()
+    is_known = tag.endswith(">") and "=" not in tag and tag.strip("<>") in known
+    if is_known or _is_inert(match, names):
+        return tag
+    bare = tag.lstrip("<")
+    return f"{tag[: -len(bare)]} {bare}"
+
+
+def _is_inert(match: re.Match[str], names: Set[str]) -> bool:
+    """Tell whether a tag is of a name that is cited, and has nothing by which it could act.
+
+    One that another ``<`` cuts short goes on to the next ``>``, so it must be in this sentence.
+    """
+    tag, name, text = match.group(), match[1].casefold(), match.string
+    if name not in names or name in "/!?" or name.lstrip("/") in _ACTIVE:
+        return False
+    if ":" in name and "/" in tag.lstrip("<"):
+        return False  # an address of a scheme of its own
+    if tag.endswith(">"):
+        return "=" not in tag
+    return "=" not in text and text.rfind(">") > match.end()
 
 
 def _bare(address: str, known: frozenset[str]) -> str:
@@ -61,5 +118,7 @@ def _bare(address: str, known: frozenset[str]) -> str:
 
 
 def _addresses_of(result: Addressed) -> frozenset[str]:
-    found = {match.group().rstrip(_END) for match in _ADDRESS.finditer(result.text)}
+    text = result.text
+    found = {match.group().rstrip(_END) for match in _ADDRESS.finditer(text)}
+    found |= {match[2].rstrip(_END) for match in _DEFINITION.finditer(text)}
     return frozenset(found | {result.link.rstrip(_END)} if result.link else found)
