@@ -64,9 +64,9 @@ def test_a_stream_without_an_end_is_left_behind_though_each_piece_comes_in_time(
             yield piece
 
     calls, read = BoundedCalls(1), []
-    with pytest.raises(LLMTimeoutError, match=r"5\.5 s"):
-        read.extend(calls.stream(drip, 5.5))
-    assert now[0] <= 7
+    with pytest.raises(LLMTimeoutError, match="no end of the answer within 18 s"):
+        read.extend(calls.stream(drip, 1.5))
+    assert now[0] <= 20
     wait_until_none_runs(calls)
 
 
@@ -80,7 +80,7 @@ def test_who_reads_slowly_gets_all_that_came_in_time(monkeypatch):
 
     for piece in BoundedCalls(1).stream(two, 1):
         makers[0].join(60)
-        now[0] = 9.0
+        now[0] = 99.0
         read.append(piece)
     assert read == [1, 2]
 

@@ -14,6 +14,9 @@ from catalog.core.errors import LLMBusyError, LLMTimeoutError
 ResultT = TypeVar("ResultT")
 
 
+WHOLE = 12  # times as long as for one piece may take all of them
+
+
 class BoundedCalls:
     """Run functions in threads of their own, and leave behind those that take too long.
 
@@ -58,16 +61,17 @@ class BoundedCalls:
     def stream(
         self, function: Callable[[], Iterable[ResultT]], seconds: float
     ) -> Iterator[ResultT]:
-        """Yield what ``function()`` gives within ``seconds`` from now, its last piece included.
+        """Yield what ``function()`` gives, each piece within ``seconds`` of the one before.
 
+        The last has to come within :data:`WHOLE` times as many from now.
         It runs in a thread of its own, to its next piece only once the time is over or the caller
         stopped reading; a caller who reads slowly gets all that came in time.
         Raises as :meth:`call` does, and what the function raises after the pieces before.
         """
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
         is_wanted = True
-        deadline = monotonic() + seconds
-        too_long = LLMTimeoutError(f"no answer within {seconds:g} s")
+        deadline = monotonic() + WHOLE * seconds
+        too_long = LLMTimeoutError(f"no end of the answer within {WHOLE * seconds:g} s")
 
         def produce() -> None:
             try:
@@ -94,9 +98,12 @@ class BoundedCalls:
         try:
             while True:
                 try:
-                    piece = pieces.get(timeout=max(0.0, deadline - monotonic()))
+                    left = deadline - monotonic()
+                    piece = pieces.get(timeout=max(0.0, min(seconds, left)))
                 except Empty:
-                    raise too_long from None
+                    if left <= seconds:
+                        raise too_long from None
+                    raise LLMTimeoutError(f"no answer within {seconds:g} s") from None
                 if isinstance(piece, _End):
                     if piece.error is not None:
                         raise piece.error

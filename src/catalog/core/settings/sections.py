@@ -79,7 +79,10 @@ class LLMSettings(BaseModel):
     url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
     api_key: str | None = Field(None, description="Key for that server.", repr=False)
     timeout_seconds: float = Field(
-        10.0, gt=0.0, le=600.0, description="For one request, to the end of its reply."
+        10.0,
+        gt=0.0,
+        le=600.0,
+        description="For one request, or a piece of a reply; twelve times that for all of it.",
     )
     max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
