@@ -162,7 +162,7 @@ class ReadTimeout(Exception):
         (Refused(401), "refused the key (401): check IDX_LLM__API_KEY"),
         (Refused(429), "limits how often it is asked (429): try again later"),
         (Refused(500), "server failed (500)"),
-        (ReadTimeout("late"), "did not answer within 10 s: raise IDX_LLM__TIMEOUT_SECONDS"),
+        (ReadTimeout("late"), "did not end its answer in time: raise IDX_LLM__TIMEOUT_SECONDS"),
         (ConnectionResetError("peer"), "reply broke off"),
         (ValueError("sk-secret"), "reply broke off (ValueError)"),
         (SystemExit(3), "reply broke off (SystemExit)"),

@@ -35,7 +35,7 @@ class Reply:
         self.is_cut = False
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the pieces; the whole reply has to come within the time limit.
+        """Yield the pieces, each within the time limit and all within twelve times that.
 
         Raises :class:`LLMError` kinds whose message says what to do.
         """
@@ -85,9 +85,10 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
     Clients of servers are told by the HTTP status that their errors carry.
     """
     if isinstance(error, LLMTimeoutError) or "timeout" in type(error).__name__.casefold():
+        late = "end its answer in time" if has_begun else f"answer within {seconds:g} s"
         return LLMTimeoutError(
-            f"the language model did not answer within {seconds:g} s: raise "
-            "IDX_LLM__TIMEOUT_SECONDS, or take a smaller model"
+            f"the language model did not {late}: raise IDX_LLM__TIMEOUT_SECONDS, or take a "
+            "smaller model"
         )
     if isinstance(error, LLMBusyError):
         return LLMBusyError("earlier calls of the language model still hang: try again later")

@@ -68,6 +68,7 @@ def eval_answers(
     if sentences is not None and sentences.exists():
         raise InputError(f"{sentences} is there, and may hold labels: name another file")
     require_folder_of(report)
+    require_folder_of(sentences)
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
     queries = read_golden(golden)
     before = None
