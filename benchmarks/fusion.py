@@ -69,7 +69,7 @@ FUSIONS: dict[str, Fusion] = {
     "fixed .6": partial(adaptive, balance=_fixed(0.6)),
     "fixed .75": partial(adaptive, balance=_fixed(0.75)),
     "base .65": partial(adaptive, balance=Balance(base=0.65)),
-    "slope .1": partial(adaptive, balance=Balance(slope=0.1)),
+    "slope .2": partial(adaptive, balance=Balance(slope=0.2)),
     "prior": adaptive,
     "adaptive": adaptive,  # by the balance of the dataset
 }
@@ -312,7 +312,7 @@ def _print_table(sets: Sequence[QuerySet]) -> None:
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         print(f"{one.name:22}{len(one.queries):5}" + "".join(f"{m:11.4f}" for m in means.values()))
         leg = max(("lexical", "vector"), key=means.__getitem__)
-        for name in ("rrf 60", "fixed .75", "base .65", "slope .1", "prior", "adaptive"):
+        for name in ("rrf 60", "fixed .75", "base .65", "slope .2", "prior", "adaptive"):
             gains = np.subtract(scores[name], scores[leg])
             ends = bootstrap_interval(list(gains))
             share = means[name] / means[leg] - 1

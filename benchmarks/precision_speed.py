@@ -22,10 +22,10 @@ from pydoc_data.topics import topics
 from fastembed.rerank.cross_encoder import TextCrossEncoder
 
 from catalog.core.settings import load_settings
-from catalog.embedding.model_files import RERANKERS, locate
 from catalog.evaluation.golden_files import read_golden
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.models.packaged import MS_MARCO, locate
 from catalog.search_v2.expansion.lines import ExpansionLine
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
@@ -110,7 +110,7 @@ def _passages(service: SearchServiceV2, query: str) -> list[str]:
 def _bare_model() -> TextCrossEncoder:
     from fastembed.common.model_description import ModelSource
 
-    model = next(iter(RERANKERS.values()))
+    model = MS_MARCO
     folder = locate(model)
     TextCrossEncoder.add_custom_model(BARE, sources=ModelSource(hf=BARE), model_file=model.weights)
     return TextCrossEncoder(BARE, specific_model_path=str(folder))

@@ -24,15 +24,15 @@ from pathlib import Path
 import numpy as np
 
 from catalog.core.settings import load_settings
-from catalog.embedding.model_files import RERANKERS, locate
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.evaluation.golden_files import CORPUS, read_beir
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.models.packaged import MS_MARCO, locate
 from catalog.search_v2.rerank.blending import RerankScore, blend, sort_positions
-from catalog.search_v2.rerank.cross_encoder import DEFAULT_MODEL, FastEmbedReranker
+from catalog.search_v2.rerank.cross_encoder import FastEmbedReranker
 from catalog.search_v2.rerank.postprocessor import RerankText
 from catalog.search_v2.service import SearchServiceV2
 
@@ -88,7 +88,7 @@ def main() -> None:
     options = _arguments()
     settings = load_settings(overrides={"home": options.home}).settings
     rerankers = {size: FastEmbedReranker(max_tokens=size) for size in WINDOWS}
-    tokenizer = (locate(RERANKERS[DEFAULT_MODEL]) or Path()) / "tokenizer.json"
+    tokenizer = (locate(MS_MARCO) or Path()) / "tokenizer.json"
     counter = ModelTokenCounter(tokenizer, "tokenizer of the reranker")
     for reranker in rerankers.values():
         reranker.scores("load", ["the model"])

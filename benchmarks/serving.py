@@ -1,11 +1,14 @@
 """What a running server saves a command, and what an agent's call costs beside its query.
 
     python benchmarks/serving.py [--corpus FOLDER] [--turns 15] [--calls 200]
+    python benchmarks/serving.py --clients 1 4 16 64 [--corpus FOLDER] [--calls 400]
 
 Indexes the folder (default: this project's docs) with the real model into a new home, then
 prints milliseconds, median and 95th percentile: whole ``catalog`` processes alone and with
 ``catalog serve`` running, with their ratio; and what one MCP call takes beside its query, over
-stdio and streamable HTTP, as the SDK's client sees it.
+stdio and streamable HTTP, as the SDK's client sees it. With ``--clients`` instead: so many clients
+of ``/v1/search`` at once, each asking again as soon as it is answered, in a process of their own
+on the same cores; answers a second, milliseconds, and how many were refused (503) and asked again.
 """
 
 from __future__ import annotations
@@ -23,9 +26,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
+BUSY = 503
 QUERY = "how is a document published"
 CATALOG = str(Path(sys.executable).with_name("catalog"))
 OFFLINE = {"IDX_EMBEDDING__OFFLINE": "true"}
@@ -39,8 +44,43 @@ def main() -> None:
         os.environ.update(environment)
         build = ["index", "build", str(options.corpus), "--dataset", "docs"]
         subprocess.run([CATALOG, *build], check=True, capture_output=True, env=environment)
+        if options.clients:
+            _crowds(environment, options.clients, options.calls)
+            return
         _commands(environment, options.turns)
         _calls(environment, options.calls)
+
+
+def _crowds(environment: dict[str, str], sizes: Sequence[int], calls: int) -> None:
+    print(f"{calls} hybrid queries of 10 passages, all different: p50 / p95 in ms")
+    with _server(environment) as address:
+        for size in sizes:
+            started = time.perf_counter()
+            times, refused = asyncio.run(_crowd(f"{address}/v1/search", size, calls))
+            rate = len(times) / (time.perf_counter() - started)
+            print(f"  {size:3} clients {rate:7.1f} answers/s {_told(times)}   refused {refused}")
+
+
+async def _crowd(url: str, size: int, calls: int) -> tuple[list[float], int]:
+    """Return the milliseconds of each answer, and how many requests were refused before."""
+    times: list[float] = []
+    refused, numbers = 0, iter(range(calls))
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        nonlocal refused
+        for number in numbers:
+            body = {"query": f"{QUERY} {size} {number}"}
+            started = time.perf_counter()
+            while (answer := await client.post(url, json=body)).status_code == BUSY:
+                refused += 1
+                await asyncio.sleep(float(answer.headers["Retry-After"]))
+            answer.raise_for_status()
+            times.append((time.perf_counter() - started) * 1000)
+
+    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=size), timeout=60) as client:
+        await client.post(url, json={"query": "warm up"})
+        await asyncio.gather(*(ask(client) for _ in range(size)))
+    return times, refused
 
 
 def _commands(environment: dict[str, str], turns: int) -> None:
@@ -153,6 +193,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, default=docs)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument(
+        "--clients", type=int, nargs="+", help="how many at once, one after another"
+    )
     return parser.parse_args()
 
 

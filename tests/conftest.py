@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from sqlalchemy import Engine, inspect
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
-from catalog.store import database, migrate
+import postgres
+from catalog.store import migrate, sqlite_pool
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
@@ -28,6 +31,9 @@ def _one_first_schema():
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as made:
 
         def upgrade_or_copy(engine: Engine) -> None:
+            if engine.dialect.name != "sqlite":
+                upgrade(engine)
+                return
             with closing(engine.raw_connection()) as pooled:
                 is_empty = not inspect(engine).get_table_names()
                 if is_empty and made.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -45,7 +51,7 @@ def _one_first_schema():
 @pytest.fixture(autouse=True, scope="session")
 def _one_compilation():
     """Let the stores of a process share their compiled statements; a command has one store."""
-    compiled, create = LRUCache(5_000), database.create_engine
+    compiled, create = LRUCache(5_000), sqlite_pool.create_engine
 
     def create_sharing(*arguments, **options) -> Engine:
         engine = create(*arguments, **options)
@@ -53,10 +59,52 @@ def _one_compilation():
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "create_engine", create_sharing)
+        patch.setattr(sqlite_pool, "create_engine", create_sharing)
         patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda dialect: hash(type(dialect)))
         patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, two: type(one) is type(two))
         yield
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked ``both_stores`` on SQLite and on Postgres."""
+    if metafunc.definition.get_closest_marker("both_stores"):
+        metafunc.fixturenames.insert(0, "store_kind")
+        of_file = metafunc.definition.get_closest_marker("of_sqlite")
+        kinds = ["sqlite"] if of_file else ["sqlite", "postgres"]
+        metafunc.parametrize("store_kind", kinds, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Which database every home's store is in; a wider fixture that opens one asks for this."""
+    if request.param == "sqlite":
+        yield "sqlite"
+        return
+    with postgres.in_place_of_files():
+        yield "postgres"
+
+
+@pytest.fixture
+def on_postgres() -> Iterator[postgres.Stores]:
+    """Have every home's store be in Postgres."""
+    with postgres.in_place_of_files() as on_server:
+        yield on_server
+
+
+@pytest.fixture(autouse=True)
+def _removed_stores(request: pytest.FixtureRequest) -> Iterator[None]:
+    if (
+        request.node.get_closest_marker("both_stores") is None
+        or request.getfixturevalue("store_kind") == "sqlite"
+    ):
+        yield
+    else:
+        with postgres.removed_after(postgres.stores()):
+            yield
+
+
+def pytest_sessionfinish() -> None:
+    postgres.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +130,20 @@ def notes(tmp_path: Path) -> Path:
         "# Backups\n\nBackups run at midnight and are kept for thirty days.\n"
     )
     return folder
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs ``catalog`` with arguments: exit code, standard output, standard error."""
+
+    from catalog.interfaces.cli import main
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["catalog", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return exit_.value.code or 0, out, err
+
+    return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import select
 
+import postgres
 from builders import NOW, make_database, put
 from catalog.core.documents import MetadataValue, Modality
 from catalog.core.scope import Scope
@@ -24,7 +25,15 @@ from catalog.store.vectors.base import VectorEngine
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.exact import ExactEngine
 
-ENGINES = ("exact", "sqlite-vec", "qdrant-edge", "qdrant-memory", "qdrant-server")
+ENGINES = (
+    "exact",
+    "pgvector",
+    "sqlite-vec",
+    "qdrant-edge",
+    "qdrant-memory",
+    "qdrant-server",
+)
+ON_POSTGRES = ("exact-postgres", "pgvector")  # those whose truth is there
 DATASET = "notes"
 FINGERPRINT = "toy/1"
 DIM = 8
@@ -77,6 +86,11 @@ class Bench:
             made = QdrantClient(**where)
             self.client = made if remote else OneAtATime(made)
 
+    @property
+    def derives(self) -> bool:
+        """Whether the engine keeps an index beside the truth."""
+        return not self.kind.startswith("exact")
+
     def engine(self) -> VectorEngine:
         """A fresh engine of this bench's kind, over the same folder or server."""
         made = self._make()
@@ -84,7 +98,7 @@ class Bench:
         return made
 
     def _make(self) -> VectorEngine:
-        if self.kind == "exact":
+        if self.kind in ("exact", "exact-postgres"):
             return ExactEngine(self.database, DATASET)
         if self.kind == "qdrant-edge":
             return EdgeEngine(self.database, DATASET, self.folder / "index", DIM, FINGERPRINT)
@@ -92,6 +106,10 @@ class Bench:
             from catalog.store.vectors.sqlite_vec import SqliteVecEngine
 
             return SqliteVecEngine(self.database, DATASET, self.folder / "index", DIM, FINGERPRINT)
+        if self.kind in ON_POSTGRES:
+            from catalog.store.vectors.pgvector import PgVectorEngine
+
+            return PgVectorEngine(self.database, DATASET, DIM, FINGERPRINT)
         from catalog.store.vectors.server import ServerEngine
 
         prefix = f"test_{abs(hash(self.folder))}_"
@@ -146,7 +164,9 @@ class Bench:
     def close(self) -> None:
         for engine in self.opened:
             if self.kind == "qdrant-server":
-                self.client.delete_collection(engine.collection)
+                for one in self.client.get_collections().collections:
+                    if one.name.startswith(engine.collection):
+                        self.client.delete_collection(one.name)
             engine.close()
         if self.client is not None:
             self.client.close()
@@ -176,8 +196,6 @@ def paths_of(database: Database, seqs: Sequence[int]) -> list[str]:
 @contextmanager
 def bench(folder: Path, kind: str, server_url: str | None = None) -> Iterator[Bench]:
     """A bench that is closed at the end."""
-    made = Bench(folder, kind, server_url)
-    try:
+    on_postgres = postgres.in_place_of_files() if kind in ON_POSTGRES else nullcontext()
+    with on_postgres, closing(Bench(folder, kind, server_url)) as made:
         yield made
-    finally:
-        made.close()

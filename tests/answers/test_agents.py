@@ -5,8 +5,8 @@ import os
 import pytest
 
 from answers.conftest import WritingLLM, asking, serve
-from catalog.answers.agents import read_agent, with_agent
 from catalog.answers.answering import answer_question
+from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.errors import ConfigError, InputError
 from catalog.core.settings import LLMSettings
 from catalog.library.library import Library
@@ -74,7 +74,7 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(project, agents, text, why):
-    with pytest.raises(ConfigError, match=f"lawyer.toml:? .*{why}|lawyer.toml: {why}"):
+    with pytest.raises(ConfigError, match=f"lawyer.toml,? (line 1|line 2|is not)?.*{why}"):
         agent_of(project, agents(lawyer=text), "lawyer")
 
 

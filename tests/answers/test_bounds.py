@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from answers.conftest import WritingLLM, asking, serve
-from catalog.answers.agents import Agent
 from catalog.answers.answering import answer_question
 from catalog.answers.bounds import answer_conditions, flat_conditions, save_bound
 from catalog.answers.risk import RiskBound
+from catalog.core.agents import Agent
 from catalog.interfaces.cli.commands import app
 
 ASKED = asking("How many days may customers cancel within?")

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, pstdev
 from threading import Event
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,7 @@ from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.store.lexical.base import LexicalEngine
 
+pytestmark = pytest.mark.both_stores
 Maker = Callable[[Database, str, Path], LexicalEngine]
 
 MAKERS: dict[str, Maker] = {
@@ -233,6 +235,7 @@ def test_any_text_is_answered(database: Database, engine: LexicalEngine, text: s
         assert hit.score > 0
 
 
+@pytest.mark.of_sqlite
 @RELAXED
 @given(
     text=st.text(
@@ -277,8 +280,9 @@ def test_a_scope_of_very_many_documents_is_no_trouble(
     corpus: dict[str, int], engine: LexicalEngine, database: Database
 ) -> None:
     @event.listens_for(database.engine, "connect")
-    def _as_small_as_sqlite_comes(connection: sqlite3.Connection, _record: object) -> None:
-        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+    def _as_small_as_sqlite_comes(connection: Any, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
 
     database.close()
     many = Scope.of(["notes:c.md", *(f"notes:{n}.md" for n in range(40_000))])
@@ -509,6 +513,7 @@ STEPS = st.lists(
 WORDS = ("flour", "yeast", "water", "salt")
 
 
+@pytest.mark.of_sqlite
 @RELAXED
 @given(steps=STEPS, texts=st.lists(st.sets(st.sampled_from(WORDS)), min_size=14, max_size=14))
 def test_any_history_leaves_exactly_the_live_chunks_findable(

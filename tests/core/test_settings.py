@@ -162,3 +162,9 @@ def test_prices_are_those_of_the_model_named_even_with_a_colon_in_its_name():
     assert llm.cost("gpt", 1_000_000, 500_000) == 1.5
     assert llm.cost("llama3:8b", 9, 1_000_000) == 0.1
     assert llm.cost("llama3", 1, 1) is None
+
+
+def test_a_settings_file_that_nests_too_deeply_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "catalog.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(ConfigError, match="nests too deeply"):
+        load_settings(overrides={"home": tmp_path})

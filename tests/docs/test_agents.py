@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from catalog.embedding import model_files as packaged
 from catalog.interfaces import agents as tools
 from catalog.interfaces.agents.quoting import mark_as_data
+from catalog.models import packaged
 
 TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 
 
 def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
-    if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
+    if packaged.locate(packaged.BGE_SMALL) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     from catalog.library.indexing import Indexer
     from catalog.library.library import Library

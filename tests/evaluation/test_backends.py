@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from qdrant_client import models
 
 from catalog.core.errors import (
     BackendError,
@@ -16,6 +17,7 @@ from catalog.core.errors import (
     UnknownDatasetError,
     UnknownFieldError,
 )
+from catalog.core.settings import CollectionSettings
 from catalog.core.user_search import Ranking
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends, code_digest
@@ -23,7 +25,8 @@ from catalog.evaluation.runs import run_backends
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from evaluation.stubs import golden, question
-from fakes import WordEncoder, open_library, write
+from fakes import DIM, WordEncoder, open_library, write
+from qdrant_protocol import qdrant_protocol
 
 NOTES = {
     "keys_dot_md": "---\ntags: [ops]\n---\n# Keys\n\n## Rotating\n\nRotate the API keys every "
@@ -414,3 +417,40 @@ def test_every_backend_is_closed_with_the_rest():
     backends.close()
     backends.close()
     assert sorted(closed) == [0, 1, 2]
+
+
+def test_a_collection_of_others_is_a_backend_whose_addresses_are_the_dataset_s_documents(
+    monkeypatch, tmp_path
+):
+    write(
+        tmp_path / "notes",
+        keys_dot_md="---\nsource_url: https://n.example/keys\n---\n# Keys\n\nRotate the keys.\n",
+    )
+    monkeypatch.setattr(
+        "catalog.search_v2.collections.get_embed_model",
+        lambda *_, **__: ResilientEmbedding(WordEncoder()),
+    )
+    told = {"keys": "Rotate the keys.", "bread": "Bake the bread."}
+    with qdrant_protocol(monkeypatch) as server:
+        size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
+        server.client.create_collection("theirs", vectors_config=size)
+        for number, (name, text) in enumerate(told.items()):
+            payload = {"text": text, "source_url": f"https://n.example/{name}"}
+            vector = WordEncoder().encode([text])[0].tolist()
+            point = models.PointStruct(id=number, vector=vector, payload=payload)
+            server.client.upsert("theirs", [point])
+        settings = {"collection": CollectionSettings(url=server.url)}
+        with (
+            open_library(tmp_path / "home", WordEncoder()) as opened,
+            Backends(opened) as backends,
+        ):
+            opened.settings = opened.settings.model_copy(update=settings)
+            Indexer(opened).build(tmp_path / "notes", "notes")
+            backend = backends.load("collection:theirs")
+            queries = golden(question(1), question(2))
+            (run,) = run_backends([backend], queries, dataset="notes", repeats=0)
+        assert backend.identity["collection"] == "theirs"
+        assert server.writes() == []
+    assert {frozenset(documents) for documents in map(run.documents, run.outcomes)} == {
+        frozenset({"keys.md", "https://n.example/bread"})
+    }

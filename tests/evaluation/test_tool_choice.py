@@ -5,12 +5,8 @@ import json
 import pytest
 
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.tool_choice import (
-    RoutingPrompt,
-    read_prompts,
-    routing_report,
-    wilson_interval,
-)
+from catalog.evaluation.significance import wilson_interval
+from catalog.evaluation.tool_choice import RoutingPrompt, read_prompts, routing_report
 
 
 def prompt(number, tool, kind="k"):

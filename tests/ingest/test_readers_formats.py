@@ -145,3 +145,34 @@ def test_the_hours_of_a_log_stay_in_its_text(name: str) -> None:
     log = "[00:00:01] INFO started\n[00:00:02] WARN late\n[00:01:07] INFO done\n"
     doc = parse(log, f"logs/{name}")
     assert (doc.text, doc.segments, doc.source_type) == (log, (), "file")
+
+
+def test_html_meta_says_who_may_see_a_page() -> None:
+    page = (
+        '<meta name="Confidentiality" content="secret"><meta name="source-type" content="memo">'
+        '<meta name="agent_hint" content="lawyer"><p>A walrus.'
+    )
+    fields = dict(parse(page, "memo.html").metadata)
+    assert fields == {
+        "confidentiality": "secret", "source_type": "memo", "agent_hint": "lawyer",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        '<meta name="confidentiality" content="">',
+        '<meta name="confidentiality" content="public"><meta name="CONFIDENTIALITY" content="x">',
+    ],
+)
+def test_html_whose_confidentiality_is_not_clear_is_refused(meta: str) -> None:
+    with pytest.raises(ReadError, match="confidentiality"):
+        parse(f"{meta}<p>A walrus.", "memo.html")
+
+
+@pytest.mark.parametrize("end", ["---\n", ""])
+def test_front_matter_below_a_blank_line_does_not_lose_its_confidentiality(end: str) -> None:
+    text = f"\n \n---\nconfidentiality: secret\n{end}\nA walrus.\n"
+    with pytest.raises(ReadError, match="front matter names a confidentiality and is not read"):
+        parse(text, "memo.md")
+    assert parse(text.replace("confidentiality", "title"), "memo.md").text

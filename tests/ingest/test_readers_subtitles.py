@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.text import format_timecode
 from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.timed.subtitles import SubtitleReader, looks_like_subtitles
-from catalog.search_v2.evidence import format_timecode
 
 Spoken = list[tuple[str, float | None, float | None]]
 

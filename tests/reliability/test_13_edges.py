@@ -49,6 +49,9 @@ class StubEngine:
     def ask(self, verb, arguments):
         return {"datasets": []}
 
+    def observe(self, observer):
+        """Nothing is asked that could be told of."""
+
 
 @contextmanager
 def serving(protocol=BoundedConnection):

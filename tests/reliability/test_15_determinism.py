@@ -67,12 +67,19 @@ def test_every_process_and_hash_seed_gives_the_same_answers_ties_included(tmp_pa
     assert told[0] == told[1]
 
 
-def test_no_answer_error_or_record_holds_a_key_or_a_password(tmp_path, folder):
+@pytest.mark.parametrize(
+    "reranker",
+    [
+        {"rerank_url": "http://user:zqsecret@127.0.0.1:9/rerank"},
+        {"rerank_url": "http://127.0.0.1:9/rerank", "rerank_api_key": "zqsecret"},
+    ],
+    ids=["user", "key"],
+)
+def test_no_answer_error_or_record_holds_a_key_or_a_password(tmp_path, folder, reranker):
     secret = "zqsecret"
     rag = {
         "chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "exact",
-        "qdrant_api_key": secret, "rerank_api_key": secret, "rerank_provider": "http",
-        "rerank_url": f"http://user:{secret}@127.0.0.1:9/rerank",
+        "qdrant_api_key": secret, "rerank_provider": "http", **reranker,
     }  # fmt: skip
     model = {
         "provider": "openai", "model": "m", "api_key": secret,

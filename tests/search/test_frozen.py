@@ -9,8 +9,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 import catalog.search
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.embedding import model_files as packaged
 from catalog.library.indexing import Indexer
+from catalog.models import packaged
 from catalog.search.fts_chunk import ChunksFTS, create_chunks_fts, match_text
 from catalog.search.hybrid import HybridSearch
 from catalog.search.service import SearchService
@@ -189,7 +189,7 @@ def test_importing_it_is_light():
 
 @pytest.mark.model
 @pytest.mark.skipif(
-    packaged.locate(packaged.FASTEMBED["BAAI/bge-small-en-v1.5"]) is None,
+    packaged.locate(packaged.BGE_SMALL) is None,
     reason="bge-small is not installed: pip install '.[offline]'",
 )
 def test_it_answers_with_the_real_model(indexed):

@@ -10,6 +10,8 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def library(tmp_path, notes):

@@ -113,7 +113,13 @@ def test_a_preset_says_how_deep_the_legs_go_and_how_many_passages_answer(
     assert len(service.search("walrus", dataset="docs", top_k=2)) == 2
 
 
+def test_the_book_preset_shows_all_the_best_passages_of_one_chapter(service_of):
+    page = "\n\n".join(f"## Part {n}\n\n" + f"The walrus of part {n}. " * 40 for n in range(6))
+    service = service_of("book", {"chapter.md": f"# Walrus\n\n{page}"})
+    assert [hit.path for hit in service.search("walrus", dataset="docs")] == ["chapter.md"] * 5
+
+
 def test_every_preset_is_found_by_name_and_loads():
-    assert set(find_presets()) == {"default", "fast", "projects", "rrf", "vault"}
+    assert set(find_presets()) == {"agents", "book", "default", "fast", "projects", "rrf", "vault"}
     for name in find_presets():
         load_settings(preset=name)

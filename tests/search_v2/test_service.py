@@ -29,6 +29,8 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit, Hits
 from fakes import WordEncoder, open_library, open_qdrant_library
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def library(tmp_path, notes):
@@ -273,7 +275,7 @@ def test_the_json_form_holds_what_the_contract_names(service):
     found = service.search("keys", dataset="notes", explain=True).to_dict()
     assert set(found) == {
         "query", "dataset", "datasets", "mode", "results", "stages", "elapsed_ms", "confidence",
-        "low_confidence", "notes",
+        "low_confidence", "notes", "agent",
     }  # fmt: skip
     assert set(found["results"][0]) == {
         "rank", "score", "path", "source_doc_id", "dataset", "docid", "chunk_id", "title",

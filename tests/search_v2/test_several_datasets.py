@@ -17,6 +17,8 @@ from catalog.search_v2.llama import CatalogRetriever, HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
+pytestmark = pytest.mark.both_stores
+
 WORDS = ("key", "rotate", "admin", "bread", "flour", "yeast", "backup", "midnight")
 
 
@@ -54,6 +56,7 @@ def told(results):
     return [(path, text, pytest.approx(score, abs=1e-5)) for path, text, score in found]
 
 
+@pytest.mark.of_sqlite
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

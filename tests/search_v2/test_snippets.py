@@ -95,6 +95,29 @@ def test_a_sentence_that_is_too_long_is_cut_around_the_words_that_stand_together
     assert marks(got) == ["rotate", "key"]
 
 
+def test_words_that_stand_together_are_shown_though_a_longer_one_stands_before_them():
+    word = "y" * 60
+    text = f"{word} plain key plain " + "plain " * 30 + "rotate the key rotate " + "plain " * 30
+    got = find_snippet(chunk(text), f"rotate key {word}", 50)
+    assert marks(got) == ["rotate", "key", "rotate"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["key", "rotate", "console", "y" * 50, "plain"]), min_size=20))
+def test_no_other_run_of_a_long_sentence_holds_more_of_the_query(said):
+    text = " ".join([*said, "plain " * 9])
+    words = query_words(f"rotate key console {'y' * 50}")
+    found = words.matches(text)
+    runs = [
+        words.rank(found[first:last])
+        for first in range(len(found))
+        for last in range(first + 1, len(found) + 1)
+        if found[last - 1].end - found[first].start <= 40
+    ]
+    got = find_snippet(chunk(text), f"rotate key console {'y' * 50}", 40)
+    assert words.rank(words.matches(got.text)) >= max(runs, default=(0, 0, 0))
+
+
 def test_the_line_of_a_sentence_that_is_too_long_with_most_words_is_shown():
     text = "\n".join(["- apples and pears"] * 20 + ["- rotate keys"] + ["- plums"] * 20)
     got = find_snippet(chunk(text), "rotate key", 40)

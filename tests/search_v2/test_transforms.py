@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from llama_index.core.schema import MetadataMode, TextNode
 
 from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.embedding.resilient import ResilientEmbedding
@@ -72,3 +73,28 @@ def test_a_transcript_is_embedded_whole_and_in_parts_each_with_its_place():
     plain = node("a.md", title="Keys")
     EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()))([plain])
     assert plain.windows == ("Keys\nthe passage",)
+
+
+def test_the_labels_are_name_type_and_section_whatever_the_text_shows():
+    parsed = ParsedDocument("guides/keys.md", "Key rotation\n\nDaily.", "Key\nrotation", "md")
+    span = ChunkSpan(0, len(parsed.text), heading_path=("Keys", "Rotation"))
+    one = ChunkNode.of(Source("d", "guides/keys.md", parsed), span)
+    EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()), form="labels")([one])
+    labels = "[doc: Key rotation] [type: md] [section: Keys > Rotation]\n"
+    assert one.windows == (f"{labels}Key rotation\n\nDaily.",)
+    assert one.text == "Key rotation\n\nDaily."
+
+
+@pytest.mark.parametrize(
+    ("metadata", "labels"),
+    [
+        ({"file_path": "a/keys.pdf", "header_path": "/Keys/Rotation/"},
+         "[doc: keys.pdf] [type: pdf] [section: Keys > Rotation]\n"),
+        ({"title": "Keys", "file_type": "html"}, "[doc: Keys] [type: html]\n"),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_a_plain_node_has_the_labels_that_its_metadata_knows(metadata, labels):
+    transform = EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()), form="labels")
+    (made,) = transform([TextNode(text="Daily.", metadata=metadata)])
+    assert made.get_content(metadata_mode=MetadataMode.EMBED) == f"{labels}Daily."

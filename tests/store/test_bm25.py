@@ -36,6 +36,8 @@ from catalog.store.lexical.postings import (
 from catalog.store.lexical.snapshot import LexicalSnapshot, LiveSegment, indexed_text, read_texts
 from catalog.store.lexical.text_analysis import TextAnalyzer
 
+pytestmark = pytest.mark.both_stores
+
 WHOLE = Restriction("notes")
 
 
@@ -189,6 +191,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.of_sqlite
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -369,6 +372,7 @@ def test_an_index_of_another_analyzer_is_replaced(database: Database, folder: Pa
     assert [hit.seq for hit in again.search("Haus", 5, WHOLE)] == [seq]
 
 
+@pytest.mark.of_sqlite
 def test_an_older_copy_of_the_database_with_the_same_row_numbers_is_noticed(
     tmp_path: Path, folder: Path
 ) -> None:

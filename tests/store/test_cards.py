@@ -9,11 +9,14 @@ import catalog.store
 from builders import drop, put
 from catalog.store import Database
 from catalog.store.card_search import card_terms, find_documents, search_cards
-from catalog.store.cards import CARDS_FTS, count_without_card, read_uncarded_documents, save_cards
+from catalog.store.cards import count_without_card, read_uncarded_documents, save_cards
 from catalog.store.engine_types import Restriction
+from catalog.store.full_text import CARDS
 from catalog.store.listing import allowed_documents
 from catalog.store.migrate import HEAD
 from catalog.store.schema import document_cards, documents
+
+pytestmark = pytest.mark.both_stores
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ def found(database, query, dataset="notes", limit=100):
 def rows(database):
     with database.read() as connection:
         cards = connection.scalar(select(func.count()).select_from(document_cards))
-        indexed = connection.scalar(select(func.count()).select_from(CARDS_FTS))
+        indexed = connection.scalar(select(func.count()).select_from(CARDS))
     return cards, indexed
 
 
@@ -168,6 +171,7 @@ def test_operators_of_the_index_are_words(database):
     assert found(database, "w* wal*") == []
 
 
+@pytest.mark.of_sqlite
 def test_a_store_of_the_release_before_gets_the_tables_that_a_new_one_has(tmp_path, database):
     from alembic import command
     from alembic.config import Config

@@ -158,5 +158,5 @@ def test_a_home_that_is_a_file_is_a_clear_error(tmp_path):
 
 
 def test_another_kind_of_database_is_refused_by_name():
-    with pytest.raises(ConfigError, match="postgresql"):
-        Database("postgresql://localhost/x")
+    with pytest.raises(ConfigError, match=r"mysql.*postgresql://"):
+        Database("mysql://localhost/x")

@@ -12,6 +12,8 @@ from builders import make_database
 from catalog.store import Database, embedding_cache
 from catalog.store.embedding_cache import Side, embed_key
 
+pytestmark = pytest.mark.both_stores
+
 MODEL = "toy/1"
 
 

@@ -14,6 +14,8 @@ from catalog.store.llm_cache import CacheEntry, CacheStats, cache_key
 from catalog.store.migrate import HEAD
 from processes import Forked
 
+pytestmark = pytest.mark.both_stores
+
 WRITE = """
 import sys
 from pathlib import Path
@@ -110,6 +112,7 @@ def test_a_newer_answer_replaces_the_older_one_and_counts_anew(database):
         ]
 
 
+@pytest.mark.of_sqlite
 def test_more_keys_than_one_statement_may_bind_are_saved_loaded_and_counted(database):
     many = {f"k{n}": str(n) for n in range(40_000)}
     save(database, **many)
@@ -177,6 +180,7 @@ def test_statistics_tell_kinds_and_models_apart_and_count_bytes(database):
         ]
 
 
+@pytest.mark.of_sqlite
 def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
     running = [
         Forked(["-c", WRITE, str(tmp_path), name], stderr=subprocess.PIPE, text=True)
@@ -192,6 +196,7 @@ def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
     assert json.loads(shared["shared0"][0]) in {"one-19", "two-19"}
 
 
+@pytest.mark.of_sqlite
 def test_a_store_of_the_release_before_gets_the_table_a_new_store_has(database, tmp_path):
     from alembic import command
     from alembic.config import Config

@@ -16,6 +16,8 @@ from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.points import IndexPoint
 from vector_bench import DATASET, DIM, Bench, bench, vector
 
+pytestmark = pytest.mark.both_stores
+
 
 class FakeIndex:
     """An index in memory that loses what was not flushed, and can fail to flush."""

@@ -32,6 +32,8 @@ from catalog.store.schema import (
     revisions,
 )
 
+pytestmark = pytest.mark.both_stores
+
 DOCUMENT = ParsedDocument(
     path="a.md",
     text="A walrus.",
@@ -231,6 +233,7 @@ def steps_to_load(database, seq):
     return len(steps)
 
 
+@pytest.mark.of_sqlite
 def test_a_passage_is_read_in_as_many_steps_however_many_documents_there_are(tmp_path):
     database = make_database(tmp_path)
     (seq,) = put(database, "d", "a.md", "first", metadata={"modified": "2022"})

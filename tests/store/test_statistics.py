@@ -10,6 +10,8 @@ from catalog.store.manifest import ManifestEntry, count_files
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
 from catalog.store.statistics import SizeBin, count_modalities, database_bytes, measure_chunk_sizes
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def connection(tmp_path):
@@ -88,6 +90,7 @@ def test_no_readable_file_has_no_coverage(connection):
     assert count_files(connection, "notes").coverage is None
 
 
+@pytest.mark.of_sqlite
 def test_the_size_of_the_store_is_that_of_its_pages(connection, tmp_path):
     assert database_bytes(connection) % 512 == 0
     assert database_bytes(connection) >= 4096

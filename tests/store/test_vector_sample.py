@@ -16,6 +16,8 @@ from catalog.store.vectors import sample
 from catalog.store.vectors.sample import VectorSample, spread_over
 from vector_bench import DATASET, Bench, bench, vector
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Bench]:
@@ -40,6 +42,7 @@ def test_without_vectors_there_is_no_spread(desk: Bench):
     assert of_sample.spread(vector(1)) == FLAT
 
 
+@pytest.mark.of_sqlite
 def test_a_large_dataset_is_known_by_some_of_its_chunks(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):

@@ -18,6 +18,8 @@ from catalog.store.vectors import VECTOR_ENGINES, exact, get_vector_engine
 from catalog.store.vectors.exact import ExactEngine
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Bench]:
@@ -85,7 +87,7 @@ def test_vectors_of_two_dimensions_are_refused(desk: Bench):
         ExactEngine(desk.database, DATASET).search(vector(1), 1, everything())
 
 
-@pytest.mark.parametrize("name", VECTOR_ENGINES)
+@pytest.mark.parametrize("name", sorted({*VECTOR_ENGINES} - {"pgvector"}))  # which needs Postgres
 def test_every_named_engine_searches(desk: Bench, name: str):
     desk.put("a.md", vector(1))
     folder = desk.folder / "index"
@@ -104,7 +106,7 @@ def test_an_url_makes_it_a_server(desk: Bench):
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones(desk: Bench):
-    with pytest.raises(ConfigError, match=r"'faiss'.*qdrant, sqlite-vec, exact"):
+    with pytest.raises(ConfigError, match=r"'faiss'.*qdrant, sqlite-vec, pgvector, exact"):
         get_vector_engine("faiss", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f")
 
 

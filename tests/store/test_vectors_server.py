@@ -21,8 +21,10 @@ from catalog.core.errors import EngineError
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.outbox import Outbox
-from catalog.store.vectors.server import ServerEngine, address_of, collection_name
+from catalog.store.vectors.qdrant_server import address_of
+from catalog.store.vectors.server import ServerEngine
 from catalog.store.vectors.server_index import MinimalQdrantVectorStore
+from catalog.store.vectors.server_versions import collection_name
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -81,7 +83,7 @@ def test_a_collection_that_was_not_filled_to_the_end_is_built_again(
         patched.setattr(Outbox, "fill", lambda *_: (_ for _ in ()).throw(EngineError("no")))
         with pytest.raises(EngineError, match="no"):
             engine_of(desk).refresh()
-    assert desk.client.collection_exists(f"cat_{DATASET}")
+    assert desk.client.collection_exists(f"cat_{DATASET}@toy-1")
     assert answers(desk, engine_of(desk)) == ALL
 
 
@@ -130,7 +132,7 @@ def status(code: int) -> UnexpectedResponse:
 AWAY = ResponseHandlingException(ConnectionError("connection refused"))
 
 
-@pytest.mark.parametrize("method", ["query_points", "upload_points", "delete", "collection_exists"])
+@pytest.mark.parametrize("method", ["query_points", "upsert", "delete", "collection_exists"])
 def test_a_server_that_was_away_for_a_moment_is_not_noticed(
     desk: Bench, monkeypatch: pytest.MonkeyPatch, method: str
 ):
@@ -176,7 +178,7 @@ def test_a_write_that_failed_is_done_at_the_next_refresh(
     engine.refresh()
     desk.put("new.md", vector(1, 0.5))
     with monkeypatch.context() as patched:
-        flaky(patched, desk.client, "upload_points", *[AWAY] * 9)
+        flaky(patched, desk.client, "upsert", *[AWAY] * 9)
         with pytest.raises(EngineError):
             engine.refresh()
     assert engine.refresh() == 1

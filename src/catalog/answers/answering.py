@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from catalog.answers.agents import read_agent, with_agent
 from catalog.answers.bounds import bound_in_force
 from catalog.answers.cited_sources import cite_as, cite_sources
 from catalog.answers.extracting import extract_sentences
@@ -21,6 +20,7 @@ from catalog.answers.refusing import (
     refuse,
     why_not_answered,
 )
+from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
 from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, InputError, LLMError
@@ -34,8 +34,8 @@ from catalog.search_v2.stages import StageLog
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-    from catalog.answers.agents import Agent
     from catalog.answers.writing import Draft
+    from catalog.core.agents import Agent
     from catalog.core.settings import Profile
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
@@ -99,7 +99,7 @@ def _events(
     results = service.run(search_params(params, params.question))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
-    answer = Answer(params.question, (), (), results)
+    answer = Answer(params.question, (), (), results, agent=params.agent)
     settings = service.parts.settings
     with stages.run("extract"):
         extracted, covered = extract_sentences(
@@ -218,6 +218,7 @@ def search_params(params: AskParams | GenerateParams, query: str) -> SearchParam
     shared = {field.name for field in fields(SearchParams)} & {
         field.name for field in fields(params)
     }
+    shared.remove("agent")  # whose parameters these are already
     return SearchParams(query, **{name: getattr(params, name) for name in shared})
 
 

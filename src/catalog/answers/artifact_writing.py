@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.answers.agents import Agent
 from catalog.answers.artifact_schemas import find_misses, split_sections
 from catalog.answers.claims import split_claims
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import artifact_rules, ask_for_headings
 from catalog.answers.writing import CheckedWriter
+from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import ArtifactSchemaError
 from catalog.core.param_types import ArtifactKind

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llama_index.core.llms import LLM
     from pydantic import BaseModel
 
-    from catalog.answers.agents import Agent
+    from catalog.core.agents import Agent
     from catalog.search_v2.service import SearchServiceV2
     from catalog.store import Database
 
@@ -50,7 +50,13 @@ def answer_conditions(
         for field in fields(AskParams)
         if field.name not in _OF_ONE_QUESTION
     }
-    usual = {"rerank": rag.rerank_enabled, "expand": rag.expansion_enabled, "top_k": rag.top_k}
+    usual = {
+        "mode": "hybrid",
+        "rerank": rag.rerank_enabled,
+        "expand": rag.expansion_enabled,
+        "top_k": rag.top_k,
+        "similarity_threshold": rag.similarity_threshold,
+    }
     for name, value in usual.items():
         asked[name] = value if asked[name] is None else asked[name]
     with service.parts.database.read() as connection:

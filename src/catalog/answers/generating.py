@@ -11,12 +11,13 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.abstention import query_coverage
-from catalog.answers.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
 from catalog.answers.answering import HOW_TO_CONFIGURE, choose_llm, choose_summariser, search_params
 from catalog.answers.artifact_schemas import MAX_TOKENS, SCHEMAS
 from catalog.answers.cited_sources import cite_as, cite_sources
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.refusing import NONE_SUPPORTED, why_not_answered
+from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent
 from catalog.core.artifacts import Artifact, ArtifactSection
 from catalog.core.edges import asked_at
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError

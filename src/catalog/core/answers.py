@@ -101,6 +101,7 @@ class Answer:
     tokens: TokenCounts | None = None
     elapsed_ms: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    agent: str | None = None
 
     @property
     def text(self) -> str:
@@ -121,6 +122,7 @@ class Answer:
             "abstention": None if abstained is None else abstained.model_dump(mode="json"),
             "sentences": [one.model_dump(mode="json") for one in self.sentences],
             "citations": [one.model_dump(mode="json") for one in self.citations],
+            "agent": self.agent,
             "datasets": found["datasets"],
             "mode": found["mode"],
             "results": found["results"],

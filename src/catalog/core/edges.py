@@ -1,4 +1,4 @@
-"""Where a request came in, known to everything that answers it."""
+"""Where a request came in, and its id, known to everything that answers it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 Edge = Literal["cli", "http", "mcp", "python"]
 _EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
+_REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 
 
 def current_edge() -> Edge | None:
@@ -24,3 +25,18 @@ def asked_at(edge: Edge) -> Iterator[None]:
         yield
     finally:
         _EDGE.reset(token)
+
+
+def current_request_id() -> str:
+    """Return the id of the HTTP request that the work at hand answers; ``""`` for other work."""
+    return _REQUEST_ID.get()
+
+
+@contextmanager
+def answering_request(request_id: str) -> Iterator[str]:
+    """Let what is done in the block answer the request of this id, which it is given."""
+    token = _REQUEST_ID.set(request_id)
+    try:
+        yield request_id
+    finally:
+        _REQUEST_ID.reset(token)

@@ -36,17 +36,20 @@ CatalogError
 │   ├── SemanticQueryError       the query vector cannot be searched for: see its numbers
 │   └── SemanticConfigError      a setting of the retriever has no meaning: correct it
 ├── EmbeddingError               the model failed on a text, or answered nonsense
+│   └── EmbeddingServerError     the model's server fails now: the next run goes on from there
 ├── RerankError                  the reranker failed or answered nonsense: the fused order stands
 ├── LLMError                     a language model failed or answered nonsense: the search goes on
 │   ├── LLMTimeoutError          it did not answer in time: allow more, or take a smaller model
 │   ├── ArtifactSchemaError      it wrote other headings, twice: the error has the draft
 │   └── LLMBusyError             earlier calls of it still hang: try again when one has ended
 ├── EngineError                  an index engine failed: the truth is intact, rebuild the index
-│   └── EngineBlockedError       no room, memory or right to use the index: see to what it says
-│       └── EngineLockedError    another process holds the index: use the exact engine meanwhile
+│   ├── EngineBlockedError       no room, memory or right to use the index: see to what it says
+│   │   └── EngineLockedError    another process holds the index: use the exact engine meanwhile
+│   └── EngineUnreachableError   an index's server does not answer: start it, or see its address
 ├── ServingError                 a server cannot answer now: try again, or ask for less
 │   ├── OverloadedError          too many requests wait already
 │   ├── OutOfTimeError           the request took longer than the server allows
+│   ├── NotReadyError            it warms up or is about to stop: ask another one
 │   └── StoreReplacedError       the store it opened is there no more: start the server anew
 ├── StageFailedError             ``strict=True`` and a stage was skipped over or failed
 └── SyncError                    an indexing run stopped before it changed anything
@@ -235,6 +238,20 @@ class EmbeddingError(CatalogError):
     """The embedding model failed on a text, or answered with nonsense."""
 
 
+class EmbeddingServerError(EmbeddingError):
+    """The embedding model's server cannot answer now: no text is to blame, run again later.
+
+    ``retry_after``: how many seconds it asks to be left alone, where it says so; ``status_code``
+    that of its answer, if it gave one.
+    """
+
+    def __init__(
+        self, message: str, retry_after: float | None = None, status_code: int | None = None
+    ) -> None:
+        self.retry_after, self.status_code = retry_after, status_code
+        super().__init__(message)
+
+
 class RerankError(CatalogError):
     """The reranker failed or answered nonsense: the fused order stands."""
 
@@ -274,6 +291,13 @@ class EngineLockedError(EngineBlockedError):
     """Another process holds the index folder: the exact engine answers meanwhile."""
 
 
+class EngineUnreachableError(EngineError):
+    """The server that holds an index does not answer: start it, or see to its address.
+
+    Words are searched meanwhile; what changes is applied once it is back.
+    """
+
+
 class ServingError(CatalogError):
     """A server cannot answer now: try again in a moment, or ask for less."""
 
@@ -284,6 +308,10 @@ class OverloadedError(ServingError):
 
 class OutOfTimeError(ServingError):
     """The request took longer than the server allows: ask for less, or try again."""
+
+
+class NotReadyError(ServingError):
+    """The server warms up or is about to stop: ask another one, or this one in a moment."""
 
 
 class StoreReplacedError(ServingError):

@@ -40,6 +40,7 @@ ResultT = TypeVar("ResultT")
 
 
 _YES_OR_NO = {"true": True, "false": False}
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
 
 
@@ -172,6 +173,8 @@ def as_meant(value: Any, types: Collection[Any]) -> Any:
             return _YES_OR_NO[word]
         if int in types and _WHOLE.fullmatch(word):
             return int(word.partition(".")[0])
+        if float in types and _NUMBER.fullmatch(word):
+            return float(word)
     if int in types and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -233,11 +236,12 @@ def check_params(params: Params) -> None:
 def _unmet(field: ParamField, value: object) -> str:
     """Return what a value should be and is not; "" for one that will do."""
     types, param = field.types, field.param
-    if int in types:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if is_whole and (param.least or 0) <= value <= (param.most or value):  # type: ignore[operator]
+    if int in types or float in types:
+        kind, called = (int, "a whole number") if int in types else (int | float, "a number")
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        if is_number and (param.least or 0) <= value <= (param.most or value):  # type: ignore[operator]
             return ""
-        return f"a whole number from {param.least}" + (f" to {param.most}" if param.most else "")
+        return f"{called} from {param.least}" + (f" to {param.most}" if param.most else "")
     if bool in types:
         return "" if isinstance(value, bool) else "True or False"
     if str in types and (isinstance(value, str) or not field.takes_list):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 Mode = Literal["lexical", "vector", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 ArtifactKind = Literal["blueprint", "pdr", "workflow", "build-plan"]
+Profile = Literal["cheap", "balanced", "premium"]
 KINDS: tuple[ArtifactKind, ...] = get_args(ArtifactKind)
 QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")
 COUNT_ALIASES = ("k", "n", "count", "num_results", "n_results", "max_results", "results")
@@ -23,7 +24,7 @@ class Param:
     """Describe a parameter.
 
     ``aliases`` are other names that people and models give it, taken where arguments are JSON.
-    ``least`` and ``most`` bound a whole number, ``max_items`` a list; ``flags`` are its options on
+    ``least`` and ``most`` bound a number, ``max_items`` a list; ``flags`` are its options on
     the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take, if
     it differs, and ``json_help`` is said where arguments are JSON. A ``python_only`` parameter is
     not offered there.
@@ -105,8 +106,21 @@ TopK = Annotated[
     ),
 ]
 SearchMode = Annotated[
-    Mode,
-    Param("lexical (words), vector (meaning) or hybrid.", aliases=("search_mode", "search_type")),
+    Mode | None,
+    Param(
+        "lexical (words), vector (meaning) or hybrid, as if left out.",
+        aliases=("search_mode", "search_type"),
+    ),
+]
+SimilarityThreshold = Annotated[
+    float | None,
+    Param(
+        "Leave out passages of a lower relevance, 0 to 1; left out: as the settings say.",
+        least=0,
+        most=1,
+        flags=("--similarity-threshold", "--threshold"),
+        aliases=("threshold", "min_score", "min_relevance", "score_threshold"),
+    ),
 ]
 Docs = Annotated[
     list[str] | None,
@@ -122,7 +136,7 @@ Expand = Annotated[bool | None, Param("Let a language model reword the query.")]
 Strict = Annotated[bool, Param("Fail when a stage fails, rather than go on without.")]
 AgentName = Annotated[
     str | None,
-    Param("Answer as this agent: the file NAME.toml of IDX_ANSWERS__AGENTS."),
+    Param("As this agent: one that 'catalog agents' lists.", aliases=("agent_name",)),
 ]
 AgentHint = Annotated[
     str | None,

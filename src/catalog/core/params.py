@@ -31,6 +31,7 @@ from catalog.core.param_types import (
     Rerank,
     Role,
     SearchMode,
+    SimilarityThreshold,
     Strict,
     TopK,
 )
@@ -50,8 +51,10 @@ class SearchParams:
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
     name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
     ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
-    ``top_k``, ``rerank`` and ``expand`` default to the settings. ``role`` is part of scope: what it
-    does not see is as though it were not there.
+    ``top_k``, ``rerank``, ``expand`` and ``similarity_threshold`` default to the ``agent``'s, and
+    those to the settings; ``mode`` to the agent's or hybrid. What an agent narrows holds besides
+    what the call does. ``role`` is part of scope: what it does not see is as though it were not
+    there.
     """
 
     query: Annotated[
@@ -63,8 +66,9 @@ class SearchParams:
     ]
     _: KW_ONLY
     dataset: Dataset = None
+    agent: AgentName = None
     top_k: TopK = None
-    mode: SearchMode = "hybrid"
+    mode: SearchMode = None
     docs: Docs = None
     file_type: FileType = None
     name: Name = None
@@ -73,6 +77,7 @@ class SearchParams:
     before: Before = None
     rerank: Rerank = None
     expand: Expand = None
+    similarity_threshold: SimilarityThreshold = None
     explain: Annotated[bool, Param("Tell how each score came about.")] = False
     strict: Strict = False
     doc_ids: Annotated[
@@ -101,7 +106,7 @@ class AskParams:
     role: Role = None
     model: ModelProvider = None
     top_k: TopK = None
-    mode: SearchMode = "hybrid"
+    mode: SearchMode = None
     docs: Docs = None
     file_type: FileType = None
     name: Name = None
@@ -110,6 +115,7 @@ class AskParams:
     before: Before = None
     rerank: Rerank = None
     expand: Expand = None
+    similarity_threshold: SimilarityThreshold = None
     strict: Strict = False
 
 
@@ -126,7 +132,7 @@ class GenerateParams:
     role: Role = None
     model: ModelProvider = None
     top_k: TopK = None
-    mode: SearchMode = "hybrid"
+    mode: SearchMode = None
     docs: Docs = None
     file_type: FileType = None
     name: Name = None
@@ -135,6 +141,7 @@ class GenerateParams:
     before: Before = None
     rerank: Rerank = None
     expand: Expand = None
+    similarity_threshold: SimilarityThreshold = None
     strict: Strict = False
 
 

@@ -281,7 +281,7 @@ class SearchResults(ResultList[SearchResult]):
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
     found), and ``low_confidence`` whether that is below the setting; ``None`` where nothing was
     calibrated, or a passage shown waits for its vector.
-    ``notes`` say what else there is when nothing was found.
+    ``notes`` say what else there is when nothing was found. ``agent`` is whose search it was.
     """
 
     def __init__(
@@ -297,6 +297,7 @@ class SearchResults(ResultList[SearchResult]):
         low_confidence: bool | None = None,
         comparison: Comparison | None = None,
         notes: Sequence[str] = (),
+        agent: str | None = None,
     ) -> None:
         only = datasets[0] if len(datasets) == 1 else None
         super().__init__(results, query=query, dataset=only, mode=mode, elapsed_ms=elapsed_ms)
@@ -306,6 +307,7 @@ class SearchResults(ResultList[SearchResult]):
         self.low_confidence = low_confidence
         self.comparison = comparison
         self.notes = tuple(notes)
+        self.agent = agent
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that the command line, HTTP and MCP give."""
@@ -313,6 +315,7 @@ class SearchResults(ResultList[SearchResult]):
         for result, shown in zip(self.results, answer["results"], strict=True):
             if result.evidence_at not in (None, result.rank):
                 shown["evidence"] = None
+        answer["agent"] = self.agent
         answer["datasets"] = list(self.datasets)
         answer["confidence"] = self.confidence
         answer["low_confidence"] = self.low_confidence

@@ -57,6 +57,12 @@ def all_storable(value: Any) -> Any:
     return value
 
 
+def format_timecode(seconds: float) -> str:
+    """Return ``HH:MM:SS``; a part of a second is dropped."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
+
+
 def strip_userinfo(address: str) -> str:
     """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
 

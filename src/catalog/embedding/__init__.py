@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["document_prefix", "get_embed_model", "get_encoder", "query_prefix"]
 
+SERVERS = ("openai", "cohere")  # providers that are asked over HTTP
+
 
 def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
     """Return an encoder for the configured model; cheap, the model loads at its first use."""
@@ -25,6 +27,10 @@ def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
         from catalog.embedding.static import StaticEncoder
 
         return StaticEncoder(settings)
+    if settings.provider in SERVERS:
+        from catalog.embedding.served_model import ServedEncoder
+
+        return ServedEncoder(settings)
     from catalog.embedding.fastembed import FastEmbedEncoder
 
     return FastEmbedEncoder(settings)
@@ -41,16 +47,26 @@ def get_embed_model(
 
     settings = settings or get_settings().embedding
     encoder = get_encoder(settings)
-    # A query is too short to gain from more threads, and idle ones spin beside the other leg.
-    alone = settings.model_copy(update={"threads": settings.threads or 1})
-    has_threads = settings.provider == "fastembed" and not getattr(encoder, "is_run_alone", False)
     return ResilientEmbedding(
         encoder,
-        query_encoder=get_encoder(alone) if has_threads else None,
+        query_encoder=_query_encoder(settings, encoder),
+        has_sides=settings.provider == "cohere",
         embed_batch_size=settings.batch_size,
         query_prefix=query_prefix(settings, rag),
         document_prefix=document_prefix(settings, rag),
     )
+
+
+def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:
+    """Return the model set up for single queries, ``None`` where that is as for documents."""
+    if settings.provider in SERVERS:
+        from catalog.embedding.served_model import QUERY_PATIENCE, ServedEncoder
+
+        return ServedEncoder(settings, side="query", patience=QUERY_PATIENCE)
+    if settings.provider != "fastembed" or getattr(encoder, "is_run_alone", False):
+        return None
+    # A query is too short to gain from more threads, and idle ones spin beside the other leg.
+    return get_encoder(settings.model_copy(update={"threads": settings.threads or 1}))
 
 
 def document_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:

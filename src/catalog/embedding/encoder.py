@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from catalog.core.errors import CatalogError, EmbeddingError
+from catalog.core.errors import (
+    CatalogError,
+    ConfigError,
+    EmbeddingError,
+    EmbeddingServerError,
+)
 from catalog.core.ids import sha256_hex
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 
@@ -80,14 +85,23 @@ def embed_in_batches(
     """Embed in batches of texts of like length; a failing batch is halved down to the bad text.
 
     When every text fails and so does a harmless probe, the model itself is down:
-    :class:`EmbeddingError`, and nothing is recorded against the texts.
+    :class:`EmbeddingError`, and nothing is recorded against the texts. A batch on which a server
+    fails is halved only if the probe succeeds then: else nothing more is asked, and what has no
+    vector by then has failed, or all: :class:`EmbeddingServerError`.
     """
     vectors: list[Vector | None] = [None] * len(texts)
     failures: dict[int, str] = {}
     by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))
     for start in range(0, len(by_length), batch_size):
         batch = by_length[start : start + batch_size]
-        _embed_or_halve(encode, texts, batch, dim, vectors, failures)
+        try:
+            _embed_or_halve(encode, texts, batch, dim, vectors, failures)
+        except EmbeddingServerError as error:
+            if all(vector is None for vector in vectors):
+                raise
+            missing = (index for index, vector in enumerate(vectors) if vector is None)
+            failures |= {index: str(error) for index in missing if index not in failures}
+            return EmbeddingResult(tuple(vectors), failures)
     if texts and len(failures) == len(texts):
         _require_alive(encode, dim, next(iter(failures.values())))
     return EmbeddingResult(tuple(vectors), failures)
@@ -108,6 +122,10 @@ def _embed_or_halve(
         if not isinstance(error, EmbeddingError):
             raise
         reason = str(error)
+        if isinstance(error, EmbeddingServerError):
+            if len(texts) == 1:
+                raise
+            _require_alive(encode, dim, reason)
     except Exception as error:  # noqa: BLE001 - any model may raise anything; it is recorded
         reason = f"{type(error).__name__}: {error}"
     else:
@@ -129,7 +147,8 @@ def _check(vectors: Sequence[Vector], count: int, dim: int) -> None:
         raise EmbeddingError(f"the model answered {len(vectors)} vectors for {count} texts")
     for vector in vectors:
         if np.shape(vector) != (dim,):
-            raise EmbeddingError(f"the model answered a vector of shape {np.shape(vector)}")
+            shape = np.shape(vector)
+            raise EmbeddingError(f"the model answered a vector of shape {shape}, not ({dim},)")
         if not np.isfinite(vector).all() or not np.any(vector):
             raise EmbeddingError("the model answered a vector that is zero or not finite")
 
@@ -137,8 +156,11 @@ def _check(vectors: Sequence[Vector], count: int, dim: int) -> None:
 def _require_alive(encode: Encode, dim: int, reason: str) -> None:
     try:
         _check(encode([PROBE]), 1, dim)
+    except ConfigError:
+        raise
     except Exception as error:
-        raise EmbeddingError(f"the embedding model does not answer: {reason}") from error
+        kind = EmbeddingServerError if isinstance(error, EmbeddingServerError) else EmbeddingError
+        raise kind(f"the embedding model does not answer: {reason}") from error
 
 
 class LlamaIndexEncoder:

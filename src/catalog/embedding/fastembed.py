@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,9 @@ from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.model_files import FASTEMBED, ModelFiles, model_unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
+from catalog.models.model_files import ModelFiles
 
 if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector
@@ -39,10 +38,7 @@ class FastEmbedEncoder:
         self.model = settings.model
         self._settings = settings
         self._profile = profile_of(settings.model)
-        self._packaged = FASTEMBED.get(settings.model)
-        self._files = ModelFiles(
-            settings.model, self._packaged, lambda: Path(self._from_hub.model._model_dir)
-        )
+        self._files = ModelFiles("embedding", "fastembed", settings.model, offline=settings.offline)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -101,14 +97,13 @@ class FastEmbedEncoder:
 
     @cached_property
     def _loaded(self) -> Any:
-        if not self._files.is_local:
-            return self._from_hub
         self._files.verify()
         from fastembed import TextEmbedding
 
-        name = f"catalog/{self.fingerprint}"
+        name = self._files.export or f"catalog/{self.fingerprint}"
         with _loading:
-            self._register(name)
+            if not self._files.export:
+                self._register(name)
             return TextEmbedding(
                 name,
                 specific_model_path=str(self._files.folder),
@@ -130,17 +125,3 @@ class FastEmbedEncoder:
             dim=self.dim,
             model_file=str(weights),
         )
-
-    @cached_property
-    def _from_hub(self) -> Any:
-        from fastembed import TextEmbedding
-
-        try:
-            return TextEmbedding(
-                self.model,
-                threads=self._settings.threads,
-                local_files_only=self._settings.offline,
-            )
-        except (ValueError, OSError) as error:
-            extra = self._packaged.extra if self._packaged else "offline"
-            raise model_unavailable(self.model, extra) from error

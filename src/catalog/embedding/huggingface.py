@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import MissingExtraError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.model_files import HUGGINGFACE, ModelFiles, hash_file, model_unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
+from catalog.models.model_files import ModelFiles
 
 if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector
@@ -26,18 +25,14 @@ class HuggingFaceEncoder:
         self.model = settings.model
         self._settings = settings
         self._profile = profile_of(settings.model)
-        self._packaged = HUGGINGFACE.get(settings.model)
-        self._files = ModelFiles(settings.model, self._packaged, self._from_hub)
+        self._files = ModelFiles(
+            "embedding", "huggingface", settings.model, offline=settings.offline
+        )
 
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights and the tokens read."""
-        known = self._files.known
-        if known is not None:
-            weights = known.sha256[known.weights]
-        else:
-            weights = hash_file(next(iter(sorted(self._files.folder.glob("*.safetensors")))))
-        return make_fingerprint("huggingface", weights, self.max_tokens)
+        return make_fingerprint("huggingface", self._files.weights_hash, self.max_tokens)
 
     @property
     def dim(self) -> int:
@@ -81,12 +76,3 @@ class HuggingFaceEncoder:
             query_instruction="",
             text_instruction="",
         )
-
-    def _from_hub(self) -> Path:
-        from huggingface_hub import snapshot_download
-
-        try:
-            return Path(snapshot_download(self.model, local_files_only=self._settings.offline))
-        except (ValueError, OSError) as error:
-            extra = self._packaged.extra if self._packaged else "huggingface"
-            raise model_unavailable(self.model, extra) from error

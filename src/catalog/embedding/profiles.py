@@ -40,9 +40,35 @@ PROFILES: Mapping[str, EmbeddingProfile] = {
     "nomic-ai/nomic-embed-text-v1.5": EmbeddingProfile(
         "search_query: ", "search_document: ", "mean", 8192, 768, _ENGLISH
     ),
+    # on servers only; Cohere's tell queries and passages apart by a field of the request
+    "embed-english-v3.0": EmbeddingProfile(max_tokens=512, dim=1024, languages=_ENGLISH),
+    "embed-english-light-v3.0": EmbeddingProfile(max_tokens=512, dim=384, languages=_ENGLISH),
+    "embed-multilingual-v3.0": EmbeddingProfile(max_tokens=512, dim=1024),
+    "embed-multilingual-light-v3.0": EmbeddingProfile(max_tokens=512, dim=384),
+    "text-embedding-3-small": EmbeddingProfile(max_tokens=8191, dim=1536),
+    "text-embedding-3-large": EmbeddingProfile(max_tokens=8191, dim=3072),
+    "text-embedding-ada-002": EmbeddingProfile(max_tokens=8191, dim=1536),
+}
+
+_NOMIC = "nomic-ai/nomic-embed-text-v1.5"
+_ALIASES = {
+    "nomic-embed-text-v1.5": _NOMIC,
+    "nomic-embed-text:v1.5": _NOMIC,
+    "nomic-embed-text": _NOMIC,
+    "nomic-embed-text:latest": _NOMIC,
+    "text-embedding-nomic-embed-text-v1.5": _NOMIC,
 }
 
 
+def published_name(model: str) -> str:
+    """Return a model's name on the hub for what servers call it, any other name as it is.
+
+    ``hf:nomic-ai/nomic-embed-text-v1.5`` is ``nomic-ai/nomic-embed-text-v1.5``.
+    """
+    name = model.removeprefix("hf:")
+    return _ALIASES.get(name, name)
+
+
 def profile_of(model: str) -> EmbeddingProfile:
-    """Return the profile of a model by its hub name; a plain one for a model not listed."""
-    return PROFILES.get(model, EmbeddingProfile())
+    """Return the profile of a model by its name; a plain one for a model not listed."""
+    return PROFILES.get(published_name(model), EmbeddingProfile())

@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from catalog.embedding.usage import EmbeddingUsage
+
 _dispatcher = get_dispatcher(__name__)
 
 
 class ResilientEmbedding(BaseEmbedding):
     """An encoder, or any LlamaIndex model, with prefixes by side, batches, bad texts isolated.
 
-    ``query_encoder``, when given, is the same model set up for single queries.
+    ``query_encoder``, when given, is the same model set up for single queries; ``has_sides`` says
+    that it embeds a passage otherwise.
 
     ``get_query_embedding`` and ``get_text_embedding`` add the profile's prefix for their side;
     ``embed`` takes texts exactly as the model shall see them, which is what ingestion uses.
@@ -44,20 +47,22 @@ class ResilientEmbedding(BaseEmbedding):
     _encoder: Encoder = PrivateAttr()
     _query_encoder: Encoder = PrivateAttr()
     _reports: bool = PrivateAttr()
+    _has_sides: bool = PrivateAttr()
 
     def __init__(
         self,
         encoder: Encoder | BaseEmbedding,
         *,
         query_encoder: Encoder | None = None,
+        has_sides: bool = False,
         **settings: Any,
     ) -> None:
         reports = True
         if isinstance(encoder, BaseEmbedding):  # which has two sides, and reports by itself
             query_encoder, reports = LlamaIndexEncoder(encoder, side="query"), False
-            encoder = LlamaIndexEncoder(encoder)
+            encoder, has_sides = LlamaIndexEncoder(encoder), True
         super().__init__(model_name=encoder.model, **settings)
-        self._encoder, self._reports = encoder, reports
+        self._encoder, self._reports, self._has_sides = encoder, reports, has_sides
         self._query_encoder = query_encoder or encoder
 
     @classmethod
@@ -69,6 +74,11 @@ class ResilientEmbedding(BaseEmbedding):
     def encoder(self) -> Encoder:
         """What runs the model: its fingerprint, dimension, window and tokenizer."""
         return self._encoder
+
+    @property
+    def usage(self) -> EmbeddingUsage | None:
+        """What a server took to embed documents so far, ``None`` for a model in this process."""
+        return getattr(self._encoder, "usage", None)
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResult:
         """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_in_batches`.
@@ -104,7 +114,7 @@ class ResilientEmbedding(BaseEmbedding):
     def embed_alone(self, text: str, *, is_passage: bool = False) -> npt.NDArray[np.float32]:
         """Embed one short text as it is, on the encoder that queries use; told as ``embed`` is.
 
-        A LlamaIndex model may treat queries and passages unlike: ``is_passage`` says which it is.
+        Some models treat queries and passages unlike: ``is_passage`` says which it is.
         """
         with self._reported([text]) as vectors:
             vector = self._embed_alone(text, is_passage=is_passage)
@@ -112,10 +122,9 @@ class ResilientEmbedding(BaseEmbedding):
         return vector
 
     def _embed_alone(self, text: str, *, is_passage: bool = False) -> npt.NDArray[np.float32]:
-        has_sides = isinstance(self._encoder, LlamaIndexEncoder)
-        encoder = self._encoder if is_passage and has_sides else self._query_encoder
+        encoder = self._encoder if is_passage and self._has_sides else self._query_encoder
         return _require_all(
-            embed_in_batches(encoder.encode, [text], dim=encoder.dim, batch_size=1)
+            embed_in_batches(encoder.encode, [text], dim=self._encoder.dim, batch_size=1)
         )[0]
 
     @contextmanager

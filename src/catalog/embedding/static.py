@@ -1,22 +1,17 @@
-"""Static models, one vector a token and their mean for a text: fast, and less good at meaning.
-
-The weights are one table in a ``.safetensors`` file, as WordLlama and Model2Vec keep them.
-"""
+"""Static models, one vector a token and their mean for a text: fast, and less good at meaning."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.model_files import STATIC, ModelFiles, hash_file, model_unavailable
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
+from catalog.models.model_files import ModelFiles
+from catalog.models.static_table import find_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
 
     from catalog.embedding.encoder import Vector
 
-_TYPES = {"F16": "<f2", "F32": "<f4"}  # of safetensors, and numpy's names of them
 _MAX_TOKENS = 512  # the mean of more tells little apart
 
 
@@ -37,14 +31,12 @@ class StaticEncoder:
     def __init__(self, settings: EmbeddingSettings) -> None:
         self.model = settings.model
         self._profile = profile_of(settings.model)
-        self._files = ModelFiles(settings.model, STATIC.get(settings.model), self._nowhere)
+        self._files = ModelFiles("embedding", "static", settings.model)
 
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights and the tokens read."""
-        known = self._files.known
-        weights = known.sha256[known.weights] if known else hash_file(self._weights_file)
-        return make_fingerprint("static", weights, self.max_tokens)
+        return make_fingerprint("static", self._files.weights_hash, self.max_tokens)
 
     @property
     def dim(self) -> int:
@@ -75,40 +67,11 @@ class StaticEncoder:
         return vectors
 
     @cached_property
-    def _weights_file(self) -> Path:
-        known = self._files.known
-        if known is not None:
-            return self._files.folder / known.weights
-        files = sorted(self._files.folder.rglob("*.safetensors"))
-        if not files:
-            raise ModelUnavailableError(f"the folder {self._files.folder} holds no .safetensors")
-        return files[0]
-
-    @cached_property
     def _table(self) -> npt.NDArray[np.floating]:
-        """The vectors by token number, shape ``(tokens, dim)``, left on disk until they are used.
-
-        A safetensors file is the length of its header in eight bytes, the header in JSON with
-        type, shape and place of each tensor, and the tensors.
-        """
+        """The vectors by token number, shape ``(tokens, dim)``, left on disk until used."""
         import numpy as np
 
         self._files.verify()
-        with self._weights_file.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-        tables = [it for name, it in header.items() if name != "__metadata__"]
-        tables = [it for it in tables if len(it["shape"]) == 2 and it["dtype"] in _TYPES]
-        if len(tables) != 1:
-            raise ModelUnavailableError(f"{self._weights_file} is not one table of vectors")
-        (table,) = tables
-        return np.memmap(
-            self._weights_file,
-            dtype=_TYPES[table["dtype"]],
-            mode="r",
-            offset=8 + length + table["data_offsets"][0],
-            shape=tuple(table["shape"]),
-        )
-
-    def _nowhere(self) -> Path:
-        raise model_unavailable(self.model, "fast")
+        file = self._files.weights_file
+        table = find_table(file)
+        return np.memmap(file, table.dtype, "r", table.offset, table.shape)

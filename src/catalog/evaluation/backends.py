@@ -8,6 +8,7 @@ A backend is named by a text, its *spec*:
 ``lexical``, ``vector``      one leg of v2 alone; settings as above
 ``package.module:function``  any callable, called as ``function(query, …)``
 ``package.module``           its ``search`` function
+``collection[:NAME]``        a Qdrant collection of others (``IDX_COLLECTION__*``)
 ``run:ID``                   a recorded run's lists (``catalog runs list``)
 a file that exists           a TREC run
 ===========================  ======================================================
@@ -17,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +32,7 @@ from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.recorded_backend import RecordedBackend, require_run
 from catalog.ingest.sync_report import Progress
+from catalog.store.document_names import list_addresses
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -70,10 +73,20 @@ class SearchBackend(Protocol):
 
 
 class V2Backend:
-    """``catalog.search_v2`` in one mode, by a service that its caller closes."""
+    """``catalog.search_v2`` in one mode, by a service that its caller closes.
 
-    def __init__(self, name: str, service: SearchServiceV2, mode: Mode) -> None:
+    With ``documents``, ids or paths, it searches these alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        service: SearchServiceV2,
+        mode: Mode,
+        documents: Sequence[str] | None = None,
+    ) -> None:
         self.name, self._mode, self._service = name, mode, service
+        self._documents = documents
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -87,6 +100,7 @@ class V2Backend:
             "llm": _public_settings(settings.llm),
             "embedding": self._service.library.wanted_model.fingerprint,
             "code": code_digest(),
+            **({} if self._documents is None else {"documents": list(self._documents)}),
         }
 
     def prepare(self, dataset: str, progress: Progress) -> None:
@@ -104,6 +118,7 @@ class V2Backend:
             top_k=top_k,
             mode=self._mode,
             filters=query.filters,
+            doc_ids=self._documents,
             explain=True,
         )
         for stage in results.stages:
@@ -195,6 +210,51 @@ class UserBackend:
         """Do nothing: nothing was opened here."""
 
 
+class CollectionBackend:
+    """A collection that other software filled.
+
+    Its passages count for the document of the dataset that has their ``source_url``, else for that
+    address itself.
+    """
+
+    def __init__(self, spec: str, library: Library, name: str) -> None:
+        from catalog.search_v2.collections import CollectionSearch
+
+        self.name, self._library = spec, library
+        self._search = CollectionSearch(library.settings, name=name or None)
+        self._paths: dict[str, str] = {}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return where it is, its settings and model; what others change there goes unnoticed."""
+        return {
+            "collection": self._search.name,
+            "address": self._search.address,
+            "settings": _public_settings(self._search.fields),
+            "embedding": self._search.model.encoder.fingerprint,
+            "code": code_digest(),
+        }
+
+    def prepare(self, dataset: str, progress: Progress) -> None:
+        """Check the collection, load the model, and read the dataset's addresses."""
+        progress.start(1)
+        with self._library.database.read() as connection:
+            self._paths = dict(list_addresses(connection, dataset))
+        self._search.search("warm up", top_k=1)
+        progress.advance(1, f"loading {self.name}")
+
+    def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
+        """Search with the query's filters."""
+        results = self._search.search(query.query, top_k=top_k, filters=query.filters)
+        ranking = to_ranking(results, dataset, top_k)
+        hits = [replace(hit, path=self._paths.get(hit.path, hit.path)) for hit in ranking.hits]
+        return replace(ranking, hits=tuple(hits))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._search.close()
+
+
 class Backends:
     """Load backends over one store; those of v2 share its model and indexes. Use ``with``.
 
@@ -241,6 +301,8 @@ class Backends:
             return V2Backend(spec, self._service.with_settings(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
+        if base == "collection":
+            return CollectionBackend(spec, self._library, changes)
         if spec.startswith("run:"):
             run = require_run(self._library.database, changes)
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from pydantic import ValidationError
 
+from catalog.core.argument_names import nearest_name
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet
 
@@ -69,7 +70,7 @@ def parse_rows(lines: Iterable[str], model: type[RowT]) -> tuple[list[RowT], lis
         try:
             row = model.model_validate(json.loads(line))
         except ValidationError as error:
-            problems.append(f"line {number}: {_format_errors(error)}")
+            problems.append(f"line {number}: {format_errors(error)}")
         except (ValueError, RecursionError) as error:
             problems.append(f"line {number}: not JSON: {error}")
         else:
@@ -181,10 +182,17 @@ def read_lines(path: Path) -> list[str]:
         raise GoldenSetError(f"{path} is not UTF-8 text: {error}") from error
 
 
-def _format_errors(error: ValidationError) -> str:
+def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:
+    """Return what is wrong on one line, by field; of an unknown one the nearest of ``keys``."""
+    known: dict[str, tuple[str, ...]] = dict.fromkeys(keys, ())
     parts = []
     for detail in error.errors(include_url=False):
         field = ".".join(map(str, detail["loc"]))
         message = detail["msg"].removeprefix("Value error, ")
+        if known and detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
+            near = nearest_name(field, known)
+            message = "there is no such key; " + (
+                f"did you mean {near}?" if near else f"keys: {', '.join(known)}"
+            )
         parts.append(f"{field}: {message}" if field else message)
     return "; ".join(parts)

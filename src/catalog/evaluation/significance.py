@@ -1,11 +1,12 @@
 """Whether one search is better than another, or lucky: paired tests over the same queries.
 
-Everything here compares two columns of per-query scores, ``baseline`` and ``candidate``: equally
-long, and position i of both is the same query. Differences are candidate minus baseline, so a
-positive one is a gain. Numbers in, numbers out; equal arguments and seeds give equal answers.
+Everything but the two intervals of one column compares two columns of per-query scores,
+``baseline`` and ``candidate``: equally long, and position i of both is the same query. Differences
+are candidate minus baseline, so a positive one is a gain. Numbers in, numbers out; equal arguments
+and seeds give equal answers.
 
-Every function raises :class:`~catalog.core.errors.InputError` for columns of different lengths,
-an empty one, and one that holds NaN, an infinity or numbers too large to add up.
+Every function of columns raises :class:`~catalog.core.errors.InputError` for columns of different
+lengths, an empty one, and one that holds NaN, an infinity or numbers too large to add up.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MIN_QUERIES = 25
 """Fewer queries than this decide nothing: "at least 25 and 50 is better" (Buckley and Voorhees
 2000, "Evaluating evaluation measure stability", SIGIR)."""
 
+_Z95 = 1.959963984540054
 _ROUNDING = 1e-12  # what floating point may add or lose, relative to the numbers compared
 _CELLS = 1 << 20  # numbers drawn at a time: 8 MB
 
@@ -167,6 +169,29 @@ def bootstrap_interval(
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(np.concatenate(means), [tail, 1.0 - tail])
     return Interval(float(low), float(high))
+
+
+def share_interval(values: Scores, *, confidence: float = 0.95) -> Interval:
+    """Compute an interval of the mean of scores from 0 to 1 that holds for few queries, too.
+
+    Each end is that of :func:`bootstrap_interval` with one query more at the worst value: so equal
+    scores have an interval, of about 3/n (Gaffke 2005; for a share, Clopper and Pearson 1934).
+    """
+    column = _column("scores", values)
+    low = bootstrap_interval(np.append(column, 0.0), confidence=confidence).low
+    return Interval(low, bootstrap_interval(np.append(column, 1.0), confidence=confidence).high)
+
+
+def wilson_interval(right: int, total: int, z: float = _Z95) -> tuple[float, float]:
+    """Compute the score interval of a share (Wilson 1927), within 0 to 1; 95 % by default.
+
+    ``total`` is at least 1 and ``right`` from 0 to ``total``.
+    """
+    share, square = right / total, z * z
+    middle = (share + square / (2 * total)) / (1 + square / total)
+    spread = math.sqrt(share * (1 - share) / total + square / (4 * total * total))
+    half = z * spread / (1 + square / total)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def mcnemar_exact(baseline_success: Outcomes, candidate_success: Outcomes) -> McNemar:

@@ -5,7 +5,6 @@ One JSON object a line: ``id, prompt, tool, kind``. See ``golden_queries/README.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden_files import read_rows
-
-_Z95 = 1.959963984540054
+from catalog.evaluation.significance import wilson_interval
 
 
 class RoutingPrompt(BaseModel):
@@ -91,15 +89,3 @@ def routing_report(prompts: Sequence[RoutingPrompt], choose: Callable[[str], str
         kinds={kind: (right[kind], count) for kind, count in totals.items()},
         misses=tuple((prompt, tool) for prompt, tool in choices if tool != prompt.tool),
     )
-
-
-def wilson_interval(right: int, total: int, z: float = _Z95) -> tuple[float, float]:
-    """Compute the score interval of a share (Wilson 1927), within 0 to 1; 95 % by default.
-
-    ``total`` is at least 1 and ``right`` from 0 to ``total``.
-    """
-    share, square = right / total, z * z
-    middle = (share + square / (2 * total)) / (1 + square / total)
-    spread = math.sqrt(share * (1 - share) / total + square / (4 * total * total))
-    half = z * spread / (1 + square / total)
-    return max(0.0, middle - half), min(1.0, middle + half)

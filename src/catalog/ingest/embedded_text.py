@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 from llama_index.core.schema import TextNode
 
@@ -48,14 +49,46 @@ def format_place(node: ChunkNode) -> str:
     return _format_names(parsed.path, (parsed.title, *headings), node.text)
 
 
+def format_labels(node: ChunkNode) -> str:
+    """Return ``[doc: Title] [type: pdf] [section: Heading > Heading]`` and a line break.
+
+    A document without a title goes by the name of its file; what is not known is left out.
+    """
+    parsed = node.source.parsed
+    name = parsed.title or PurePosixPath(parsed.path).name
+    return _join_labels(name, parsed.file_type, node.span.heading_path)
+
+
+def format_labels_of(node: TextNode) -> str:
+    """Return the same of a plain node, as far as its metadata says."""
+    said = node.metadata
+    path = PurePosixPath(_path_of(node))
+    headings = [heading.strip() for heading in _headings_of(node)]
+    name = str(said.get("title") or path.name)
+    return _join_labels(name, str(said.get("file_type") or path.suffix[1:]), headings)
+
+
+def _join_labels(name: str, file_type: str, headings: Iterable[str]) -> str:
+    labels = {"doc": name, "type": file_type, "section": " > ".join(filter(None, headings))}
+    said = [f"[{label}: {' '.join(value.split())}]" for label, value in labels.items() if value]
+    return " ".join(said) + "\n" if said else ""
+
+
 def format_place_of(node: TextNode) -> str:
     """Return the same of a plain node, as far as its metadata says where it stands."""
+    names = (node.metadata.get("title") or "", *_headings_of(node))
+    return _format_names(_path_of(node), [str(name).strip() for name in names], node.text)
+
+
+def _path_of(node: TextNode) -> str:
+    paths = (node.metadata.get(key) for key in ("path", "file_name", "file_path"))
+    return next((str(path) for path in paths if path), "")
+
+
+def _headings_of(node: TextNode) -> list[str]:
     said = node.metadata
-    paths = (said.get(key) for key in ("path", "file_name", "file_path"))
     headings = said.get("heading_path") or str(said.get("header_path") or "").split("/")
-    names = (said.get("title") or "", *([headings] if isinstance(headings, str) else headings))
-    path = next((str(path) for path in paths if path), "")
-    return _format_names(path, [str(name).strip() for name in names], node.text)
+    return [headings] if isinstance(headings, str) else [str(heading) for heading in headings]
 
 
 def _format_names(path: str, titles: Iterable[str], text: str) -> str:

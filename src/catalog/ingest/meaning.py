@@ -11,13 +11,19 @@ from catalog.core.errors import EmbeddingError
 from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
 from catalog.store.chunks import load_chunks
-from catalog.store.waiting import WaitingChunk, list_waiting, settle_waiting
+from catalog.store.waiting import (
+    WaitingChunk,
+    find_waiting_for,
+    list_waiting,
+    settle_waiting,
+)
 
 if TYPE_CHECKING:
     from llama_index.core.ingestion import IngestionPipeline
 
     from catalog.core.documents import Chunk
     from catalog.core.errors import DamagedDocumentError
+    from catalog.embedding.usage import EmbeddingUsage
     from catalog.store import Database
 
 _TOGETHER = 128  # windows made ready at once, from which batches of like length are taken
@@ -25,10 +31,15 @@ _TOGETHER = 128  # windows made ready at once, from which batches of like length
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingReport:
-    """How many texts the model embedded, the documents it failed on, and what else to say."""
+    """How many texts the model embedded, what it failed on, and what else to say.
+
+    ``failed_chunks`` are the ids of chunks; ``usage`` is what a server took.
+    """
 
     embedded: int = 0
     failed: tuple[Failure, ...] = ()
+    failed_chunks: tuple[str, ...] = ()
+    usage: EmbeddingUsage | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -72,8 +83,10 @@ class _EmbeddingRun:
         self._steps, self._progress = steps, progress
         self._reasons: dict[str, str] = {}  # by path, of the first passage that failed
         self._failed: Counter[str] = Counter()
+        self._failed_keys: set[str] = set()
         self._unlike = 0
         self._before, self._done = steps.embedding.computed, 0
+        self._usage_before = steps.embedding.usage
         self._is_begun = False
         self._down = ""
 
@@ -101,13 +114,23 @@ class _EmbeddingRun:
             for path, count in self._failed.items()
         )
         notes = [self._down] if self._down else []
+        usage = self._steps.embedding.usage
+        if usage is not None and self._usage_before is not None:
+            usage -= self._usage_before
+        if usage is not None and usage.requests:
+            notes.append(
+                "sizes in tokens are estimated, four letters a token: the model's tokenizer is on "
+                "its server"
+            )
         if self._unlike:
             notes.append(
                 f"{self._unlike} passages are not stored as these settings would make them, and "
                 "are not embedded: run 'catalog index update --reread'"
             )
         embedded = self._steps.embedding.computed - self._before
-        return EmbeddingReport(embedded, failed, tuple(notes))
+        with self._database.read() as connection:
+            chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
+        return EmbeddingReport(embedded, failed, tuple(chunks), usage, tuple(notes))
 
     def _embed_group(
         self, group: Sequence[WaitingChunk], waiting: Sequence[WaitingChunk], pace: Pace
@@ -123,6 +146,7 @@ class _EmbeddingRun:
         self._unlike += len({chunk.seq for key, chunk in owners.items() if key not in texts})
         left = Counter(chunk.seq for chunk in owners.values())
         for keys, reasons in self._steps.embedding.embed_in_turn(wanted):
+            self._failed_keys.update(reasons)
             self._note_failures({owners[key].seq: why for key, why in reasons.items()}, stored)
             left.subtract(owners[key].seq for key in keys)
             whole = len({owners[key].seq for key in keys if left[owners[key].seq] == 0})

@@ -73,11 +73,20 @@ class PipelineSteps:
 
     def texts_to_embed(self, chunks: Iterable[Chunk]) -> dict[str, str]:
         """Return the texts of stored chunks as the model shall see them, by key."""
-        nodes: Sequence[BaseNode] = [ChunkNode.of_stored(chunk) for chunk in chunks]
+        return self.windows_to_embed(chunks)[0]
+
+    def windows_to_embed(
+        self, chunks: Iterable[Chunk]
+    ) -> tuple[dict[str, str], dict[int, tuple[str, ...]]]:
+        """Return the same, and of each chunk the keys of its windows in order, by row number."""
+        stored = list(chunks)
+        nodes: Sequence[BaseNode] = [ChunkNode.of_stored(chunk) for chunk in stored]
         for step in self.before:
             if not isinstance(step, ChunkSplitter):
                 nodes = step(nodes)
-        return self.embedding.assign_keys(nodes)
+        texts = self.embedding.assign_keys(nodes)
+        keys = [node.embed_keys for node in nodes if isinstance(node, ChunkNode)]
+        return texts, dict(zip((chunk.seq for chunk in stored), keys, strict=True))
 
     def notes(self) -> tuple[str, ...]:
         """Say of how many documents the sizes were not counted in the model's tokens."""
@@ -89,7 +98,7 @@ class PipelineSteps:
         return (f"{len(reasons)} documents measured as 4 characters a token: {first}",)
 
 
-TEXTS_VERSION = 9  # +1 when the same file gives other chunks, metadata, or other text to embed
+TEXTS_VERSION = 10  # +1 when the same file gives other chunks, metadata, or other text to embed
 
 
 class DatasetPipeline(IngestionPipeline):
@@ -190,6 +199,7 @@ class PipelineBuilder:
                 EmbeddingPrefixTransform(
                     embed_model,
                     context=settings.embed_context,
+                    form=settings.embed_context_form,
                     part_seconds=settings.transcript_part_seconds,
                 ),
                 CachedEmbedding(embed_model, self._database),
@@ -215,5 +225,7 @@ def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbeddin
         embed_model.document_prefix,
         embed_model.encoder.fingerprint,
         embed_model.encoder.counter.name,
+        # the default is left out: documents were made before there was a choice
+        *([settings.embed_context_form] if settings.embed_context_form != "place" else ()),
     )
     return sha1_hex("|".join(str(part) for part in parts))[:16]

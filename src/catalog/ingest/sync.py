@@ -142,10 +142,8 @@ class SyncRun:
     ) -> None:
         self._database, self._dataset, self._clock = database, stored.dataset, clock
         self._stored, self._changes, self._steps = stored, changes, steps
-        self._owners = changes.owners
-        self._group_chars = group_chars
         self._group: _Group = []
-        self._collected_chars = 0
+        self._owners, self._group_chars, self._collected_chars = changes.owners, group_chars, 0
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(stored.entries)
         self._files_deprived: set[str] = set()
@@ -168,16 +166,20 @@ class SyncRun:
 
     def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
+        if (unfit := self._database.describe_unfit(file.path)) is not None:
+            self.failed.append(Failure(file.path, unfit))  # no note of it can be stored either
+            return
         outcome = FileOutcome(file, begun_at=self._clock())
         for parsed in outcome.read(top, limits, self._changes.originals, self._changes.sidecars):
-            owner = self._owners.claim(parsed.path, file.path)
-            if owner != file.path:
+            if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
+                outcome.fail(parsed.path, unfit)
+                continue
+            if (owner := self._owners.claim(parsed.path, file.path)) != file.path:
                 reason = f"the path is taken by a document of {owner}"
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
                 continue
             outcome.paths.add(parsed.path)
-            change = self._changes.change_of(parsed, file)
-            if change is None:
+            if (change := self._changes.change_of(parsed, file)) is None:
                 outcome.unchanged += 1
                 continue
             self._group.append((change, outcome))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from catalog.embedding.usage import EmbeddingUsage
 
 _Item = TypeVar("_Item")
 
@@ -17,7 +20,8 @@ class Failure:
     """One file or document that was not, or not wholly, indexed, and why.
 
     A reason that begins with ``as text`` is of one that is indexed, but not as what it looks like;
-    with :data:`METADATA`, of one of which not all that is said was taken.
+    with :data:`METADATA`, of one of which not all that is said was taken; with ``… passages not
+    embedded``, of one that is found by its words, but not all of it by meaning.
     """
 
     path: str
@@ -26,6 +30,10 @@ class Failure:
     @property
     def outcome(self) -> str:
         """``indexed`` or ``not indexed``, as a sentence about the file begins."""
+        if self.reason.partition(": ")[0].endswith(
+            ("passage not embedded", "passages not embedded")
+        ):
+            return "indexed"
         return "indexed" if self.reason.startswith(("as text", METADATA)) else "not indexed"
 
 
@@ -43,6 +51,8 @@ class SyncReport:
     All was found by its words after ``words_seconds``, the whole run took ``seconds``.
     ``kept`` counts documents that may have changed or be gone: they come from a file that could
     not be read, or lie below a place that could not be looked at.
+    ``failed_chunks`` are the ids of chunks of which the model failed on some text in this run,
+    ``usage`` is what a model on a server took, ``None`` where none was asked.
     """
 
     documents: int
@@ -62,6 +72,8 @@ class SyncReport:
     left_out: int = 0
     embedded_chunks: int = 0
     words_seconds: float = 0.0
+    failed_chunks: tuple[str, ...] = ()
+    usage: EmbeddingUsage | None = None
     notes: tuple[str, ...] = ()
 
 

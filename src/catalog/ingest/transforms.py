@@ -12,17 +12,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode, TransformComponent
 from pydantic import Field, PrivateAttr
 
+from catalog.core.errors import EmbeddingServerError
 from catalog.core.settings import get_settings
 from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.llama_splitter import split_text
-from catalog.ingest.embedded_text import format_place, format_place_of, split_by_time
+from catalog.ingest.embedded_text import (
+    format_labels,
+    format_labels_of,
+    format_place,
+    format_place_of,
+    split_by_time,
+)
 from catalog.ingest.nodes import ChunkNode, PrefixedNode, Source, read_sources
 from catalog.ingest.sync_report import in_groups, next_batch
 from catalog.store import Database, embedding_cache
@@ -31,6 +38,7 @@ from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publi
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
 
+    from catalog.embedding.usage import EmbeddingUsage
     from catalog.store.embedding_cache import Vector
 
 
@@ -75,7 +83,8 @@ class EmbeddingPrefixTransform(TransformComponent):
 
     The formatted windows ride on the node beside its text, never in it: no prefix reaches the
     stored text, the lexical index, a snippet or a prompt. With ``context`` the path, the title
-    and the headings that the passage does not itself show stand before it on one line.
+    and the headings that the passage does not itself show stand before it on one line; with the
+    ``form`` of ``labels``, title, type and headings, each with its name.
 
     A minute of speech holds several thoughts, and one vector blurs them: besides the whole,
     parts of it of about ``part_seconds`` are embedded, too, and its score is the best one's.
@@ -86,6 +95,7 @@ class EmbeddingPrefixTransform(TransformComponent):
     """
 
     context: bool = True
+    form: Literal["place", "labels"] = "place"
     part_seconds: float = Field(20.0, ge=0.0)
     _model: ResilientEmbedding = PrivateAttr()
 
@@ -95,9 +105,10 @@ class EmbeddingPrefixTransform(TransformComponent):
         *,
         prefix: str | None = None,
         context: bool = True,
+        form: Literal["place", "labels"] = "place",
         part_seconds: float = 20.0,
     ) -> None:
-        super().__init__(context=context, part_seconds=part_seconds)
+        super().__init__(context=context, form=form, part_seconds=part_seconds)
         model = model or get_embed_model(rag=get_settings().rag_v2)
         if prefix is not None:
             model = model.model_copy(update={"document_prefix": prefix})
@@ -112,7 +123,7 @@ class EmbeddingPrefixTransform(TransformComponent):
 
     def _format(self, node: BaseNode) -> BaseNode:
         if isinstance(node, ChunkNode):
-            lead = format_place(node) if self.context else ""
+            lead = self._lead(node)
             windows = self._model.windows(node.text, lead, tokens=node.span.tokens or None)
             for text in split_by_time(node, self.part_seconds):
                 windows += self._model.windows(text, lead)
@@ -120,12 +131,19 @@ class EmbeddingPrefixTransform(TransformComponent):
         elif type(node) is TextNode:
             text = node.get_content(metadata_mode=MetadataMode.EMBED)
             if self.context:
-                text = format_place_of(node) + node.text
+                form = format_labels_of if self.form == "labels" else format_place_of
+                text = form(node) + node.text
             return PrefixedNode.of(node, self._model.document_prefix + text)
         return node
 
+    def _lead(self, node: ChunkNode) -> str:
+        if not self.context:
+            return ""
+        return format_labels(node) if self.form == "labels" else format_place(node)
+
 
 _TOGETHER = 100  # chunks published in one transaction: more would hold up other writers for long
+_OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
 _FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
 
 
@@ -139,6 +157,7 @@ class CachedEmbedding(TransformComponent):
 
     failures: dict[str, str] = Field(default_factory=dict, exclude=True)
     computed: int = Field(0, exclude=True)
+    _outages: int = PrivateAttr(default=0)  # batches in a row on which the server failed
     _model: ResilientEmbedding = PrivateAttr()
     _database: Database = PrivateAttr()
     _batch: int = PrivateAttr(default=_FIRST_BATCH)  # texts
@@ -164,6 +183,11 @@ class CachedEmbedding(TransformComponent):
                 chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
         return list(nodes)
 
+    @property
+    def usage(self) -> EmbeddingUsage | None:
+        """What a server took so far, ``None`` for a model in this process."""
+        return self._model.usage
+
     def assign_keys(self, nodes: Iterable[BaseNode]) -> dict[str, str]:
         """Set ``embed_keys`` of each chunk, asking nothing; return the texts to embed by key."""
         texts: dict[str, str] = {}
@@ -179,7 +203,8 @@ class CachedEmbedding(TransformComponent):
 
         The first batch is small, each next one larger, up to the model's, as long as one takes no
         more than a few seconds. Yield of each its keys, and why there is no vector for some of
-        them. Raises ``EmbeddingError`` when the model is down.
+        them. Raises ``EmbeddingError`` when the model is down; a server is taken to be once it
+        failed on three batches in a row.
         """
         most = self._model.embed_batch_size
         left = sorted(texts, key=lambda key: len(texts[key]))
@@ -194,10 +219,23 @@ class CachedEmbedding(TransformComponent):
             with self._database.read() as connection:  # another run may have done some since
                 vectors = embedding_cache.load(connection, batch)
             is_new, started = not vectors, time.monotonic()
-            reasons = self._embed_missing({key: texts[key] for key in batch}, vectors)
-            if is_new:
+            reasons = self._try_batch({key: texts[key] for key in batch}, vectors)
+            if is_new and not self._outages:
                 self._batch = next_batch(len(batch), time.monotonic() - started)
             yield batch, reasons
+            if self._outages == _OUTAGES:
+                self._outages = 0
+                raise EmbeddingServerError(next(iter(reasons.values())))
+
+    def _try_batch(self, texts: dict[str, str], vectors: dict[str, Vector]) -> dict[str, str]:
+        """Do as :meth:`_embed_missing`; a server that fails costs a batch; the run goes on."""
+        try:
+            reasons = self._embed_missing(texts, vectors)
+        except EmbeddingServerError as error:
+            self._outages += 1
+            return {key: str(error) for key in texts if key not in vectors}
+        self._outages = 0
+        return reasons
 
     def _key(self, window: str) -> str:
         return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)

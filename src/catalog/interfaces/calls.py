@@ -219,6 +219,7 @@ class SearchShape(_Shape):
     stages: tuple[StageReport, ...]
     comparison: Comparison | None = None
     notes: tuple[str, ...] = ()
+    agent: str | None = None
 
 
 class AnswerShape(_Shape):
@@ -243,6 +244,7 @@ class AnswerShape(_Shape):
     tokens: TokenCounts | None
     elapsed_ms: float
     notes: tuple[str, ...] = ()
+    agent: str | None = None
 
 
 class DocumentShape(_Shape):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.errors import InputError
 from catalog.core.param_fields import read_params
+from catalog.core.params import AskParams, GenerateParams, SearchParams
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from catalog.core.answers import AnswerEvent
     from catalog.library.library import Library
+    from catalog.library.query_log import Outcome
     from catalog.search_v2.service import SearchServiceV2
 
 
@@ -39,6 +42,10 @@ class AnsweringEngine(Engine, Protocol):
 
     def answer_events(self, arguments: Mapping[str, Any]) -> Iterator[AnswerEvent]:
         """Yield results, sentences and the whole answer."""
+        ...
+
+    def check_store(self) -> None:
+        """Raise an error where the store cannot be read."""
         ...
 
 
@@ -66,6 +73,7 @@ class LocalEngine:
         if verb not in VERBS:
             raise InputError(f"there is no verb {verb!r}; verbs: {', '.join(VERBS)}")
         params = read_params(VERBS[verb].params, arguments, verb)
+        self._require_models(params)
         return VERBS[verb].run(self, params)
 
     def ask(self, verb: str, arguments: Mapping[str, Any], /) -> dict[str, Any]:
@@ -79,10 +87,28 @@ class LocalEngine:
 
         Arguments are checked at once, before the first event.
         """
+        params = read_params(AskParams, arguments, "ask")
+        self._require_models(params)
         from catalog.answers.answering import answer_events
-        from catalog.core.params import AskParams
 
-        return answer_events(self.service, read_params(AskParams, arguments, "ask"))
+        return answer_events(self.service, params)
+
+    def _require_models(self, params: object) -> None:
+        """Raise before the search is loaded, which takes a second, if a model of it is missing."""
+        if "service" not in vars(self) and isinstance(
+            params, SearchParams | AskParams | GenerateParams
+        ):
+            if params.agent is not None:  # whose mode may need no model
+                params = with_agent(params, read_agent(self.library.settings, params.agent))
+            self.library.require_models(mode=params.mode or "hybrid", rerank=params.rerank)
+
+    def check_store(self) -> None:
+        """Read one row of the store; raise :class:`StoreError` where that cannot be done."""
+        self.library.database.meta("store_id")
+
+    def observe(self, observer: Callable[[Outcome], None]) -> None:
+        """Call ``observer`` with how each question at an edge went."""
+        self.library.log.observer = observer
 
     def warm(self) -> None:
         """Load the model and open the indexes of every dataset, so that no query waits for it."""

@@ -136,7 +136,8 @@ def _account_lines(results: SearchResults, left_out: int, *, explain: bool) -> I
     count = f"{shown} passage{'' if shown == 1 else 's'} in {format_duration(results.elapsed_ms)}"
     if left_out:
         count += f"; {left_out} of 0 % not shown (--show-all lists them)"
-    yield safe("; ".join([count, *_query_notes(results.stages)]))
+    whose = [] if results.agent is None else [f"as agent {one_line(results.agent)}"]
+    yield safe("; ".join([count, *whose, *_query_notes(results.stages)]))
     if explain:
         yield from map(safe, stage_lines(results.stages))
     yield from map(complaint, results.notes)

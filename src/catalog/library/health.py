@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from catalog.core.errors import (
     CatalogError,
-    EngineBlockedError,
-    EngineLockedError,
     StoreDamagedError,
     StoreError,
 )
-from catalog.core.os_errors import errno_of, remedy
-from catalog.core.private_files import find_open_to_others
+from catalog.library.checks import (
+    Check,
+    describe_error,
+    permission_checks,
+    run_check,
+    server_checks,
+    trial_checks,
+)
 from catalog.library.library import Library
 from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import count_damaged_cards
@@ -29,12 +31,12 @@ from catalog.store.checksums import (
 )
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.dataset_settings import DatasetSettings, read_dataset_settings
+from catalog.store.full_text import check_full_text
 from catalog.store.log_entries import count_damaged_entries
 from catalog.store.manifest import FileCounts, count_files
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
-    check_full_text,
     count_modalities,
     count_orphans,
     count_pending_points,
@@ -43,6 +45,7 @@ from catalog.store.statistics import (
     find_damage,
     measure_chunk_sizes,
 )
+from catalog.store.tried_models import list_trials
 
 _RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _REBUILD = "catalog index rebuild --keep-settings"
@@ -61,7 +64,7 @@ class DatasetStats:
     was last saved; none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size``
     and ``chunk_size``.
     ``database_bytes`` is the whole store's, all datasets and caches included; ``updated_at`` is
-    seconds since 1970.
+    seconds since 1970. ``tried_models`` say of each model that is tried what it has of the dataset.
     """
 
     dataset: str
@@ -80,6 +83,7 @@ class DatasetStats:
     pending_points: int
     database_bytes: int
     updated_at: float
+    tried_models: list[dict[str, Any]]
 
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
@@ -108,6 +112,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             pending_points=count_pending_points(connection, dataset),
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
+            tried_models=list_trials(connection, dataset),
         )
 
 
@@ -121,16 +126,6 @@ def stored_dataset(library: Library, name: str) -> StoredDataset:
     library.require_dataset(name)
     with library.database.read() as connection:
         return next(stored for stored in list_datasets(connection) if stored.name == name)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing examined; ``fix`` is the command to run, or what else to do, when not ``ok``."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
 
 
 def describe_store(library: Library) -> dict[str, Any]:
@@ -158,15 +153,17 @@ def diagnose(library: Library) -> list[Check]:
     try:
         names = library.datasets()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        unreadable = [Check("datasets", ok=False, detail=_describe_error(error), fix=_RESTORE)]
+        unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=_RESTORE)]
     home, file = library.settings.home, library.database.file
     reread = _reread(names[0]) if names else _RESTORE
     return [
-        _check("database", lambda: _database(library), _RESTORE, file),
-        _check("model", lambda: _model(library), "pip install 'catalog[offline]'", home),
-        _check("model note", lambda: _model_note(library), _REBUILD, home),
-        *_permission_checks(library),
-        _check("full text", lambda: _full_text(library), reread, file),
+        run_check("database", lambda: _database(library), _RESTORE, file),
+        run_check("model", lambda: _model(library), "catalog models check", home),
+        run_check("model note", lambda: _model_note(library), _REBUILD, home),
+        *trial_checks(library),
+        *permission_checks(library),
+        *server_checks(library),
+        run_check("full text", lambda: _full_text(library), reread, file),
         _check_rows(library, "model answers", "catalog cache clear", llm_cache.count_damaged),
         _check_rows(library, "log", "catalog logs clear", count_damaged_entries),
         *unreadable,
@@ -178,39 +175,24 @@ def _reread(name: str) -> str:
     return f"catalog index update --dataset {name} --reread"
 
 
-def _permission_checks(library: Library) -> Iterator[Check]:
-    """Tell whether other users of this machine may read the store, or only see that it is there."""
-    home, store = library.settings.home, library.database.file
-    files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
-    folders = find_open_to_others(home, home / "indexes")
-    commands = [f"chmod 700 {' '.join(map(quote, map(str, folders)))}"] if folders else []
-    if files:
-        commands.append(f"chmod 600 {' '.join(map(quote, map(str, files)))}")
-    detail = "only you may read the store"
-    if files or folders:
-        names = ", ".join(path.name for path in (*files, *folders))
-        detail = f"other users of this machine may read or enter: {names}"
-    yield Check("permissions", not files, detail, "; ".join(commands))
-
-
 def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     update, home = f"catalog index update --dataset {name}", library.settings.home
-    yield _check(f"{name}: documents", lambda: _documents(library, name), _reread(name), home)
-    yield _check(f"{name}: source", lambda: _source(library, name), _BUILD.format(name), home)
+    yield run_check(f"{name}: documents", lambda: _documents(library, name), _reread(name), home)
+    yield run_check(f"{name}: source", lambda: _source(library, name), _BUILD.format(name), home)
     of_dataset = manifest.c.dataset == name
     files = (count_damaged_rows, manifest, of_dataset)
     yield _check_rows(library, f"{name}: files", _reread(name), *files)
     yield _check_rows(library, f"{name}: cards", _reread(name), count_damaged_cards, name)
-    yield _check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
-    yield _check(f"{name}: vectors", lambda: _vectors(library, name), _reread(name), home)
+    yield run_check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
+    yield run_check(f"{name}: vectors", lambda: _vectors(library, name), _reread(name), home)
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
-    yield _check(
+    yield run_check(
         f"{name}: lexical index",
         lambda: _lexical_index(library, name),
         update,
         folder / rag.lexical_engine,
     )
-    yield _check(
+    yield run_check(
         f"{name}: vector index",
         lambda: _vector_index(library, name),
         _reread(name),
@@ -230,22 +212,7 @@ def _check_rows(
             raise CatalogError(f"{damaged} not as they were stored")
         return "sound"
 
-    return _check(name, examine, fix, library.database.file)
-
-
-def _check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
-    """Run a check; ``fix`` is for a defect, since for want of rights or room it would fail, too."""
-    try:
-        return Check(name, ok=True, detail=examine())
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
-            fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
-        fix = remedy(errno_of(error), place) or fix
-        return Check(name, ok=False, detail=_describe_error(error), fix=fix)
-
-
-def _describe_error(error: Exception) -> str:
-    return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
+    return run_check(name, examine, fix, library.database.file)
 
 
 def _documents(library: Library, name: str) -> str:
@@ -279,7 +246,8 @@ def _embedded(library: Library, name: str) -> str:
 def _vectors(library: Library, name: str) -> str:
     model = embedding_cache.read_stored_model(library.database)
     with library.database.read() as connection:
-        keys = list(find_damaged_vectors(connection, model.dim if model else None))
+        known = (model.dim, model.fingerprint) if model else (None, None)
+        keys = list(find_damaged_vectors(connection, known[0], fingerprint=known[1]))
         owners = documents_of_vectors(connection, keys)
         foreign = embedding_cache.count_foreign(connection, name, model.fingerprint) if model else 0
     if keys:

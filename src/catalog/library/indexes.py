@@ -13,10 +13,12 @@ from catalog.store import Database
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import get_lexical_engine, join_lexical_engines
-from catalog.store.vectors import get_vector_engine
+from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
+from catalog.store.vectors.folder_engine import FolderEngine, remove_unused
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
+    from catalog.store.tried_models import TriedModel
     from catalog.store.vectors.base import VectorEngine
     from catalog.store.vectors.sample import VectorSample
 
@@ -78,13 +80,59 @@ class Indexes:
                     name,
                     self._database,
                     dataset,
-                    self.folder(dataset) / name,
+                    self._vector_folder(dataset, name),
                     dim=model.dim,
                     fingerprint=model.fingerprint,
                     url=rag.qdrant_url,
                     api_key=rag.qdrant_api_key,
+                    options=rag.qdrant,
                 )
             return self._vector[name, dataset]
+
+    def prepare(self, dataset: str, tried: TriedModel) -> str | None:
+        """Fill an index with a tried model's vectors, beside the one that is searched.
+
+        Return the token that it needs once they are the live ones; ``None`` for an engine that
+        is filled then: ``exact`` has nothing to fill, and a server is not told beforehand.
+        """
+        rag, model = self._settings.rag_v2, tried.model
+        if rag.vector_engine == "exact" or rag.qdrant_url is not None:
+            return None
+        if model.fingerprint == self._model().fingerprint:  # its folder is in use
+            return None
+        engine = get_vector_engine(
+            rag.vector_engine,
+            self._database,
+            dataset,
+            self.folder(dataset) / f"{rag.vector_engine}-{model.fingerprint}",
+            dim=model.dim,
+            fingerprint=model.fingerprint,
+        )
+        return engine.prepare(tried.windows) if isinstance(engine, FolderEngine) else None
+
+    def drop_others(self, dataset: str) -> None:
+        """Remove the folders of vector indexes of other models that no process has open."""
+        used = self._vector_folder(dataset, self._settings.rag_v2.vector_engine)
+        for engine in VECTOR_ENGINES:
+            for folder in self.folder(dataset).glob(f"{engine}*"):
+                is_of_engine = folder.name == engine or folder.name.startswith(f"{engine}-")
+                if is_of_engine and folder != used:
+                    remove_unused(folder)
+
+    def _vector_folder(self, dataset: str, name: str) -> Path:
+        """Return the folder of an engine: the one filled for this model beforehand, if any."""
+        folder = self.folder(dataset) / name
+        prepared = folder.with_name(f"{name}-{self._model().fingerprint}")
+        return prepared if prepared.is_dir() else folder
+
+    def forget_vectors(self) -> None:
+        """Close the vector engines: those of another model are opened at the next search."""
+        with self._lock:
+            engines = list(self._vector.values())
+            self._vector.clear()
+            self._samples.clear()
+        for engine in engines:
+            engine.close()
 
     def require_model(self) -> None:
         """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` as :meth:`vector` does.

@@ -61,10 +61,12 @@ class Indexer:
         """
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
+        library.follow_adoption()
         require_model(library.database, library.wanted_model)
         progress = progress or Silent()
-        with self._lock(dataset, progress):
-            require_model(library.database, library.wanted_model)  # the run before may change it
+        with self.hold(dataset, progress):
+            library.follow_adoption()  # the run before may have changed the model
+            require_model(library.database, library.wanted_model)
             started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
             pipeline = made.build()
@@ -94,6 +96,7 @@ class Indexer:
         notes += (*_refresh("agreement of vectors and words", measure),)
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
         notes += (unused,) if unused else ()
+        notes += (library.adoption_note,) if library.adoption else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
             if meaning.embedded:  # else there are those that the sync counted
@@ -104,6 +107,8 @@ class Indexer:
             report,
             embedded=meaning.embedded,
             failed=report.failed + meaning.failed,
+            failed_chunks=meaning.failed_chunks,
+            usage=meaning.usage,
             incomplete=incomplete,
             seconds=time.monotonic() - clock,
             notes=notes,
@@ -205,16 +210,20 @@ class Indexer:
         return dataset_stats(self._library, dataset)
 
     @contextmanager
-    def _lock(self, dataset: str, progress: Progress) -> Iterator[None]:
+    def hold(self, dataset: str, progress: Progress) -> Iterator[None]:
         """Hold the lock that a run on the dataset needs; tell the progress if it must wait."""
         settings = self._library.settings
         folder = settings.home / "locks"
         seconds, held = settings.rag_v2.ingest.lock_seconds, f"another process indexes {dataset!r}"
-        with hold_lock(
-            folder / f"{dataset}.lock",
-            seconds=seconds,
-            busy=f"another process is indexing {dataset!r}; try again later",
-            on_wait=lambda: progress.start(0, f"{held}: waiting for it up to {seconds:g} s"),
+        busy = f"another process is indexing {dataset!r}; try again later"
+
+        def tell() -> None:
+            progress.start(0, f"{held}: waiting for it up to {seconds:g} s")
+
+        hold = self._library.database.hold_dataset
+        with (
+            hold_lock(folder / f"{dataset}.lock", seconds=seconds, busy=busy, on_wait=tell),
+            hold(dataset, seconds=seconds, busy=busy, on_wait=tell),
         ):
             # A restore that began before this lock was there does not know of it.
             busy = "a copy is being put in the store's place; try again later"

@@ -29,6 +29,7 @@ from catalog.store.dataset_settings import (
 )
 from catalog.store.document_names import DocumentNames
 from catalog.store.manifest import known_documents
+from catalog.store.model_adoption import NewWay
 
 if TYPE_CHECKING:
     from llama_index.core.ingestion import IngestionPipeline
@@ -81,6 +82,21 @@ class IndexingSettings:
     def fingerprint(self) -> str:
         """Names how documents are cut and embedded by these settings."""
         return self._fingerprint(self.settings)
+
+    def with_model(self, library: Library) -> tuple[NewWay, IngestionPipeline]:
+        """Return how the dataset is made once the model of another library is the store's.
+
+        Beside that stands the pipeline by which it is. ``library`` is of the same store.
+        """
+        prefix = library.settings.rag_v2.embed_prefix_doc
+        values = _complete(self.settings.values) | {"embed_prefix_doc": prefix}
+        rag = with_rag(library.settings, values).rag_v2
+        made_with = DatasetSettings(self.settings.preset, values)
+        after = pipeline_fingerprint(rag, library.model)
+        pipeline = PipelineBuilder(library.database, rag).build_pipeline(
+            self._dataset, library.model
+        )
+        return NewWay(self.fingerprint, after, made_with), pipeline
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import ConfigError, InputError, UnknownDatasetError
-from catalog.core.settings import Profile, Settings, load_settings
-from catalog.core.text import storable
+from catalog.core.errors import ConfigError, InputError, StoreError, UnknownDatasetError
+from catalog.core.settings import Profile, Settings, flatten, load_settings, with_values
+from catalog.core.text import storable, strip_userinfo
 from catalog.library.indexes import Indexes
 from catalog.library.query_log import QueryLog
+from catalog.library.retrieval_log import RetrievalLog
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset
-from catalog.store.embedding_cache import StoredModel
+from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, read_stored_model
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
@@ -23,10 +27,31 @@ if TYPE_CHECKING:
     from catalog.embedding.resilient import ResilientEmbedding
 
 
+_MODEL_SETTINGS = (
+    "embedding.provider",
+    "embedding.model",
+    "embedding.url",
+    "embedding.dim",
+    "embedding.max_tokens",
+    "rag_v2.embed_prefix_query",
+    "rag_v2.embed_prefix_doc",
+)
+
+
+def read_model_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that make the embedding model, by dotted name, without passwords."""
+    values = dict(flatten(settings.model_dump()))
+    made = {name: values[name] for name in _MODEL_SETTINGS}
+    url = made["embedding.url"]
+    return made | {"embedding.url": url and strip_userinfo(url)}
+
+
 class Library:
     """Open the store at once, and models and indexes when first needed; close it, or use ``with``.
 
-    ``model``, any LlamaIndex one, and ``llm`` stand in for those that the settings name.
+    ``model``, any LlamaIndex one, and ``llm`` stand in for those that the settings name. Where the
+    store adopted a model in place of the one that they name, ``settings`` are with that instead,
+    and ``adoption`` is the store's note of it; not so if the library ``follows`` no adoption.
     """
 
     def __init__(
@@ -35,15 +60,20 @@ class Library:
         *,
         model: BaseEmbedding | None = None,
         llm: LLM | None = None,
+        follows: bool = True,
     ) -> None:
         self.settings = settings
+        self.adoption: Adoption | None = None
+        self._follows, self._following = follows and model is None, Lock()
         self._model, self._llm = model, llm
         self._llms: dict[str | None, LLM | None] = {}
-        self.database = (
-            Database(settings.database_url) if settings.database_url else Database.at(settings.home)
-        )
+        url, home = settings.database_url, settings.home
+        self.database = Database(url, home) if url else Database.at(home)
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
         self.log = QueryLog(self.database, settings)
+        self._retrieval_log = RetrievalLog(settings.home, is_on=settings.log.retrieval)
+        with suppress(StoreError):  # a damaged store is opened all the same, to be looked at
+            self.follow_adoption()
 
     @classmethod
     def open(
@@ -61,14 +91,61 @@ class Library:
     @cached_property
     def model(self) -> ResilientEmbedding:
         """The embedding model; its weights load at its first use."""
-        from catalog.embedding import get_embed_model
         from catalog.embedding.resilient import ResilientEmbedding
 
         if self._model is None:
-            return get_embed_model(self.settings.embedding, rag=self.settings.rag_v2)
+            return self._named_model()
         if isinstance(self._model, ResilientEmbedding):
             return self._model
         return ResilientEmbedding(self._model)
+
+    def follow_adoption(self) -> bool:
+        """Go by the model that the store adopted in place of the one set; tell if that is new.
+
+        Another process may have adopted it while this library is open.
+        """
+        if not self._follows:
+            return False
+        with self._following:  # a thread that finds nothing new must find the new model
+            with self.database.read(latest=True) as connection:
+                adoption = read_adoption(connection)
+            if adoption is None or read_model_settings(self.settings) not in adoption.replaced:
+                return False
+            self.settings = with_values(self.settings, adoption.settings)
+            self.adoption = adoption
+            vars(self).pop("model", None)
+            self.indexes.forget_vectors()
+            return True
+
+    @property
+    def adoption_note(self) -> str:
+        """Say that the store's own model is used, not the one set, and how to end that; or ''."""
+        if self.adoption is None:
+            return ""
+        on = datetime.fromtimestamp(self.adoption.at, UTC).strftime("%Y-%m-%d")
+        told = (f"{name} {value}" for name, value in self.adoption.settings.items() if value)
+        return (
+            f"the store adopted {self.settings.embedding.model} on {on} and goes by it, though the "
+            f"settings still name the model before it: set {', '.join(told)}; "
+            "'catalog index try-model' is the way back"
+        )
+
+    def _named_model(self) -> ResilientEmbedding:
+        """Return the model of the settings.
+
+        The length of its vectors is the store's where only its server could tell, which may be
+        away while words are searched.
+        """
+        from catalog.embedding import SERVERS, get_embed_model
+
+        settings, rag = self.settings.embedding, self.settings.rag_v2
+        model = get_embed_model(settings, rag=rag)
+        if settings.provider not in SERVERS or settings.dim is not None:
+            return model
+        stored = read_stored_model(self.database)
+        if stored is None or stored.fingerprint != model.encoder.fingerprint:
+            return model
+        return get_embed_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
 
     @cached_property
     def optional_llm(self) -> LLM | None:
@@ -105,6 +182,15 @@ class Library:
         """The embedding model, as a store remembers it."""
         encoder = self.model.encoder
         return StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
+
+    def require_models(self, *, mode: str = "hybrid", rerank: bool | None = None) -> None:
+        """Raise :class:`~catalog.core.errors.ModelUnavailableError` if a search would lack a model.
+
+        Nothing that runs a model is imported for it, so that this is known at once.
+        """
+        from catalog.models.configured import require_models
+
+        require_models(self.settings, mode="lexical" if self._model else mode, rerank=rerank)
 
     def datasets(self) -> list[str]:
         """Return the names of the datasets there are."""
@@ -149,6 +235,7 @@ class Library:
         """Release indexes, locks and connections; safe to call twice."""
         self.indexes.close()
         self.log.close()
+        self._retrieval_log.close()
         self.database.close()
 
     def __enter__(self) -> Library:

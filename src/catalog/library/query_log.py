@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from catalog.core.answers import Answer
 from catalog.core.artifacts import Artifact
-from catalog.core.edges import current_edge
+from catalog.core.edges import Edge, current_edge
 from catalog.core.errors import StoreBusyError
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
@@ -28,12 +28,24 @@ _DAY = 86_400.0
 _VERBS = {AskParams: "ask", GenerateParams: "generate", SearchParams: "search"}
 
 
+class Outcome(NamedTuple):
+    """How a question went, without a word of it; ``stages`` are pairs of name and status."""
+
+    verb: str
+    edge: Edge
+    kind: Literal["answered", "abstained", "failed"]
+    stages: tuple[tuple[str, str], ...] = ()
+
+
 class QueryLog:
     """Write an entry for each question that :meth:`watching` saw; thread-safe.
 
     It never raises and never waits for the store: entries that another process's writing keeps out
     go with the next ones, or at :meth:`close`. Of those that are lost a warning is logged.
+    ``observer``, where there is one, is told of every question at an edge, logged or not.
     """
+
+    observer: Callable[[Outcome], None] | None = None
 
     def __init__(
         self, database: Database, settings: Settings, clock: Callable[[], float] = time.time
@@ -54,7 +66,8 @@ class QueryLog:
         """
         edge = current_edge()
         verb = _VERBS[type(params)]
-        if edge is None or verb not in self._settings.log.verbs:
+        is_logged = verb in self._settings.log.verbs
+        if edge is None or not (is_logged or self.observer):
             yield lambda *_, **__: None
             return
         started = time.perf_counter()
@@ -73,7 +86,10 @@ class QueryLog:
             told = self._tell(outcome) | more
             if told.get("generation_ms") is None:  # no model was asked, of whatever profile
                 told["profile"] = None
-            self._add(LogEntry(**known, **told))
+            entry = LogEntry(**known, **told)
+            if is_logged:
+                self._add(entry)
+            self._observe(edge, entry)
 
         try:
             yield note
@@ -81,7 +97,10 @@ class QueryLog:
             if not is_noted:
                 elapsed_ms = (time.perf_counter() - started) * 1000
                 errors = (type(error.__cause__ or error).__name__,)
-                self._add(LogEntry(**known, elapsed_ms=round(elapsed_ms, 3), errors=errors))
+                entry = LogEntry(**known, elapsed_ms=round(elapsed_ms, 3), errors=errors)
+                if is_logged:
+                    self._add(entry)
+                self._observe(edge, entry, failed=True)
             raise
 
     def close(self) -> None:
@@ -103,6 +122,12 @@ class QueryLog:
             told |= {"prompt_tokens": prompt, "reply_tokens": reply, "cost": cost}
         times = [stage.ms for stage in outcome.stages if stage.name == "write"]
         return told | {"model": outcome.model, "generation_ms": sum(times) if times else None}
+
+    def _observe(self, edge: Edge, entry: LogEntry, *, failed: bool = False) -> None:
+        if self.observer is not None:
+            kind: Literal["answered", "abstained"] = "abstained" if entry.abstained else "answered"
+            stages = tuple((name, status) for name, status, _ in entry.stages)
+            self.observer(Outcome(entry.verb, edge, "failed" if failed else kind, stages))
 
     def _add(self, entry: LogEntry) -> None:
         self._waiting.append(entry)

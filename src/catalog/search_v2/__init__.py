@@ -51,6 +51,8 @@ __all__ = [
     "ChunkPersistenceTransform",
     "ChunkSplitter",
     "CitedSentences",
+    "CollectionRetriever",
+    "CollectionSearch",
     "DatasetRetriever",
     "DistinctText",
     "EmbeddingPrefixTransform",
@@ -82,6 +84,8 @@ __all__ = [
 ]
 _PRECOMPUTED = "catalog.search_v2.precomputed.precomputed_retriever"
 _ELSEWHERE = {
+    "CollectionRetriever": "catalog.search_v2.collections",
+    "CollectionSearch": "catalog.search_v2.collections",
     "PrecomputedLeg": _PRECOMPUTED,
     "PrecomputedRetriever": _PRECOMPUTED,
     "precomputed_hybrid": _PRECOMPUTED,

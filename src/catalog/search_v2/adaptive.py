@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from catalog.search_v2.fusion import FusedHit, Leg, RankedList, fuse
 
 DEPTH = 100
-SCALE_VERSION = 2  # of the formula: raise it whenever the same hits would get other scores
+SCALE_VERSION = 3  # of the formula: raise it whenever the same hits would get other scores
 _LONG = 32  # words
 _LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
@@ -39,7 +39,7 @@ class Balance:
     """How the vector leg's share of the score follows from how far each leg's best stands out."""
 
     base: float = 0.7
-    slope: float = 0.2
+    slope: float = 0.1
     least: float = 0.4
     most: float = 0.95
     long: float = 0.15

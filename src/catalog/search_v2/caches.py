@@ -87,25 +87,26 @@ class ModelCache:
 class QueryVectors:
     """Embeds queries through a cache keyed by model, prefix and text.
 
-    ``hits`` and ``misses`` count since the object was made; the store counts each cached query's
-    hits too. A store that is busy or read-only is simply not written to. With ``size`` 0 the
-    store is not used.
+    ``hits`` and ``misses`` count since the object was made, ``model_ms`` is what the model took
+    since, in milliseconds; the store counts each cached query's hits too. A store that is busy or
+    read-only is simply not written to. With ``size`` 0 the store is not used.
     """
 
     def __init__(self, model: ResilientEmbedding, database: Database, size: int) -> None:
-        self._model = model
+        self.model = model
         self._database = database
         self._size = size
         self._memory: LRUCache[str, Vector] = LRUCache(size)
         self.hits = 0
         self.misses = 0
+        self.model_ms = 0.0
 
     def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
         """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
 
         ``side="document"`` embeds it as a passage would be: for hypothetical documents.
         """
-        model = self._model
+        model = self.model
         text = (model.query_prefix if side == "query" else model.document_prefix) + query
         key = embedding_cache.embed_key(model.encoder.fingerprint, side, text)
         vector = self._load(key)
@@ -113,7 +114,9 @@ class QueryVectors:
             self.hits += 1
             return vector, True
         self.misses += 1
+        started = time.perf_counter()
         vector = model.embed_alone(text, is_passage=side == "document")
+        self.model_ms += (time.perf_counter() - started) * 1000
         self._memory.put(key, vector)
         self._save(key, vector)
         return vector, False
@@ -137,7 +140,7 @@ class QueryVectors:
             embedding_cache.save(
                 connection,
                 {key: vector},
-                fingerprint=self._model.encoder.fingerprint,
+                fingerprint=self.model.encoder.fingerprint,
                 side="query",
                 now=time.time(),
             )

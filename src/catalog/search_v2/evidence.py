@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
+from catalog.core.text import format_timecode
 from catalog.search_v2.frame_text import short_frame_text
 
 _LEAST_CHARS = 20
@@ -49,12 +50,6 @@ def format_line(line: EvidenceLine) -> str:
     first, last = format_timecode(line.time_start), format_timecode(line.time_end)
     times = first if first == last else f"{first}–{last}"
     return f'{times} ({", ".join(filter(None, (line.kind, line.speaker)))}): "{line.text}"'
-
-
-def format_timecode(seconds: float) -> str:
-    """Return ``HH:MM:SS``; a part of a second is dropped."""
-    minutes, second = divmod(max(0, int(seconds)), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
 
 
 def build_evidence_lines(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,8 +101,9 @@ class LegRetriever(BaseRetriever):
             run = LegRun(self._sub_query(query), self.top_k, error=failure)
         return replace(run, ms=(time.perf_counter() - started) * 1000)
 
-    @abstractmethod
-    def _search(self, query: QueryBundle) -> LegRun: ...
+    def _search(self, query: QueryBundle) -> LegRun:
+        # not abstract: LlamaIndex would time each call anew, which the leg's stage tells already
+        raise NotImplementedError
 
     def _sub_query(self, query: QueryBundle) -> SubQuery:
         return self.sub_query or SubQuery(self.kind, query.query_str)
@@ -159,6 +159,7 @@ class VectorRetriever(LegRetriever):
 
     When another process holds the index, or it cannot be used for want of room or rights,
     ``exact`` searches the stored vectors instead: the same answer, slower, and the note says so.
+    Where the store adopted a model that was tried, the search goes on with that.
     A sub-query of the kind ``hyde``, a hypothetical answer, is embedded as a passage.
     """
 
@@ -175,6 +176,20 @@ class VectorRetriever(LegRetriever):
         self._parts = parts
 
     def _search(self, query: QueryBundle) -> LegRun:
+        """Search by the store's model, once more if another process had it replaced meanwhile."""
+        library = self._parts.library
+        while True:
+            model = library.model
+            try:
+                run = self._search_once(query)
+            except Exception:  # vectors of two lengths fail wherever they meet
+                if not library.follow_adoption() and library.model is model:
+                    raise
+            else:
+                if library.model is model:
+                    return run
+
+    def _search_once(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
         vector, note = self._embed(sub_query, query)
         runs = [self._nearest(vector, name) for name in self.restriction.datasets]

@@ -30,7 +30,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.core.param_types import DatasetChoice
+from catalog.core.param_types import DatasetChoice, Mode
 from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
 from catalog.ingest.transforms import (
@@ -45,7 +45,7 @@ from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.legs import LexicalRetriever, VectorRetriever
 from catalog.search_v2.passages import PassagePostprocessor
 from catalog.search_v2.relevance import RelevanceEstimator
-from catalog.search_v2.request import check_search, search_arguments
+from catalog.search_v2.request import check_search, for_agent, search_arguments
 from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.search_v2.retriever_factory import (
     DatasetRetriever,
@@ -136,20 +136,21 @@ class ServicePostprocessor(PassagePostprocessor):
 
     stages: list[BaseNodePostprocessor]
     _max_chars: int = PrivateAttr()
-    _params: SearchParams = PrivateAttr()
+    _mode: Mode = PrivateAttr()
 
     def __init__(self, service: SearchServiceV2 | None = None, **search: Any) -> None:
         params = SearchParams("", **search_arguments(search))
         service = service or shared_service()
         super().__init__(stages=service.postprocessors(params))
-        self._max_chars, self._params = service.parts.rag.max_query_chars, params
+        self._max_chars = service.parts.rag.max_query_chars
+        self._mode = for_agent(params, service.parts.settings).mode or "hybrid"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is not None:
             parsed = parse_query(query_bundle.query_str, max_chars=self._max_chars)
-            query_bundle = QueryBundle(parsed.about(self._params.mode))
+            query_bundle = QueryBundle(parsed.about(self._mode))
         for stage in self.stages:
             stage.callback_manager = self.callback_manager
             nodes = stage.postprocess_nodes(nodes, query_bundle)

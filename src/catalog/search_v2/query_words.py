@@ -27,19 +27,31 @@ class Match(NamedTuple):
     tokens: int
 
 
+_new_match = tuple.__new__
+
+
+def unite(tokens: Iterable[int]) -> int:
+    """Return the tokens that any of the matches has."""
+    bits = 0
+    for some in set(tokens):  # many matches, few different ones
+        bits |= some
+    return bits
+
+
 @dataclass(frozen=True, slots=True)
 class QueryWords:
     """The different words of a query, each as the bits of its tokens; stop words have none.
 
     ``tokens`` gives each token its bit; they are of ``language``, as the texts have to be. Where
     they stand in a piece of text is cached, for passages that answer one query share many of
-    their words.
+    their words; and how many words and tokens a set of tokens covers.
     """
 
     words: tuple[int, ...]
     tokens: dict[str, int]
     language: str = "english"
     _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _covered: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
         """Return the words of a text that have a token of the query, in order, none overlapping.
@@ -52,26 +64,30 @@ class QueryWords:
         spaced = f" {_space_out(text)} "
         pieces = spaced.split()
         matching = _piece_index(self.language).with_any(self.tokens, set(pieces))
-        within = {piece: self._matches_of(piece) for piece in matching}
+        within = {piece: (f" {piece} ", self._matches_of(piece)) for piece in matching}
         matches: list[Match] = []
         at = 0
-        for piece in [piece for piece in pieces if piece in within]:
-            at = spaced.find(f" {piece} ", at)  # where it begins in the text itself
-            matches += [Match(at + low, at + high, bits) for low, high, bits in within[piece]]
-            at += len(piece) + 1
+        for spaced_piece, of_piece in [within[piece] for piece in pieces if piece in within]:
+            at = spaced.find(spaced_piece, at)  # where it begins in the text itself
+            for low, high, bits in of_piece:  # past the class's own function: there are many
+                matches.append(_new_match(Match, (at + low, at + high, bits)))
+            at += len(spaced_piece) - 1
         return matches
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
         """Return how well matches cover the query: different words, different tokens, count."""
-        bits = count = 0
-        for match in matches:
-            bits |= match.tokens
-            count += 1
-        return self.rank_of(bits, count)
+        tokens = [match.tokens for match in matches]
+        return self.rank_of(unite(tokens), len(tokens))
 
     def rank_of(self, tokens: int, count: int) -> tuple[int, int, int]:
         """Return the rank of so many matches that have these tokens between them."""
-        return len([1 for word in self.words if word & tokens]), tokens.bit_count(), count
+        covered = self._covered.get(tokens)
+        if covered is None:
+            if len(self._covered) >= _MOST_PIECES:
+                self._covered.clear()
+            words = len([1 for word in self.words if word & tokens])
+            covered = self._covered[tokens] = (words, tokens.bit_count())
+        return *covered, count
 
     def _matches_of(self, piece: str) -> tuple[Match, ...]:
         matches = self._pieces.get(piece)

@@ -37,17 +37,20 @@ if TYPE_CHECKING:
 
 
 class Refiner:
-    """Hold the stages between candidates and answer, as the settings say.
+    """Hold the stages between candidates and answer, as the settings and a call's choices say.
 
     Raises :class:`ConfigError` when a threshold is set and no calibration fits the models.
     """
 
-    def __init__(self, parts: SearchParts, *, rerank: bool, mode: Mode) -> None:
+    def __init__(
+        self, parts: SearchParts, *, rerank: bool, mode: Mode, threshold: float | None = None
+    ) -> None:
         self._parts, self._rag = parts, parts.rag
+        self._threshold = parts.rag.similarity_threshold if threshold is None else threshold
         self._rerank = self._build_reranker() if rerank else None
         self._sentences = self._build_sentences() if rerank else None
         self._is_calibrated = parts.calibration(mode, reranked=rerank) is not None
-        if self._rag.similarity_threshold > 0 and not self._is_calibrated:
+        if self._threshold > 0 and not self._is_calibrated:
             raise ConfigError(
                 "similarity_threshold needs a calibration, and there is none for these models: "
                 "'catalog golden calibrate' makes one, or set it to 0"
@@ -164,7 +167,7 @@ class Refiner:
 
     def _cut(self, passages: list[Passage], top_k: int, stages: StageLog) -> list[Passage]:
         """Cut as the stages of :meth:`_build_cuts` do."""
-        if (minimum := self._rag.similarity_threshold) > 0:
+        if (minimum := self._threshold) > 0:
             started, before = time.perf_counter(), len(passages)
             passages = keep_relevant(passages, minimum)
             ms = (time.perf_counter() - started) * 1000
@@ -203,8 +206,8 @@ class Refiner:
 
     def _build_cuts(self, top_k: int) -> list[BaseNodePostprocessor]:
         cuts: list[BaseNodePostprocessor] = []
-        if self._rag.similarity_threshold > 0:
-            cuts.append(SimilarityThreshold(minimum=self._rag.similarity_threshold))
+        if self._threshold > 0:
+            cuts.append(SimilarityThreshold(minimum=self._threshold))
         if self._temporal is None:
             cuts.append(KeepFirst(limit=top_k))
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.dates import read_bound
 from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
@@ -37,6 +38,8 @@ from catalog.store.listing import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from catalog.core.settings import RAGv2Settings, Settings
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
@@ -54,6 +57,7 @@ class SearchRequest:
     mode: Mode
     rerank: bool
     expand: bool
+    threshold: float
     is_one_document: bool = False
 
 
@@ -93,11 +97,30 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         restriction,
         visible,
         params.top_k or rag.top_k,
-        params.mode,
+        params.mode or "hybrid",
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
+        threshold=chosen_threshold(params, rag),
         is_one_document=is_one_document,
     )
+
+
+def chosen_threshold(params: SearchParams, rag: RAGv2Settings) -> float:
+    """Return the least relevance that is shown: the call's, else that of the settings."""
+    own = params.similarity_threshold
+    return rag.similarity_threshold if own is None else own
+
+
+def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
+    """Return the params as those of the agent that they name, if any, are added to them.
+
+    Raises :class:`InputError` kinds for an agent there is not, or one that has nothing in common
+    with the call, and :class:`ConfigError` for one that is written wrong.
+    """
+    if params.agent is None:
+        return params
+    check_search(params)
+    return with_agent(params, read_agent(settings, params.agent))
 
 
 def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
@@ -124,7 +147,7 @@ def check_search(params: SearchParams) -> None:
     So is a role beside the baseline, which cannot be asked within one: how much of what it finds
     is left out would tell of documents that the role does not see.
     """
-    if params.mode not in MODES:
+    if params.mode not in (None, *MODES):
         raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
     if params.role is not None and params.compare_with_v1:
         raise InputError("compare_with_v1 asks a baseline that knows no roles: leave out either")

@@ -213,7 +213,7 @@ class HybridRetrieverV2(FusionRetriever):
             note = f"{note} of {len(run.legs)} lists"
         if not run.is_whole:
             changing = "documents kept changing; hits that vanished are left out"
-            self.stages.fell_back("fuse", changing)
+            self.stages.fell_back("fuse", changing, reason=changing)
             note = f"{note}; {changing}"
         self.stages.ran("fuse", run.ms, note)
         for error in {error.document: error for error in run.damaged}.values():
@@ -225,7 +225,9 @@ class HybridRetrieverV2(FusionRetriever):
             self.stages.failed(run.leg, run.ms, run.error)
             return
         if run.fallback:
-            self.stages.fell_back(run.leg, run.fallback)
+            self.stages.fell_back(
+                run.leg, run.fallback, reason="the exact engine answered in place of the index"
+            )
         count = f"{run.engine}: {len(run.hits)} hits"
         self.stages.ran(run.leg, run.ms, "; ".join(filter(None, (count, run.note))))
 

@@ -16,7 +16,13 @@ from catalog.core.query import ParsedQuery, parse_query
 from catalog.search_v2.expansion.expanded_retriever import ExpandedRetrieverV2
 from catalog.search_v2.expansion.plan import ExpansionPlan
 from catalog.search_v2.legs import LegMaker, bundle_about
-from catalog.search_v2.request import SearchRequest, check_search, read_request, search_arguments
+from catalog.search_v2.request import (
+    SearchRequest,
+    check_search,
+    for_agent,
+    read_request,
+    search_arguments,
+)
 from catalog.search_v2.retriever import FusionRetriever, HybridRetrieverV2
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
@@ -101,6 +107,7 @@ class HybridRetrieverFactoryV2:
         if within is None:
             narrow = search_arguments(narrow)
             params = SearchParams(query.original, dataset=dataset_name, mode=mode, **narrow)
+            params = for_agent(params, parts.settings)
             within = read_request(params, parts, StageLog()).restriction
         maker = LegMaker(
             parts,
@@ -152,7 +159,10 @@ class DatasetRetriever(FusionRetriever):
         **narrow: Any,
     ) -> None:
         narrow = search_arguments(narrow, "k_lex", "k_dense", "k_fused")
-        chosen = narrow.keys() & {"top_k", "rerank", "expand", "explain", "compare_with_v1"}
+        chosen = narrow.keys() & {
+            *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
+            *("agent", "similarity_threshold"),
+        }
         if chosen:
             names = ", ".join(sorted(chosen))
             raise InputError(

@@ -65,6 +65,10 @@ class SearchParts:
     ) -> None:
         self.library, self.database = library, library.database
         self.settings = settings or library.settings
+        ours, theirs = self.settings.rag_v2, library.settings.rag_v2
+        self._has_own_prefix = ours.embed_prefix_query != theirs.embed_prefix_query
+        self._own_model: tuple[ResilientEmbedding, ResilientEmbedding] | None = None
+        self._query_vectors: QueryVectors | None = None
         self._make_reranker = make_reranker or _once(self._load_reranker)
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
@@ -113,21 +117,27 @@ class SearchParts:
         """Return the vector engine that the settings name; raises as ``Indexes.vector`` does."""
         return self.library.indexes.vector(dataset, self.rag.vector_engine)
 
-    @cached_property
+    @property
     def model(self) -> ResilientEmbedding:
-        """The library's model, with the query prefix of these settings."""
+        """The library's model, which may change once, with the query prefix of these settings."""
         from catalog.embedding import query_prefix
 
         model = self.library.model
-        if self.rag.embed_prefix_query == self.library.settings.rag_v2.embed_prefix_query:
+        if not self._has_own_prefix:
             return model
-        prefix = query_prefix(self.settings.embedding, self.rag)
-        return model.model_copy(update={"query_prefix": prefix})
+        if self._own_model is None or self._own_model[0] is not model:
+            prefix = query_prefix(self.library.settings.embedding, self.rag)
+            self._own_model = model, model.model_copy(update={"query_prefix": prefix})
+        return self._own_model[1]
 
-    @cached_property
+    @property
     def query_vectors(self) -> QueryVectors:
         """Query embeddings through the cache."""
-        return QueryVectors(self.model, self.database, self.rag.query_cache_size)
+        model, vectors = self.model, self._query_vectors
+        if vectors is None or vectors.model is not model:
+            vectors = QueryVectors(model, self.database, self.rag.query_cache_size)
+            self._query_vectors = vectors
+        return vectors
 
     @cached_property
     def expander(self) -> Expander:

@@ -17,6 +17,7 @@ from catalog.core.filters import And, Op, condition
 from catalog.core.param_fields import takes_self
 from catalog.core.params import SearchParams
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
+from catalog.core.retrieval_events import searching
 from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
 from catalog.search_v2.candidates import gather_candidates
@@ -24,7 +25,13 @@ from catalog.search_v2.compare import Baseline
 from catalog.search_v2.legs import UNSEARCHABLE
 from catalog.search_v2.passages import Passage
 from catalog.search_v2.refine import Refiner
-from catalog.search_v2.request import SearchRequest, check_search, read_request
+from catalog.search_v2.request import (
+    SearchRequest,
+    check_search,
+    chosen_threshold,
+    for_agent,
+    read_request,
+)
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.shape import to_result
 from catalog.search_v2.spans import export_spans, span
@@ -81,15 +88,16 @@ class SearchServiceV2:
 
     def run(self, params: SearchParams) -> SearchResults:
         """Return the results of a search; see :meth:`search`."""
-        with span("search"):
+        with searching(str(self.library.settings.home)), span("search"):
             return self._run(params)
 
     def _run(self, params: SearchParams) -> SearchResults:
         if params.doc_ids is not None and not isinstance(params.doc_ids, str):
             params = replace(params, doc_ids=list(params.doc_ids))  # it may be read twice
         if params.compare_with_v1:
-            self._warm_up(params)  # the baseline is timed warm, too
+            self._warm_up(for_agent(params, self.parts.settings))  # the baseline is timed warm, too
         started = time.perf_counter()
+        params = for_agent(params, self.parts.settings)
         stages = StageLog(strict=params.strict)
         request = read_request(params, self.parts, stages)
         refiner, candidates, fusion = self._gather(request, stages)
@@ -114,6 +122,7 @@ class SearchServiceV2:
             confidence=confidence,
             low_confidence=low,
             comparison=comparison,
+            agent=params.agent,
             notes=(
                 *self._tell_waiting(request),
                 *(() if results else self._explain_nothing(params, request, stages)),
@@ -124,7 +133,7 @@ class SearchServiceV2:
         """Return the same, and note it where the search was asked at an edge."""
         with self.library.log.watching(params) as note:
             results = self.run(params)
-            note(results)
+            note(results, agent=results.agent)
         return results
 
     def nodes(
@@ -135,6 +144,13 @@ class SearchServiceV2:
         A ``bundle`` may bring an embedding, or texts to embed, in place of the query's. A stage
         that fails is logged, since nodes cannot tell of it.
         """
+        with searching(str(self.library.settings.home)):
+            return self._nodes(params, bundle, is_refined=is_refined)
+
+    def _nodes(
+        self, params: SearchParams, bundle: QueryBundle | None, *, is_refined: bool
+    ) -> list[NodeWithScore]:
+        params = for_agent(params, self.parts.settings)
         stages = StageLog(strict=params.strict)
         request = read_request(params, self.parts, stages)
         refiner, passages, _ = self._gather(request, stages, bundle)
@@ -148,9 +164,15 @@ class SearchServiceV2:
 
     def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
         """Return the stages between ``candidates`` and ``retrieve`` of the same params."""
+        params = for_agent(params, self.parts.settings)
         check_search(params)
         rerank = self.parts.rag.rerank_enabled if params.rerank is None else params.rerank
-        refiner = Refiner(self.parts, rerank=rerank, mode=params.mode)
+        refiner = Refiner(
+            self.parts,
+            rerank=rerank,
+            mode=params.mode or "hybrid",
+            threshold=chosen_threshold(params, self.parts.rag),
+        )
         return refiner.postprocessors(params.top_k or self.parts.rag.top_k)
 
     def close(self) -> None:
@@ -160,7 +182,9 @@ class SearchServiceV2:
     def _gather(
         self, request: SearchRequest, stages: StageLog, bundle: QueryBundle | None = None
     ) -> tuple[Refiner, list[Passage], str]:
-        refiner = Refiner(self.parts, rerank=request.rerank, mode=request.mode)
+        refiner = Refiner(
+            self.parts, rerank=request.rerank, mode=request.mode, threshold=request.threshold
+        )
         wanted = refiner.wanted(request.top_k)
         passages, fusion = gather_candidates(
             self.parts, request, stages, wanted=wanted, bundle=bundle
@@ -203,6 +227,8 @@ class SearchServiceV2:
         if required := request.query.required:
             quoted = " and ".join(f'"{phrase}"' for phrase in required)
             yield f"a passage must hold {quoted}: without the quotes its words need not stand so"
+        if params.agent is not None and not request.restriction.is_whole_dataset:
+            yield f"agent {params.agent} narrows what may answer: 'catalog agents' tells how"
         narrowing = {
             name: getattr(params, name) for name in ("file_type", "name", "after", "before")
         }

@@ -15,6 +15,7 @@ from catalog.search_v2.query_words import (
     QueryWords,
     language_of_words,
     query_words,
+    unite,
 )
 
 _LATE_SECONDS = 10.0
@@ -159,16 +160,25 @@ def _densest_run(
 ) -> tuple[int, int]:
     """Return the run of matches within ``max_chars`` that ranks best; the head without any."""
     best, best_rank = (start, start), (0, 0, 0)
-    highest = words.rank(matches)[:2]
-    last = 0
+    counts = dict.fromkeys([match.tokens for match in matches], 0)  # from first to last
+    tokens = last = 0
     for first, match in enumerate(matches):
-        while last < len(matches) and matches[last].end - match.start <= max_chars:
+        last = max(last, first)  # past one that is too long
+        before, limit = last, match.start + max_chars
+        while last < len(matches) and matches[last].end <= limit:
+            added = matches[last].tokens
+            counts[added] += 1
+            tokens |= added
             last += 1
-        if (*highest, last - first) <= best_rank:
+        if last == first:
             continue
-        rank = words.rank(matches[first:last])
-        if rank > best_rank:
-            best, best_rank = (match.start, matches[last - 1].end), rank
+        if last > before:  # else it is part of the run before
+            rank = words.rank_of(tokens, last - first)
+            if rank > best_rank:
+                best, best_rank = (match.start, matches[last - 1].end), rank
+        counts[match.tokens] -= 1
+        if counts[match.tokens] == 0:
+            tokens = unite([some for some, count in counts.items() if count > 0])
     return best
 
 

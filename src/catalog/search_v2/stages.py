@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
+from catalog.core.retrieval_events import tell_failure, tell_fallback
 from catalog.search_v2.spans import tell_stage
 
 
@@ -51,6 +52,7 @@ class StageLog:
     def failed(self, name: str, ms: float, error: BaseException) -> None:
         """Report that the step failed and the search goes on without it; ``strict`` raises."""
         self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
+        tell_failure(name, error)
         if self.strict:
             raise StageFailedError(f"stage {name} failed: {error}") from error
 
@@ -60,8 +62,12 @@ class StageLog:
             if report.status == "failed":
                 log.warning("%s failed, the rest answers: %s", report.name, report.note)
 
-    def fell_back(self, name: str, note: str) -> None:
-        """Note that the step did its work another way than set; ``strict`` raises."""
+    def fell_back(self, name: str, note: str, *, reason: str) -> None:
+        """Note that the step did its work another way than set; ``strict`` raises.
+
+        ``reason`` is for the log, so it quotes neither query nor document.
+        """
+        tell_fallback(name, reason)
         if self.strict:
             raise StageFailedError(f"stage {name} fell back: {note}")
 

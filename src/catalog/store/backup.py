@@ -43,7 +43,7 @@ def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | 
         raise InputError(f"{to} is there already: choose another name, or --force to replace it")
     if not store.is_file():
         raise InputError(f"there is no store at {store}")
-    with _draft_beside(to) as draft:
+    with draft_beside(to) as draft:
         _copy(store, draft, progress)
         _require_sound(draft)
         draft.replace(to)
@@ -66,7 +66,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
         )
     if not copy.is_file() or copy.stat().st_size == 0:
         raise InputError(f"{copy} is not a copy of a store")
-    with ExitStack() as held, _draft_beside(store) as draft:
+    with ExitStack() as held, draft_beside(store) as draft:
         _copy(copy, draft)
         _require_sound(draft)
         _prepare(draft)
@@ -143,7 +143,7 @@ def _move_aside(store: Path, kept: Path) -> None:
 
 
 @contextmanager
-def _draft_beside(file: Path) -> Iterator[Path]:
+def draft_beside(file: Path) -> Iterator[Path]:
     """Give an empty file of this user alone in the same folder; it is gone afterwards."""
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:

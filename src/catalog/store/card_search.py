@@ -10,12 +10,13 @@ from heapq import nlargest
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Float, bindparam, literal_column, select, text
+from sqlalchemy import Connection, select
 
-from catalog.store.cards import CARDS_FTS, WEIGHTS, ids_without_card, separate_characters
+from catalog.store.cards import ids_without_card, separate_characters
 from catalog.store.document_names import Member
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
+from catalog.store.full_text import match_cards
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words
 from catalog.store.lexical.languages import stop_words
 from catalog.store.schema import documents
@@ -27,11 +28,6 @@ MOST_NAME_WORDS = 12  # a longer query is no name
 _MOST_NAME_CHARS = 300
 _MOST_PARTS = 12  # of a compound
 _EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
-_LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
-_MATCH = text("document_cards_fts MATCH :match")
-_RELEVANCE: ColumnElement[float] = literal_column(
-    f"max({_LEAST}, -bm25(document_cards_fts, {', '.join(map(str, WEIGHTS.values()))}))", Float
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ def search_cards(
     """
     if len(terms) == 0:
         return []
-    score, query = _matching(match_any(terms))
+    score, query = _matching(connection, match_any(terms))
     query = query.where(allowed).order_by(score.desc(), documents.c.path, documents.c.dataset)
     query = query.limit(limit)
     return list(connection.scalars(query))
@@ -116,7 +112,7 @@ def find_documents(
     types: dict[int, str] = {}
     scores: dict[int, float] = {}
     if terms:
-        score, matching = _matching(match_any(terms))
+        score, matching = _matching(connection, match_any(terms))
         rows = connection.execute(matching.add_columns(documents.c.file_type, score).where(allowed))
         for id_, file_type, relevance in rows.all():
             types[id_], scores[id_] = file_type, relevance
@@ -152,7 +148,7 @@ def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> 
     bare, dot, extension = query.strip().rpartition(".")
     if not (dot and card_terms(bare) and _EXTENSION.fullmatch(extension)):
         return terms
-    is_such = documents.c.path.like(f"%.{extension}")
+    is_such = documents.c.path.ilike(f"%.{extension}")
     if connection.scalar(select(documents.c.id).where(is_such, allowed).limit(1)) is None:
         return terms
     return [term for term in terms if term.casefold() != extension.casefold()] or terms
@@ -168,7 +164,7 @@ def _named_by(
         return
     phrase = "{title name} : " + quote(separate_characters(" ".join(query_words)).strip())
     columns = (documents.c.file_type, documents.c.title, documents.c.path)
-    _, matching = _matching(phrase)
+    _, matching = _matching(connection, phrase)
     for id_, file_type, title, path in connection.execute(
         matching.add_columns(*columns).where(allowed)
     ):
@@ -192,18 +188,9 @@ def _cardless(
             yield id_, file_type
 
 
-def _matching(match: str) -> tuple[ColumnElement[float], Select[Any]]:
-    """Return the score, and the ids of documents that match.
-
-    The limit makes SQLite match once, whatever is joined to it; a score is only worked out if
-    it is asked for.
-    """
-    matched = (
-        select(CARDS_FTS.c.rowid.label("id"), _RELEVANCE.label("score"))
-        .where(_MATCH.bindparams(bindparam("match", match)))
-        .limit(-1)
-        .subquery()
-    )
+def _matching(connection: Connection, match: str) -> tuple[ColumnElement[float], Select[Any]]:
+    """Return the score, and the ids of documents that match."""
+    matched = match_cards(connection, match)
     joined = matched.join(documents, documents.c.id == matched.c.id)
     return matched.c.score, select(documents.c.id).select_from(joined)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Integer, column, delete, func, insert, select, table, text
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from catalog.store.checksums import row_checksum
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.fts_match import fts_words
+from catalog.store.full_text import CARD_WEIGHTS, CARDS, index_cards
 from catalog.store.lexical.analysis import UNSPACED, raw_words, word_forms
 from catalog.store.schema import (
     chunk_sections,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Row, Select
 
 CARD_VERSION = 3
-WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
 _MAX_CHARS = 4000  # of headings and of metadata
 # Fields that say nothing of what a document is about, or stand in another column.
 _NOT_ABOUT = (
@@ -36,11 +36,6 @@ _NOT_ABOUT = (
     "source_type", "agent_hint", "media",
     "created", "modified", "confidentiality", "language", "identifier", "kernel",
 )  # fmt: skip
-CARDS_FTS = table(
-    "document_cards_fts",
-    *(column(name) for name in WEIGHTS),
-    column("rowid", Integer),
-)
 
 
 def read_uncarded_documents(
@@ -100,17 +95,15 @@ def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
         for row in rows
     ]
     connection.execute(insert(document_cards), cards)
-    connection.execute(insert(CARDS_FTS), rows)
+    index_cards(connection, rows)
     return len(live)
 
 
 def count_damaged_cards(connection: Connection, dataset: str) -> int:
     """Count the dataset's current cards that are not, with their full text, what was stored."""
     card = document_cards.c
-    columns = (card.checksum, card.summary, card.document_id, *(CARDS_FTS.c[w] for w in WEIGHTS))
-    joined = document_cards.join(documents).outerjoin(
-        CARDS_FTS, CARDS_FTS.c.rowid == card.document_id
-    )
+    columns = (card.checksum, card.summary, card.document_id, *(CARDS.c[w] for w in CARD_WEIGHTS))
+    joined = document_cards.join(documents).outerjoin(CARDS, CARDS.c.rowid == card.document_id)
     query = select(*columns).select_from(joined)
     rows = connection.execute(
         query.where(documents.c.dataset == dataset, card.version == CARD_VERSION)

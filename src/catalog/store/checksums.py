@@ -23,6 +23,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    nulls_first,
     or_,
     select,
     update,
@@ -40,6 +41,7 @@ from catalog.store.schema import (
     manifest,
     revisions,
 )
+from catalog.store.sql_errors import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -67,9 +69,9 @@ def row_checksum(values: Iterable[object]) -> int:
 
 def passage_checksum(values: Sequence[object]) -> int:
     """Return the checksum of the values of :data:`PASSAGE`."""
-    later = len(_LATER)
-    has_later = any(value is not None for value in values[-later:])
-    return row_checksum(values if has_later else values[:-later])
+    later = values[-len(_LATER) :]
+    has_later = later.count(None) < len(later)
+    return row_checksum(values if has_later else values[: -len(later)])
 
 
 def is_whole(values: Iterable[object], checksum: int | None) -> bool:
@@ -168,18 +170,27 @@ def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tup
             is_damaged = (
                 sealed is not None and _digests(connection, [document_id])[document_id] != sealed
             )
-        except (DatabaseError, UnicodeDecodeError):  # what is no text
+        except (DatabaseError, UnicodeDecodeError) as error:  # what is no text
+            if not is_damage(error):
+                raise
             name, is_damaged = f"document {document_id} of {dataset!r}", True
         if is_damaged:
             yield document_id, name
 
 
-def find_damaged_vectors(connection: Connection, dim: int | None = None) -> Iterator[str]:
-    """Yield the keys of vectors that are not what was stored, or not of ``dim`` numbers."""
-    columns = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
+def find_damaged_vectors(
+    connection: Connection, dim: int | None = None, *, fingerprint: str | None = None
+) -> Iterator[str]:
+    """Yield the keys of vectors that are not what was stored, or not of ``dim`` numbers.
+
+    With a ``fingerprint``, vectors of other models may have any number of them.
+    """
+    stored = embeddings.c
+    columns = (stored.embed_key, stored.vector, stored.checksum, stored.fingerprint)
     query = select(*columns).execution_options(yield_per=_BATCH)
-    for key, blob, checksum in connection.execute(query):
-        if not is_whole_vector(key, blob, checksum) or dim not in (None, len(blob) // 4):
+    for key, blob, checksum, model in connection.execute(query):
+        expected = dim if fingerprint in (None, model) else None
+        if not is_whole_vector(key, blob, checksum) or expected not in (None, len(blob) // 4):
             yield key
 
 
@@ -238,8 +249,13 @@ def _rows_of(
         number = chunks.c.document_id
         rows = select(number, *values).join(chunks, chunks.c.seq == table.c.seq)
     return rows.where(among_bound(number, "ids")).order_by(
-        number, *(table.c[name] for name in order)
+        number, *(_null_first(table.c[name]) for name in order)
     )
+
+
+def _null_first(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the order of a column that is the same on every database."""
+    return nulls_first(column.asc()) if column.nullable else column
 
 
 _NAME = select(documents.c.source_doc_id, documents.c.checksum).where(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, select
 
 from catalog.store import llm_cache
-from catalog.store.cards import CARDS_FTS
 from catalog.store.checksums import find_damaged_documents, find_damaged_vectors
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
+from catalog.store.full_text import CARDS, rebuild_full_text
 from catalog.store.revisions import remove_numbered
 from catalog.store.schema import (
     chunk_windows,
@@ -20,7 +20,6 @@ from catalog.store.schema import (
     documents,
     embeddings,
 )
-from catalog.store.statistics import rebuild_full_text
 from catalog.store.waiting import settle_waiting
 
 
@@ -32,7 +31,7 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     a vector are noted as waiting for one.
     """
     rebuild_full_text(connection)  # as the rows are: else none could go
-    for derived in (document_cards, CARDS_FTS):
+    for derived in (document_cards, CARDS):
         connection.execute(delete(derived))
     llm_cache.drop_damaged(connection)
     connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))

@@ -1,47 +1,50 @@
 """Opening the SQL truth, running transactions on it, and its small settings by key.
 
-SQLite in WAL mode writes beside the store even to read it. Where it cannot, for want of rights or
-room, and no log of another process lies there, the file is read as it is (``immutable``, see
-https://sqlite.org/uri.html). SQLite watches no such file for changes, so that is done here.
-
-Readers never wait (SQLite in WAL mode); one writer at a time takes the write lock when its
-transaction begins, so it never fails half-way for want of it.
+The truth is one SQLite file, or a database of a Postgres server: :class:`StorePool` is what either
+gives. Readers never wait; one writer at a time takes the store's write lock when its transaction
+begins, so it never fails half-way for want of it.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Protocol
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    bindparam,
-    create_engine,
-    delete,
-    event,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from catalog.core.errors import ConfigError, NoStoreError, StoreDamagedError, StoreError
+from catalog.core.errors import ConfigError, InputError, NoStoreError, StoreError
+from catalog.core.home import home_folder
 from catalog.core.os_errors import describe_os_error
-from catalog.core.private_files import make_folder, make_private
+from catalog.core.private_files import make_folder
 from catalog.core.settings import Settings
 from catalog.store import schema
 from catalog.store.migrate import migrate
 from catalog.store.schema import meta
-from catalog.store.sql_errors import is_unwritable, translate_errors
+from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS, WRITE, SqlitePool, url_file
 
+__all__ = [
+    "BUSY_TIMEOUT_MS",
+    "INDEX_TOKENS",
+    "WRITE",
+    "Database",
+    "find_store",
+    "forget_indexes",
+    "has_store",
+    "read_meta",
+    "require_store",
+    "set_meta",
+    "store_file",
+    "url_file",
+]
+
+POSTGRES = ("postgresql", "postgres")
+_NAME_BYTES = 1500  # an entry of an index of Postgres has 2,704, and texts beside the name
 INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are held against
 
 
@@ -68,161 +71,74 @@ def forget_indexes(connection: Connection) -> None:
     connection.execute(delete(meta).where(meta.c.key.startswith(INDEX_TOKENS)))
 
 
-BUSY_TIMEOUT_MS = 30_000
-WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
+class StorePool(Protocol):
+    """The connections to a store, and what is different from one kind of database to another.
 
-_PRAGMAS = (
-    f"busy_timeout = {BUSY_TIMEOUT_MS}",
-    "foreign_keys = ON",
-    "temp_store = MEMORY",
-    "mmap_size = 0",  # a mapped file that another truncates ends the process (SIGBUS)
-)
-_WRITER_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL")
-_State = tuple[int, ...]
+    ``file`` is the store's file, or how the names of files begin that belong beside it.
+    """
 
+    engine: Engine
+    file: Path
 
-class ConnectionPool:
-    """Hold the pool of one store's connections."""
+    def begin_write(self, *, wait: bool) -> AbstractContextManager[Connection]:
+        """Give a connection in a transaction that holds the write lock; commit on leaving."""
+        ...
 
-    def __init__(self, url: URL, file: Path) -> None:
-        self._file = file
-        self._frozen_state: _State | None = None
-        self._identity: _State | None = None
-        timeout = {"timeout": BUSY_TIMEOUT_MS / 1000}
-        self.engine: Engine = create_engine(url, connect_args=timeout)
-        event.listen(self.engine, "do_connect", self._connect)
-        event.listen(self.engine, "begin", _begin)
+    def hold_preparation(self) -> AbstractContextManager[None]:
+        """Hold the lock of whoever brings the schema up to date."""
+        ...
+
+    def hold_dataset(
+        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
+    ) -> AbstractContextManager[None]:
+        """Hold the lock of who indexes the dataset, against other homes of the same store."""
+        ...
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into ours."""
+        ...
+
+    def require_content(self) -> None:
+        """Raise :class:`StoreDamagedError` where it can be seen that a store was emptied."""
+        ...
 
     def follow(self, *, to_write: bool = False) -> None:
-        """Drop connections that read the file as it was, if it changed or shall be written to."""
-        if self._frozen_state is not None and (to_write or self._state() != self._frozen_state):
-            self._frozen_state = None
-            self.engine.dispose()
+        """Drop connections that would not read what is there now."""
+        ...
 
     def find_replacement(self) -> bool:
-        """Tell whether the path leads to another file than :meth:`note_identity` saw.
-
-        Where no file is, what is held open stays the store.
-        """
-        identity = self._read_identity()
-        return None not in (identity, self._identity) and identity != self._identity
+        """Tell whether another store is in the place of the one :meth:`note_identity` saw."""
+        ...
 
     def note_identity(self) -> None:
-        """Note which file the connections are to."""
-        self._identity = self._read_identity()
-
-    def _read_identity(self) -> _State | None:
-        try:
-            stat = os.stat(self._file)  # noqa: PTH116 - at each read, and faster than Path's
-        except OSError:
-            return None
-        return stat.st_dev, stat.st_ino
-
-    def _connect(
-        self, dialect: object, record: object, arguments: list[Any], options: dict[str, Any]
-    ) -> sqlite3.Connection:
-        del dialect, record  # SQLAlchemy gives them
-        is_new = not self._file.exists()
-        try:
-            connection = _connect(arguments, options, _WRITER_PRAGMAS)
-        except sqlite3.OperationalError as error:
-            if not is_unwritable(error, self._file) or not self._is_whole():
-                raise
-        else:
-            if is_new:  # SQLite gives files that it makes later the same rights
-                make_private(*(Path(f"{self._file}{ending}") for ending in ("", "-wal", "-shm")))
-            return connection
-        self._frozen_state = self._state()
-        unchanging = f"{self._file.absolute().as_uri()}?mode=ro&immutable=1"
-        return _connect([unchanging], options | {"uri": True}, ())
-
-    def _is_whole(self) -> bool:
-        """Tell whether the file holds all: what is in a log beside it would be missed."""
-        try:
-            return self._file.stat().st_size > 0 and self._log_size() == 0
-        except OSError:
-            return False
-
-    def _state(self) -> _State:
-        """Return what differs once another process writes."""
-        try:
-            stat = self._file.stat()
-            return stat.st_ino, stat.st_size, stat.st_mtime_ns, self._log_size()
-        except OSError:
-            return ()
-
-    def _log_size(self) -> int:
-        try:
-            return Path(f"{self._file}-wal").stat().st_size
-        except FileNotFoundError:
-            return 0
-
-
-def _connect(
-    arguments: list[Any], options: dict[str, Any], more: tuple[str, ...]
-) -> sqlite3.Connection:
-    connection: sqlite3.Connection = sqlite3.connect(*arguments, **options)
-    try:
-        connection.isolation_level = None  # the begin event starts transactions
-        connection.create_function("casefold", 1, _casefold, deterministic=True)
-        for pragma in (*_PRAGMAS, *more):
-            connection.execute(f"PRAGMA {pragma}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _casefold(value: object) -> str | None:
-    return value.casefold() if isinstance(value, str) else None
-
-
-def _begin(connection: Connection) -> None:
-    writing = connection.get_execution_options().get(WRITE)
-    if writing is None:  # past SQLAlchemy's cursor, which takes longer than most reads
-        connection.connection.cursor().execute("BEGIN")
-        return
-    timeout = BUSY_TIMEOUT_MS if writing == "wait" else 0
-    connection.exec_driver_sql(f"PRAGMA busy_timeout = {timeout}")
-    try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    finally:
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        """Note which store the connections are to."""
+        ...
 
 
 class Database:
     """The store's connection pool; ``read()`` and ``write()`` are its only doors.
 
+    ``home`` is where files beside a store on a server live: without it, that of the settings.
     Opening creates the schema or brings it up to date; several processes may do so at once. A
     store that this user cannot write to, or whose disk is full, can be read.
     Raises :class:`StoreDamagedError`, :class:`StoreVersionError` or :class:`StoreBusyError`, and
     :class:`StoreError` for what can be neither read nor made.
     """
 
-    def __init__(self, url: str | URL) -> None:
+    def __init__(self, url: str | URL, home: Path | None = None) -> None:
         self.url = _read_url(url)
-        self.file = url_file(self.url)
-        self._pool = ConnectionPool(self.url, self.file)
+        self._pool = _open_pool(self.url, home)
+        self.file = self._pool.file
         self.engine = self._pool.engine
         self.replacements = 0  # times that another file was found in the store's place
         self._following = threading.Lock()
         self._thread = threading.local()
-        self._require_content()
-        self._migrate()
-
-    def _require_content(self) -> None:
-        """Raise :class:`StoreDamagedError` for an empty file where a store was."""
-        log = Path(f"{self.file}-wal")
+        self._pool.require_content()
         try:
-            is_empty = self.file.stat().st_size == 0
-            was_used = (self.file.parent / "indexes").is_dir() or log.stat().st_size > 0
-        except OSError:
-            return
-        if is_empty and was_used:
-            raise StoreDamagedError(
-                f"the store cannot be read: {self.file} is empty, and what was derived from it is "
-                "not: catalog restore FILE, or remove the folder 'indexes' to begin anew"
-            )
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def at(cls, home: Path) -> Database:
@@ -242,12 +158,12 @@ class Database:
         """
         snapshot: Connection | None = getattr(self._thread, "connection", None)
         if snapshot is not None and not latest:
-            with translate_errors(self.file):
+            with self._pool.translate_errors():
                 yield snapshot
             return
         self._follow_replacement()
         self._pool.follow()
-        with translate_errors(self.file), self.engine.connect() as connection, connection.begin():
+        with self._pool.translate_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -272,10 +188,30 @@ class Database:
         """
         self._follow_replacement()
         self._pool.follow(to_write=True)
-        with translate_errors(self.file), self.engine.connect() as connection:
-            writing = connection.execution_options(**{WRITE: "wait" if wait else "try"})
-            with writing.begin():
-                yield writing
+        with self._pool.translate_errors(), self._pool.begin_write(wait=wait) as connection:
+            yield connection
+
+    def hold_dataset(
+        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
+    ) -> AbstractContextManager[None]:
+        """Hold the lock of who indexes the dataset, against those with another home.
+
+        ``on_wait`` is called once before waiting; raises :class:`StoreBusyError` with the words
+        of ``busy`` after so many seconds (-1: never).
+        """
+        return self._pool.hold_dataset(dataset, seconds=seconds, busy=busy, on_wait=on_wait)
+
+    def describe_unfit(self, *names: str) -> str | None:
+        """Say which of these, a document's path and its fields, this store cannot hold."""
+        if _is_file(self.url):
+            return None
+        long = (name for name in names if len(name.encode("utf-8", "replace")) > _NAME_BYTES)
+        if (name := next(long, None)) is None:
+            return None
+        return (
+            f"{name[:40]}… is too long a name for a store in Postgres, which holds up to "
+            f"{_NAME_BYTES} bytes: shorten it"
+        )
 
     def _follow_replacement(self) -> None:
         """Open the store anew when another file was put in its place, by a restored copy say."""
@@ -288,8 +224,8 @@ class Database:
                 self.replacements += 1
 
     def _migrate(self) -> None:
-        with translate_errors(self.file):
-            migrate(self.engine, lock=Path(f"{self.file}.init-lock"))
+        with self._pool.translate_errors():
+            migrate(self.engine, hold_lock=self._pool.hold_preparation)
         self._pool.note_identity()
 
     def close(self) -> None:
@@ -308,40 +244,84 @@ class Database:
 
 
 def _read_url(url: str | URL) -> URL:
-    """Return the address of an SQLite database; raise :class:`ConfigError` for any other."""
+    """Return the address of a database of ours; raise :class:`ConfigError` for any other."""
     try:
         url = make_url(url)
-    except ArgumentError:  # whose cause may hold a password
-        message = "the address of the database is none: write sqlite:////folder/catalog.db"
-        raise ConfigError(message) from None
-    if url.get_backend_name() != "sqlite":
-        raise ConfigError(f"database {url.drivername!r} is not supported yet; use sqlite")
+    except (ArgumentError, ValueError):  # whose cause may hold a password
+        raise ConfigError(f"the address of the database is none: {_ADDRESSES}") from None
+    if "@" in (url.host or ""):  # what comes before it may be the end of a password
+        raise ConfigError(
+            "the address of the database has more than one @: write %40 for each of the password's"
+        )
+    if (name := url.get_backend_name()) not in ("sqlite", *POSTGRES):
+        raise ConfigError(f"database {name!r} is not supported: {_ADDRESSES}")
     return url
 
 
-def url_file(url: str | URL) -> Path:
-    """Return the file a URL names, as a path or as SQLite's own kind of URI (``file:…``)."""
-    name = make_url(url).database or ":memory:"
-    return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
+_ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"
+
+
+def _open_pool(url: URL, home: Path | None) -> StorePool:
+    if _is_file(url):
+        folder = url_file(url).absolute().parent
+        if not os.path.lexists(folder):
+            raise StoreError(f"there is no folder {folder} for the store: make it first")
+        return SqlitePool(url)
+    from catalog.store.postgres_pool import PostgresPool
+
+    return PostgresPool(url, home_folder() if home is None else home)
+
+
+def _is_file(url: URL) -> bool:
+    return url.get_backend_name() not in POSTGRES
 
 
 def find_store(settings: Settings) -> Path:
-    """Return the file that is the store of these settings, whether it is there or not."""
-    return url_file(_read_url(url)) if (url := settings.database_url) else store_file(settings.home)
+    """Return the file that is the store of these settings, whether it is there or not.
+
+    Raises :class:`InputError` for a store on a server.
+    """
+    if settings.database_url is None:
+        return store_file(settings.home)
+    url = _read_url(settings.database_url)
+    if not _is_file(url):
+        raise InputError(
+            "the store is in Postgres and no file: copy it with pg_dump and put it back with "
+            "pg_restore, or move it into a file with catalog migrate-store"
+        )
+    return url_file(url)
+
+
+def has_store(settings: Settings) -> bool:
+    """Tell whether a store is there; whether it can be opened shows on opening it."""
+    url = _read_url(settings.database_url or "sqlite://")
+    if not _is_file(url):
+        from catalog.store.postgres_pool import has_schema
+
+        return has_schema(url)
+    try:
+        find_store(settings).stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def require_store(settings: Settings) -> None:
     """Raise :class:`NoStoreError` if no store is there; what else is wrong shows on opening it."""
-    file = find_store(settings)
-    try:
-        file.stat()
-    except FileNotFoundError:
-        raise NoStoreError(
-            f"there is no store at {file.parent}: check --home (IDX_HOME), or make one with "
-            "'catalog index build FOLDER --dataset NAME'"
-        ) from None
-    except OSError:
+    if has_store(settings):
         return
+    url = _read_url(settings.database_url or "sqlite://")
+    place, check = str(find_store(settings).parent) if _is_file(url) else "", "--home (IDX_HOME)"
+    if not place:
+        from catalog.store.postgres_errors import address_of
+
+        place, check = address_of(url), "IDX_DATABASE_URL"
+    raise NoStoreError(
+        f"there is no store at {place}: check {check}, or make one with "
+        "'catalog index build FOLDER --dataset NAME'"
+    )
 
 
 def store_file(home: Path) -> Path:

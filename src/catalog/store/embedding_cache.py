@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection, delete, distinct, exists, func, insert, or_, select, true, update
 
@@ -30,6 +30,8 @@ from catalog.store.schema import (
     embeddings,
     meta,
     outbox,
+    tried_models,
+    tried_windows,
 )
 from catalog.store.waiting import settle_waiting
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
+_ADOPTED = "adopted"  # key of the note of the model that took another's place
 _FITS = {"calibration": "relevance", "balance": "the balance of the legs"}  # by how keys begin
 
 
@@ -75,9 +78,15 @@ def save(
     """Keep vectors; a key that is there already stays as it is, unless its vector is damaged.
 
     Stored chunks that waited for one are found by it from this transaction on. Raises
-    :class:`EmbeddingMismatchError` where the store's vectors are of another model.
+    :class:`EmbeddingMismatchError` where the store's vectors are of another model, unless it is
+    one that is tried beside it.
     """
-    require_fingerprint(connection, fingerprint)
+    try:
+        require_fingerprint(connection, fingerprint)
+    except EmbeddingMismatchError:
+        is_it = tried_models.c.fingerprint == fingerprint
+        if connection.scalar(select(tried_models.c.id).where(is_it).limit(1)) is None:
+            raise
     new = find_missing(connection, vectors) if vectors else set()
     if new:
         connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
@@ -147,9 +156,15 @@ def query_cache_stats(connection: Connection) -> tuple[int, int]:
 
 
 def purge_unused(connection: Connection) -> int:
-    """Drop document vectors that no chunk uses any more; return the number dropped."""
-    used = exists().where(chunk_windows.c.embed_key == embeddings.c.embed_key)
-    result = connection.execute(delete(embeddings).where(embeddings.c.side == "document", ~used))
+    """Drop document vectors that no chunk uses any more; return the number dropped.
+
+    Those that a tried model has for a chunk are used.
+    """
+    unused = (
+        ~exists().where(windows.c.embed_key == embeddings.c.embed_key)
+        for windows in (chunk_windows, tried_windows)
+    )
+    result = connection.execute(delete(embeddings).where(embeddings.c.side == "document", *unused))
     return result.rowcount
 
 
@@ -186,10 +201,11 @@ class StoredModel:
 def read_stored_model(database: Database) -> StoredModel | None:
     """Return the store's model; ``None`` while nothing was ever embedded."""
     with database.read() as connection:
-        return _read_model(connection)
+        return read_model(connection)
 
 
-def _read_model(connection: Connection) -> StoredModel | None:
+def read_model(connection: Connection) -> StoredModel | None:
+    """Return what :func:`read_stored_model` does, as ``connection`` sees it."""
     value = read_meta(connection, _MODEL)
     try:
         return StoredModel(**json.loads(value)) if value is not None else None
@@ -221,14 +237,21 @@ def describe_unused_fits(database: Database, fingerprint: str) -> str:
     return f"not used, for they were fitted to another model: {listed}; catalog golden calibrate"
 
 
-def require_model(database: Database, model: StoredModel) -> None:
-    """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
+def require_model(database: Database, model: StoredModel, adoption: Adoption | None = None) -> None:
+    """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another.
+
+    A new store notes the ``adoption`` by which the model came, too.
+    """
     with database.read() as connection:
         if require_fingerprint(connection, model.fingerprint, model.model):
             return
     with database.write() as connection:
-        if not require_fingerprint(connection, model.fingerprint, model.model):
+        if require_fingerprint(connection, model.fingerprint, model.model):
+            return
+        if adoption is None:
             set_meta(connection, _MODEL, json.dumps(asdict(model)))
+        else:
+            bind_adopted(connection, model, adoption)
 
 
 def require_fingerprint(connection: Connection, fingerprint: str, name: str = "") -> bool:
@@ -237,14 +260,47 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
     ``name`` is how the :class:`EmbeddingMismatchError` calls this one. Within a write transaction
     no other process can change the model until it ends.
     """
-    bound = _read_model(connection)
+    bound = read_model(connection)
     if bound is not None and bound.fingerprint != fingerprint:
         other = f"{name} ({fingerprint})" if name else fingerprint
         raise EmbeddingMismatchError(
             f"the store holds vectors of {bound.model} ({bound.fingerprint}), not of {other}; "
-            "use that model, or re-embed everything: catalog index rebuild --keep-settings"
+            "use that model; or have both side by side before you choose: catalog index try-model; "
+            "or re-embed everything: catalog index rebuild --keep-settings"
         )
     return bound is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """The store's note of a model that was tried and took another's place.
+
+    ``settings`` make it, by dotted name, and ``replaced`` made the models before it, each of which
+    was tried and adopted but the first; ``at`` is in seconds from 1970.
+    """
+
+    settings: Mapping[str, Any]
+    replaced: tuple[Mapping[str, Any], ...]
+    at: float
+
+
+def read_adoption(connection: Connection) -> Adoption | None:
+    """Return the note of the last adopted model; ``None`` if the store's came in another way."""
+    value = read_meta(connection, _ADOPTED)
+    if value is None:
+        return None
+    try:
+        note = json.loads(value)
+        replaced = tuple(dict(settings) for settings in note["replaced"])
+        return Adoption(dict(note["settings"]), replaced, float(note["at"]))
+    except (ValueError, TypeError, KeyError, RecursionError):  # damaged
+        return None
+
+
+def bind_adopted(connection: Connection, model: StoredModel, adoption: Adoption) -> None:
+    """Bind the store to a model whose vectors it has, and note that it was adopted."""
+    set_meta(connection, _MODEL, json.dumps(asdict(model)))
+    set_meta(connection, _ADOPTED, json.dumps(asdict(adoption)))
 
 
 def _is_of(bound: str, model: StoredModel) -> bool:
@@ -257,15 +313,18 @@ def _is_of(bound: str, model: StoredModel) -> bool:
 def adopt_model(database: Database, model: StoredModel) -> None:
     """Bind the store to another model: every old vector goes, texts and lexical index stay.
 
-    All passages wait, then, until they are read anew.
+    All passages wait, then, until they are read anew. What tried models have stays.
     """
     with database.write() as connection:
         bound = read_meta(connection, _MODEL)
         if bound is not None and _is_of(bound, model):
             set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)
             return
-        for table in (chunk_windows, embeddings, outbox):
+        for table in (chunk_windows, outbox):
             connection.execute(delete(table))
+        connection.execute(delete(meta).where(meta.c.key == _ADOPTED))
+        of_tried = select(tried_models.c.fingerprint)
+        connection.execute(delete(embeddings).where(embeddings.c.fingerprint.not_in(of_tried)))
         for name in connection.scalars(select(datasets.c.name)).all():
             settle_waiting(connection, name)
         forget_indexes(connection)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    String,
     and_,
     bindparam,
     false,
@@ -25,7 +26,16 @@ from sqlalchemy import (
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, comparable_number, value_kind
+from catalog.store.column_types import PlainText, escape, needs_escape
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
+from catalog.store.sql_forms import (
+    SHORT,
+    among_json,
+    casefolded,
+    contains,
+    json_items,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, TableValuedAlias
@@ -67,8 +77,7 @@ def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -
         return column.in_(items)
     unfit = [value for value in items if not _fits_json(value)]
     as_json = json.dumps([value for value in items if _fits_json(value)] if unfit else items)
-    rows = func.json_each(as_json).table_valued("value")
-    is_inside = column.in_(select(rows.c.value))
+    is_inside = among_json(column, literal(as_json))
     return or_(is_inside, column.in_(unfit)) if unfit else is_inside
 
 
@@ -77,8 +86,7 @@ def among_bound(column: ColumnElement[Any], name: str) -> Clause:
 
     :func:`as_bound` writes it. Building a statement anew takes longer than most run.
     """
-    rows = func.json_each(bindparam(name)).table_valued("value")
-    return column.in_(select(rows.c.value))
+    return among_json(column, bindparam(name, type_=String()))
 
 
 def as_bound(values: Iterable[str] | Iterable[int]) -> str:
@@ -110,7 +118,7 @@ def decoded_value(kind: str, text: str | None, value: float | None) -> MetadataS
 
 
 def _fits_json(value: str | float) -> bool:
-    return "\0" not in value if isinstance(value, str) else math.isfinite(value)
+    return not needs_escape(value) if isinstance(value, str) else math.isfinite(value)
 
 
 def _condition(condition: Condition) -> Clause:
@@ -158,7 +166,7 @@ def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Cla
         return true()
     if test.kind != kind:
         return false()
-    return test.holds(func.casefold(column) if test.folds else column)
+    return test.holds(casefolded(column) if test.folds else column)
 
 
 def _on_pages(test: _Test | None) -> Clause:
@@ -173,7 +181,7 @@ def _on_pages(test: _Test | None) -> Clause:
 
 def _later_pages() -> tuple[TableValuedAlias, ColumnElement[int]]:
     """Return the page breaks of a row of ``chunks``, and the page that begins at each."""
-    breaks = func.json_each(chunks.c.page_breaks).table_valued("key")
+    breaks = json_items(chunks.c.page_breaks)
     return breaks, chunks.c.page + breaks.c.key + 1
 
 
@@ -186,7 +194,23 @@ def _on_field(test: _Test) -> Clause:
 
 
 def _equals(stored: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
-    return lambda column: among(column, stored)
+    return lambda column: (
+        _among_texts(column, stored) if _is_shortened(column) else among(column, stored)
+    )
+
+
+def _is_shortened(column: ColumnElement[Any]) -> bool:
+    return column is document_fields.c.text_value or column is chunk_sections.c.heading
+
+
+def _among_texts(column: ColumnElement[Any], texts: list[Any]) -> Clause:
+    """Return ``column IN texts`` for a column of which an index holds the beginning."""
+    if all(len(escape(text)) < SHORT for text in texts):
+        return among(shortened(column), texts)
+    if len(texts) > _MOST_BOUND:
+        return among(column, texts)
+    beginnings = [shortened(literal(text, PlainText)) for text in texts]
+    return and_(shortened(column).in_(beginnings), column.in_(texts))
 
 
 def _comparison(condition: Condition) -> _Test:
@@ -203,7 +227,7 @@ def _comparison(condition: Condition) -> _Test:
 def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
     match op:
         case Op.TEXT_MATCH | Op.TEXT_MATCH_INSENSITIVE:
-            return func.instr(column, value) > 0
+            return contains(column, value)
         case Op.GT:
             return column > value
         case Op.GTE:

@@ -11,13 +11,14 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, bindparam, false, func, literal_column, or_, text
+from sqlalchemy import and_, false, or_
 
 from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
 from catalog.store.schema import chunks
+from catalog.store.sql_forms import casefolded, contains, holds_phrase
 
 if TYPE_CHECKING:
-    from sqlalchemy import BindParameter, ColumnElement
+    from sqlalchemy import ColumnElement
 
 MAX_TERMS = 64
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
@@ -51,10 +52,7 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     if UNSPACED.search(phrase):
         forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
         return or_(*(_contains(form) for form in forms))
-    # unique, because a query may hold several phrases
-    value: BindParameter[str] = bindparam("phrase", quote(" ".join(words)), unique=True)
-    match = text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :phrase")
-    holds_words = chunks.c.seq.in_(match.bindparams(value).columns(literal_column("rowid")))
+    holds_words = holds_phrase(chunks.c.seq, quote(" ".join(words)))
     signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
     return and_(holds_words, *(_contains(name) for name in signed_names[:MAX_TERMS]))
 
@@ -63,5 +61,5 @@ def _contains(written: str) -> ColumnElement[bool]:
     fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
     folded = written.casefold()
     if folded == written.upper():  # no letter has a case
-        return or_(*(func.instr(field, written) > 0 for field in fields))
-    return or_(*(func.instr(func.casefold(field), folded) > 0 for field in fields))
+        return or_(*(contains(field, written) for field in fields))
+    return or_(*(contains(casefolded(field), folded) for field in fields))

@@ -15,7 +15,6 @@ from sqlalchemy import (
     and_,
     case,
     cast,
-    collate,
     func,
     literal,
     not_,
@@ -43,6 +42,7 @@ from catalog.store.engine_types import Restriction
 from catalog.store.field_rows import DATES
 from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
+from catalog.store.sql_forms import ignoring_case, json_pairs, number_text
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -170,7 +170,7 @@ def list_document_ids(
     path: ColumnElement[str] = documents.c.path
     shown = {id_: _original(group) for id_, group in (groups or {}).items() if _original(group)}
     if shown:
-        names = func.json_each(json.dumps(shown)).table_valued("key", "value")
+        names = json_pairs(literal(json.dumps(shown)))
         source = source.outerjoin(names, names.c.key == cast(documents.c.id, Text))
         path = func.coalesce(names.c.value, path)
     if sort == "size":
@@ -181,7 +181,7 @@ def list_document_ids(
         query = query.order_by(size.desc())
     elif sort == "modified":
         query = query.order_by(nulls_last(documents.c.dated.desc()))
-    query = query.order_by(collate(path, "NOCASE"), path, documents.c.dataset)
+    query = query.order_by(ignoring_case(path), path, documents.c.dataset)
     query = query.limit(limit).offset(offset)
     return list(connection.scalars(query.select_from(source)))
 
@@ -245,7 +245,7 @@ def count_by_value(
         value, count = column, func.count().label("count")
         query = select(value, count).where(allowed, value != "")
     else:
-        value = func.coalesce(fields.text_value, cast(fields.number_value, Text))
+        value = func.coalesce(fields.text_value, number_text(fields.number_value))
         count = func.count(fields.document_id.distinct()).label("count")
         query = select(value, count).where(
             fields.field == field, fields.document_id.in_(select(documents.c.id).where(allowed))

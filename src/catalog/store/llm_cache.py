@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, LargeBinary, cast, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core.ids import sha256_hex
 from catalog.store.checksums import is_whole, row_checksum
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
+from catalog.store.sql_forms import as_bytes, labelled_bytes
 
 Kind = Literal["expansion", "rerank", "answer"]
 KINDS: tuple[Kind, ...] = ("expansion", "rerank", "answer")
 _SEALED = tuple(  # as bytes, which may be no text any more
-    cast(llm_cache.c[name], LargeBinary).label(name)
-    for name in ("key", "kind", "model", "value", "text_hash")
+    labelled_bytes(llm_cache.c[name]) for name in ("key", "kind", "model", "value", "text_hash")
 )
 
 
@@ -161,7 +161,7 @@ def clear(connection: Connection, kind: Kind | None = None) -> int:
 def stats(connection: Connection) -> list[CacheStats]:
     """Count what is kept, expired or not, by kind and model in alphabetical order."""
     kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
-    in_bytes = cast(llm_cache.c.value, LargeBinary)  # a text's length counts characters
+    in_bytes = as_bytes(llm_cache.c.value)  # a text's length counts characters
     totals = (func.count(), func.sum(llm_cache.c.hits), func.sum(func.length(in_bytes)))
     query = select(kind, model, *totals, func.min(created), func.max(created))
     query = query.group_by(kind, model).order_by(kind, model)

@@ -13,6 +13,7 @@ from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
 from catalog.store.recordings import read_originals
 from catalog.store.schema import chunks, documents, manifest
+from catalog.store.sql_forms import first_number
 
 State = Literal["done", "kept", "partial", "failed"]
 """``kept``: the file cannot be read as it is, and its documents are of an earlier content."""
@@ -105,7 +106,7 @@ def paths_of_records(
     connection: Connection, dataset: str, file: str, first: int, last: int | None
 ) -> list[tuple[str, int]]:
     """Return path and line of the documents that are records in these lines of a file, in order."""
-    line = func.json_extract(chunks.c.places, "$.numbers[0]")
+    line = first_number(chunks.c.places)
     query = select(documents.c.path, func.min(line).label("line")).join(
         chunks, chunks.c.document_id == documents.c.id
     )

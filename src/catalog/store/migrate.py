@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sqlalchemy import Engine, inspect, text
 
 from catalog.core.errors import StoreVersionError
-from catalog.store.locks import hold_lock
 
-HEAD = "0012"
+HEAD = "0014"
 KNOWN = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 LOCK_SECONDS = 120
+PREPARING = "another process is still preparing the store; try again"
 
 
-def migrate(engine: Engine, *, lock: Path) -> None:
+def migrate(engine: Engine, *, hold_lock: Callable[[], AbstractContextManager[None]]) -> None:
     """Upgrade the schema to :data:`HEAD`; a store already there costs one query.
 
-    Raises :class:`StoreVersionError` for a schema this release does not know, and
-    :class:`StoreBusyError` when another process keeps migrating for too long, or what
-    :func:`hold_lock` raises.
+    ``hold_lock`` keeps others from doing so. Raises :class:`StoreVersionError` for a schema this
+    release does not know, and what ``hold_lock`` raises, such as :class:`StoreBusyError` when
+    another process keeps migrating for too long.
     """
     if _version(engine) == HEAD:
         return
-    busy = "another process is still preparing the store; try again"
-    with hold_lock(lock, seconds=LOCK_SECONDS, busy=busy):
+    with hold_lock():
         if _version(engine) != HEAD:
             _upgrade(engine)
 

@@ -14,10 +14,12 @@ from sqlalchemy import Connection, Select, and_, bindparam, case, func, select
 from catalog.core.documents import Chunk
 from catalog.core.results import TIMED_MODALITIES
 from catalog.store.chunks import load_chunks
+from catalog.store.column_types import PlainText
 from catalog.store.document_names import original_of
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, document_fields, documents, manifest
+from catalog.store.sql_forms import shortened
 
 _VIDEO = ("mp4", "mkv", "webm", "mov", "avi", "m4v", "mpg", "mpeg", "wmv", "flv", "ogv", "3gp")
 _AUDIO = ("mp3", "m4a", "wav", "flac", "ogg", "opus", "aac", "wma", "aiff")
@@ -122,11 +124,13 @@ def _statements(of_several: bool) -> tuple[Select[int], Select[float | None]]:
             documents.c.dataset == bindparam("dataset"), fields.field == "media"
         )
         document_ids = document_ids.where(
-            fields.kind == "s", fields.text_value == bindparam("media")
+            fields.kind == "s",
+            fields.text_value == bindparam("media"),
+            shortened(fields.text_value) == shortened(bindparam("media", type_=PlainText)),
         )
     is_of = and_(chunks.c.document_id.in_(document_ids), chunks.c.modality.in_(TIMED_MODALITIES))
     start, end = chunks.c.time_start, func.coalesce(chunks.c.time_end, chunks.c.time_start)
-    latest = func.max(start, end)
+    latest = case((end > start, end), else_=start)
     is_in = and_(start <= bindparam("last"), latest >= bindparam("first"))
     is_frame = case((chunks.c.modality == "video_frame", 1), else_=0)
     between = select(chunks.c.seq).where(is_of, is_in).order_by(start, is_frame, chunks.c.seq)

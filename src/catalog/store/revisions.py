@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Table, column, delete, func, insert, select, table, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
@@ -20,6 +20,8 @@ from catalog.store.checksums import seal_all, seal_rows
 from catalog.store.engine_types import change_stamp
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
+from catalog.store.full_text import index_chunks
+from catalog.store.row_numbers import last_number, note_numbers
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -126,7 +128,7 @@ def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: f
     for dataset in datasets_changed:
         paths = [revision.document.path for revision in new if revision.dataset == dataset]
         remove_documents(connection, dataset, paths, now)
-    numbered = list(enumerate(new, start=1 + _last_number(connection, documents)))
+    numbered = list(enumerate(new, start=1 + last_number(connection, documents)))
     _insert_documents(connection, numbered, now)
     for fingerprint in sorted({revision.embedded_by for revision in new}):
         vectors = [it.vectors for it in new if it.embedded_by == fingerprint]
@@ -188,6 +190,12 @@ def _insert_documents(
     ]
     for target, new in ((documents, rows), (revisions, texts), (document_fields, fields)):
         _insert_all(connection, target, new)
+    note_numbers(connection, documents, [number for number, _ in numbered])
+
+
+def revision_date(revision: NewRevision) -> float | None:
+    """Return the timestamp that bounds will go by, in seconds from 1970; ``None`` without one."""
+    return document_date(_fields(revision), has_own=_has_own_modified(revision.document))
 
 
 def _document_row(
@@ -244,7 +252,7 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
     ]
     embedded = _find_embedded(connection, {key for *_, it in cut for key in it.embed_keys})
     rows, sections, windows, upserts = [], [], [], []
-    first = 1 + _last_number(connection, chunks)
+    first = 1 + last_number(connection, chunks)
     for seq, (number, revision, position, chunk) in enumerate(cut, start=first):
         rows.append(_chunk_row(revision, number, seq, position, chunk))
         headings = dict.fromkeys((*chunk.span.heading_path, *chunk.span.sections))
@@ -264,6 +272,8 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
                 }
             )
     _insert_all(connection, chunks, rows)
+    note_numbers(connection, chunks, [row["seq"] for row in rows])
+    index_chunks(connection, rows)
     _insert_all(connection, chunk_sections, sections)
     _insert_all(connection, chunk_windows, windows)
     _insert_all(connection, outbox, upserts)
@@ -308,12 +318,6 @@ def _chunk_row(
 
 def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str | None:
     return json.dumps(items, ensure_ascii=False) if items else None
-
-
-def _last_number(connection: Connection, of: Table) -> int:
-    """Return the highest row number ever given: SQLite remembers it after the rows are gone."""
-    sequence = table("sqlite_sequence", column("name"), column("seq"))
-    return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
 
 
 def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:

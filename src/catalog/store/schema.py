@@ -6,6 +6,7 @@ datasets ─┬─ dataset_settings   what it was made with
                 │ ├── document_cards    what it is about (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
+tried_models ─< tried_windows   what another model would embed of the chunks, beside chunk_windows
 manifest   what was read, and how that went     outbox   points to upsert or delete
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
@@ -20,15 +21,17 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
-    String,
     Table,
-    Text,
     UniqueConstraint,
-    collate,
 )
+
+from catalog.store.column_types import Letter
+from catalog.store.column_types import Name as String
+from catalog.store.column_types import Number as Integer
+from catalog.store.column_types import PlainText as Text
+from catalog.store.sql_forms import ignoring_case, shortened
 
 metadata = MetaData()
 
@@ -89,12 +92,12 @@ documents = Table(
     sqlite_autoincrement=True,
 )
 # The orders of a listing.
-Index("documents_name", documents.c.dataset, collate(documents.c.path, "NOCASE"))
+Index("documents_name", documents.c.dataset, ignoring_case(documents.c.path))
 Index(
     "documents_dated",
     documents.c.dataset,
     documents.c.dated.desc(),
-    collate(documents.c.path, "NOCASE"),
+    ignoring_case(documents.c.path),
 )
 
 revisions = Table(
@@ -113,14 +116,21 @@ document_fields = Table(
     metadata,
     Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("field", String, nullable=False),
-    Column("kind", String(1), nullable=False),  # s, n or b: see core.filters.value_kind
+    Column("kind", Letter, nullable=False),  # s, n or b: see core.filters.value_kind
     Column("text_value", Text, nullable=True),
     Column("number_value", Float, nullable=True),
     Column("folded", Text),  # text_value in folded case; NULL where that is text_value itself
-    # All that a condition on text asks, so that the rows themselves are not read.
-    Index("document_fields_texts", "field", "text_value", "folded", "kind", "document_id"),
     Index("document_fields_number", "field", "number_value"),
     Index("document_fields_of", "document_id", "field"),
+)
+# All that a condition on text asks, so that SQLite does not read the rows themselves.
+Index(
+    "document_fields_texts",
+    document_fields.c.field,
+    shortened(document_fields.c.text_value),
+    shortened(document_fields.c.folded),
+    document_fields.c.kind,
+    document_fields.c.document_id,
 )
 
 document_cards = Table(
@@ -171,8 +181,8 @@ chunk_sections = Table(
     Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), nullable=False),
     Column("heading", Text, nullable=False),
     Index("chunk_sections_seq", "seq"),
-    Index("chunk_sections_heading", "heading"),
 )
+Index("chunk_sections_heading", shortened(chunk_sections.c.heading))
 
 chunk_windows = Table(
     "chunk_windows",
@@ -195,6 +205,30 @@ embeddings = Table(
     Column("hits", Integer, nullable=False, default=0),
     Index("embeddings_side", "side", "created_at"),
 )
+
+tried_models = Table(
+    "tried_models",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("fingerprint", String, nullable=False),
+    Column("dim", Integer, nullable=False),
+    Column("settings", Text, nullable=False),  # JSON object: see store.tried_models
+    Column("created_at", Float, nullable=False),
+    Column("whole_at", Float),  # when a run over all passages last ended; NULL: none did
+    sqlite_autoincrement=True,
+)
+
+tried_windows = Table(
+    "tried_windows",
+    metadata,
+    Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
+    Column("model", Integer, ForeignKey("tried_models.id", ondelete="CASCADE"), primary_key=True),
+    Column("window", Integer, primary_key=True),
+    Column("embed_key", String, nullable=False),
+    Index("tried_windows_key", "embed_key"),
+)
+
 
 # The chunks with those of their windows that have a vector.
 embedded_windows = chunks.join(chunk_windows).join(

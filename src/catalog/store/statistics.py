@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, column, distinct, func, insert, select, text
-from sqlalchemy import table as sql_table
+from sqlalchemy import Connection, Table, distinct, func, select, text
 
 from catalog.store.document_names import find_groups
 from catalog.store.filter_sql import DatasetNames, of_datasets
+from catalog.store.full_text import is_postgres
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -24,32 +24,13 @@ from catalog.store.schema import (
 
 
 def find_damage(connection: Connection) -> str | None:
-    """Return what the database's own check finds wrong, or ``None``."""
+    """Return what the database's own check finds wrong, or ``None``; Postgres has none."""
+    if is_postgres(connection):
+        return None
     lines = connection.execute(text("PRAGMA integrity_check(3)")).scalars().all()
     if lines != ["ok"]:
         return "; ".join(str(line) for line in lines)
     return None
-
-
-def check_full_text(connection: Connection) -> None:
-    """Hold SQLite's full-text indexes against their rows; it takes the write lock.
-
-    Raises the driver's error where they differ.
-    """
-    for table in _FULL_TEXT:
-        columns = {table.name: "integrity-check", "rank": 1}
-        connection.execute(insert(table).values(columns))
-
-
-def rebuild_full_text(connection: Connection) -> None:
-    """Make SQLite's full-text indexes anew from their rows."""
-    for table in _FULL_TEXT:
-        connection.execute(insert(table).values({table.name: "rebuild"}))
-
-
-_FULL_TEXT = tuple(  # its commands are written to a column that is called as the table
-    sql_table(name, column(name), column("rank")) for name in ("chunks_fts", "document_cards_fts")
-)
 
 
 def count_orphans(connection: Connection) -> dict[str, int]:
@@ -188,7 +169,10 @@ def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: in
 
 
 def database_bytes(connection: Connection) -> int:
-    """Return the size of the store's file, in bytes, the write-ahead log left out."""
+    """Return the size of the store's file or database, in bytes, the log of writes left out."""
+    if is_postgres(connection):
+        size = connection.exec_driver_sql("SELECT pg_database_size(current_database())")
+        return int(size.scalar_one())
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())
 

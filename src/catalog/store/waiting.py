@@ -92,6 +92,14 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
     return waiting
 
 
+def find_waiting_for(connection: Connection, dataset: str, keys: Iterable[str]) -> list[str]:
+    """Return the ids of the dataset's chunks that wait for any of these vectors, in order."""
+    query = _waiting(select(chunks.c.chunk_id)).where(
+        chunks.c.dataset == dataset, among(chunk_windows.c.embed_key, keys)
+    )
+    return list(dict.fromkeys(connection.scalars(query.order_by(chunks.c.seq))))
+
+
 def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
     """Count the documents, and the passages, that wait for a vector."""
     if not _is_noted(connection, dataset):

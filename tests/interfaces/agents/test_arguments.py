@@ -183,7 +183,6 @@ def test_another_usual_name_is_taken_with_a_note(asked):
         "top_k": 3,
         "docs": ["a.md"],
         "file_type": "md",
-        "mode": "hybrid",
     }
     assert answer.data["notes"] == [
         "q was taken as query, limit was taken as top_k, path was taken as docs, "
@@ -233,7 +232,7 @@ def test_each_search_asks_in_its_own_way(asked):
     for name in ("search", "vsearch", "query", "search_chunks"):
         call(asked, name, query="keys")
     searches = [given for operation, given in asked.asked if operation == "search"]
-    assert [given.get("mode") for given in searches] == ["lexical", "vector", "hybrid", "hybrid"]
+    assert [given.get("mode") for given in searches] == ["lexical", "vector", "hybrid", None]
     assert [given.get("rerank") for given in searches] == [None, None, True, None]
 
 

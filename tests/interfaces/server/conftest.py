@@ -57,6 +57,12 @@ class StubEngine:
         found = self.ask(operation, arguments)
         return SimpleNamespace(to_dict=lambda: found)
 
+    def check_store(self):
+        pass
+
+    def observe(self, observer):
+        pass
+
     def close(self):
         pass
 

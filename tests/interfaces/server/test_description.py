@@ -45,6 +45,9 @@ class LateEngine:
     def answer_events(self, arguments):
         return self.engine.answer_events(arguments)
 
+    def check_store(self):
+        self.engine.check_store()
+
 
 LATE = LateEngine()
 schema = schemathesis.openapi.from_asgi(
@@ -89,6 +92,7 @@ def test_every_route_argument_and_error_is_described(engine):
         ("/v1/documents/{reference}", "get"),
         ("/v1/status", "get"),
         ("/v1/health", "get"),
+        ("/v1/ready", "get"),
     ]
     for path, method in routes:
         route = said["paths"][path][method]

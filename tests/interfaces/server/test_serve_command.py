@@ -1,12 +1,14 @@
 """``catalog serve`` as a process of its own: started, found, asked, stopped, killed."""
 
 import os
+import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -338,3 +340,82 @@ def test_its_client_is_light(built):
     )
     heavy = {"pydantic", "typer", "ssl", "http", "email", "filelock", "llama_index", "asyncio"}
     assert not heavy & set(listed.stdout.split())
+
+
+def wait_until(holds, seconds=30):
+    """Wait until it holds."""
+    pauses = threading.Event()
+    for _ in range(seconds * 50):
+        if holds():
+            return
+        pauses.wait(0.02)
+    raise AssertionError("it never came to hold")
+
+
+def port_of(server):
+    return int(re.search(r":(\d+) ", server.said)[1])
+
+
+def test_after_the_first_signal_it_answers_on_and_after_a_second_one_it_ends(serve):
+    server = serve(IDX_SERVE__DRAIN_SECONDS="600")
+    url = f"http://127.0.0.1:{port_of(server)}"
+    wait_until(lambda: httpx.get(f"{url}/v1/ready").status_code == 200)
+    server.send_signal(signal.SIGTERM)
+    wait_until(lambda: httpx.get(f"{url}/v1/ready").status_code == 503)
+    answer = httpx.get(f"{url}/v1/search", params={"q": "yeast", "top_k": 1})
+    assert answer.json()["results"][0]["path"] == "bread.txt"
+    server.send_signal(signal.SIGTERM)
+    assert ended(server) == (0, "")
+
+
+class Balancer:
+    """Sends requests one after the other to the servers that said that they are ready."""
+
+    def __init__(self):
+        self.servers, self.statuses, self._ends = {}, [], threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._thread.join(30)
+
+    def _send(self):
+        while not self._ends.is_set():
+            for name, url in list(self.servers.items()):
+                with suppress(httpx.ConnectError):
+                    if httpx.get(f"{url}/v1/ready").status_code == 200:
+                        query = {"q": "yeast", "top_k": 1}
+                        self.statuses.append((name, self._status(f"{url}/v1/search", query)))
+
+    def _status(self, url, query):
+        try:
+            return httpx.get(url, params=query).status_code
+        except httpx.HTTPError as error:
+            return type(error).__name__
+
+    def has_answer_of(self, name):
+        return (name, 200) in self.statuses
+
+
+def test_no_request_fails_while_two_servers_of_a_store_are_started_anew(serve, built, tmp_path):
+    def other_home(name):
+        return {
+            "IDX_HOME": str(tmp_path / name),
+            "IDX_DATABASE_URL": f"sqlite:///{built}/catalog.db",
+            "IDX_SERVE__DRAIN_SECONDS": "1",
+        }
+
+    with Balancer() as balancer:
+        running = {}
+        for turn, name in enumerate(("first", "second", "first", "second")):
+            if name in running:
+                running[name].send_signal(signal.SIGTERM)
+                assert ended(running[name]) == (0, "")
+            running[name] = serve(**other_home(name))
+            balancer.servers[f"{name} {turn}"] = f"http://127.0.0.1:{port_of(running[name])}"
+            wait_until(lambda turn=turn, name=name: balancer.has_answer_of(f"{name} {turn}"))
+    assert {status for _, status in balancer.statuses} == {200}

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from catalog.core.errors import ModelUnavailableError, RerankError
-from catalog.embedding import model_files as packaged
+from catalog.models import packaged
 from catalog.search_v2.rerank.base import check_scores, sigmoid
-from catalog.search_v2.rerank.cross_encoder import DEFAULT_MODEL, FastEmbedReranker
+from catalog.search_v2.rerank.cross_encoder import FastEmbedReranker
 
-KNOWN = packaged.RERANKERS[DEFAULT_MODEL]
+KNOWN = packaged.MS_MARCO
 QUESTION = "How many people live in Berlin?"
 NUMBERS = (
     "Berlin had a population of 3,520,031 registered inhabitants "
@@ -120,9 +120,15 @@ def test_a_model_that_is_nowhere_names_the_way_to_get_it(monkeypatch, tmp_path):
         FastEmbedReranker(offline=True).scores(QUESTION, [MUSEUMS])
 
 
+def write_model(folder, weights):
+    """Write the files that a reranker needs, the weights and tokenizer of which nobody reads."""
+    (folder / "model.onnx").write_bytes(weights)
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+
+
 def test_batches_are_sorted_by_length_and_answered_in_order(tmp_path, monkeypatch):
-    (tmp_path / "model.onnx").write_bytes(b"full precision")
-    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    write_model(tmp_path, b"full precision")
     seen = []
 
     class Model:
@@ -138,8 +144,7 @@ def test_batches_are_sorted_by_length_and_answered_in_order(tmp_path, monkeypatc
 
 
 def test_the_fingerprint_covers_weights_kept_beside_the_graph(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"graph")
-    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    write_model(tmp_path, b"graph")
     seen = {FastEmbedReranker(str(tmp_path)).fingerprint}
     for weights in (b"one", b"two"):
         (tmp_path / "model.onnx_data").write_bytes(weights)
@@ -166,8 +171,7 @@ def test_a_model_that_fails_is_a_rerank_error(tmp_path, monkeypatch):
         def rerank(self, *_args, **_options):
             raise RuntimeError("out of memory")
 
-    (tmp_path / "model.onnx").write_bytes(b"full precision")
-    (tmp_path / "tokenizer_config.json").write_text("{}")
+    write_model(tmp_path, b"full precision")
     plain = FastEmbedReranker(str(tmp_path))
     monkeypatch.setitem(plain.__dict__, "_loaded", Model())
     with pytest.raises(RerankError, match="out of memory"):

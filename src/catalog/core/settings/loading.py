@@ -12,8 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import SettingsError
 
+from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.home import default_home, settings_file
+from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import (
     AnswerSettings,
@@ -66,15 +68,26 @@ def load_settings(
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
         _check_sections(layer, Settings, origin)
-        _merge(merged, layer)
+        _merge(merged, {name: value for name, value in layer.items() if name != "agents"})
+        merged.setdefault("agents", {}).update(layer.get("agents", {}))  # each as a whole
         origins.update({name: origin for name, _ in flatten(layer)})
     return LoadedSettings(_validate(merged), origins)
 
 
 def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Return settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
+    return with_values(settings, {f"rag_v2.{name}": value for name, value in changes.items()})
+
+
+def with_values(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return settings with these, by dotted name; raises :class:`ConfigError` as loading does."""
     merged = settings.model_dump()
-    merged["rag_v2"] |= changes
+    for name, value in values.items():
+        *parents, last = name.split(".")
+        branch = merged
+        for parent in parents:
+            branch = branch[parent]
+        branch[last] = value
     return _validate(merged)
 
 
@@ -132,6 +145,7 @@ def _from_environment() -> dict[str, Any]:
     refuse_unknown_variables(f"{PREFIX}LLM__", LLMSettings)
     refuse_unknown_variables(f"{PREFIX}ANSWERS__", AnswerSettings)
     refuse_unknown_variables(f"{PREFIX}SERVE__", ServeSettings)
+    refuse_unknown_variables(f"{PREFIX}COLLECTION__", CollectionSettings)
     refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
     tree: dict[str, Any] = {}
     for variable, text in os.environ.items():
@@ -175,11 +189,16 @@ def _preset_layer(name: object) -> list[tuple[str, dict[str, Any]]]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        tree = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the settings file {path} is not TOML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"the settings file {path} nests too deeply") from None
+    check_agent_tables(tree, path, text)
+    return tree
 
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
 
 # Of a setting whose change re-cuts or re-embeds the documents.
@@ -126,8 +127,14 @@ class RAGv2Settings(BaseSettings):
         description="Embed a passage together with its path, title and headings.",
         json_schema_extra=NEEDS_REBUILD,
     )
+    embed_context_form: Literal["place", "labels"] = Field(
+        "place",
+        description="How they are written: 'path > Title > Heading', or '[doc: Title] [type: pdf] "
+        "[section: Heading > Heading]', on a line of their own.",
+        json_schema_extra=NEEDS_REBUILD,
+    )
     lexical_engine: Literal["bm25", "fts"] = Field("bm25", description="Keyword engine.")
-    vector_engine: Literal["qdrant", "sqlite-vec", "exact"] = Field(
+    vector_engine: Literal["qdrant", "sqlite-vec", "pgvector", "exact"] = Field(
         "qdrant", description="Vector engine."
     )
     qdrant_url: str | None = Field(
@@ -295,6 +302,7 @@ class RAGv2Settings(BaseSettings):
         "'eval answers' are kept; 0: not at all.",
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
+    qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
 
     def __init__(self, **values: Any) -> None:
         refuse_unknown_variables(V2_PREFIX, type(self))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from catalog.core.agents import Agent
 from catalog.core.home import default_home
+from catalog.core.param_types import Profile
+from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.rag import NEEDS_REBUILD, RAGv2Settings
 from catalog.core.settings.variables import PREFIX
 
@@ -41,12 +45,14 @@ class EmbeddingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    provider: Literal["fastembed", "huggingface", "static"] = Field(
-        "fastembed", description="What runs the model.", json_schema_extra=NEEDS_REBUILD
+    provider: Literal["fastembed", "huggingface", "static", "openai", "cohere"] = Field(
+        "fastembed",
+        description="What runs the model; openai and cohere are servers (docs/embedding.md).",
+        json_schema_extra=NEEDS_REBUILD,
     )
     model: str = Field(
         "BAAI/bge-small-en-v1.5",
-        description="Hub name of the model, or a folder holding it.",
+        description="Hub name of the model, a folder holding it, or the server's name for it.",
         json_schema_extra=NEEDS_REBUILD,
     )
     batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
@@ -54,9 +60,45 @@ class EmbeddingSettings(BaseModel):
         None, ge=1, le=256, description="Threads that embed; unset: all cores."
     )
     offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
+    url: str | None = Field(
+        None,
+        description="Base address of an openai server, such as http://…/v1; unset for cohere: its "
+        "own.",
+    )
+    api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    timeout_seconds: float = Field(
+        30.0, gt=0.0, le=3600.0, description="How long one request to it may take."
+    )
+    retry_seconds: float = Field(
+        120.0,
+        ge=0.0,
+        le=86_400.0,
+        description="How long a batch is tried again at a server that fails or is busy.",
+    )
+    dim: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="Numbers of a vector from it; unset: as known of the model, else it is asked.",
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=32,
+        le=1_000_000,
+        description="Tokens that a model on a server reads; unset: as known of it, else 512.",
+        json_schema_extra=NEEDS_REBUILD,
+    )
+    price: float = Field(
+        0.0, ge=0.0, le=1e6, description="What a million tokens cost, for the report of a run."
+    )
 
-
-Profile = Literal["cheap", "balanced", "premium"]
+    @field_validator("api_key")
+    @classmethod
+    def _can_be_sent(cls, key: str | None) -> str | None:
+        """Refuse what no header can hold."""
+        if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
+            raise ValueError("a key is printable ASCII without blanks at its ends")
+        return key or None
 
 
 class LLMSettings(BaseModel):
@@ -161,7 +203,9 @@ class AnswerSettings(BaseModel):
         description="Have the cheap profile's model sum up the passages for the one that answers.",
     )
     agents: Path | None = Field(
-        None, description="Folder of agents' files, NAME.toml; unset: agents in the home."
+        None,
+        description="Folder of agents' files, NAME.toml, beside those of [agents.NAME] in the "
+        "settings; unset: agents in the home.",
     )
     tool: bool = Field(False, description="Show agents the tool ask, too.")
 
@@ -227,6 +271,12 @@ class ServeSettings(BaseModel):
     max_concurrent: int = Field(
         8, ge=1, le=256, description="Requests answered at once; the others wait."
     )
+    drain_seconds: float = Field(
+        0.0,
+        ge=0.0,
+        le=3600.0,
+        description="How long requests are still answered after SIGTERM, while /v1/ready says no.",
+    )
 
 
 class LogSettings(BaseModel):
@@ -246,6 +296,11 @@ class LogSettings(BaseModel):
         100_000, ge=1, le=10_000_000, description="How many entries are kept, the newest."
     )
 
+    retrieval: bool = Field(
+        False,
+        description="Write to logs/retrieval.log in the home which steps of searches failed, were "
+        "repeated or degraded: ids and reasons, no text.",
+    )
     spans: bool = Field(
         False, description="Send spans to OpenTelemetry (catalog[otel]), as OTEL_* variables say."
     )
@@ -276,7 +331,9 @@ class Settings(BaseSettings):
     preset: str | None = Field(
         None, description="Settings of that name in configs/; --preset wins over it."
     )
-    database_url: str | None = Field(None, description="SQL truth elsewhere than in the home.")
+    database_url: str | None = Field(
+        None, description="Another SQL truth: postgresql://user@host/database.", repr=False
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "WARNING", description="What is written to standard error."
     )
@@ -285,4 +342,8 @@ class Settings(BaseSettings):
     answers: AnswerSettings = Field(default_factory=AnswerSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    collection: CollectionSettings = Field(default_factory=CollectionSettings)
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
+    agents: Mapping[str, Agent] = Field(
+        default_factory=dict, description="Agents by name: tables [agents.NAME] (docs/answers.md)."
+    )

@@ -10,7 +10,7 @@ from typing import Literal, cast
 from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument
-from catalog.core.errors import EmptyDocumentError
+from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
@@ -39,7 +39,12 @@ _DOCTYPE_SUBSET = re.compile(
 )
 _CREATED = ("article:published_time", "datepublished", "dcterms.created", "dc.date", "dcterms.date")
 _MODIFIED = ("article:modified_time", "datemodified", "dcterms.modified", "last-modified")
-_OTHER_FIELDS = ("description", "author", "keywords", "date", "language")
+_OTHER_FIELDS = (
+    "description", "author", "keywords", "tags", "date", "language",
+    "source_type", "agent_hint", "page_title",
+)  # fmt: skip
+_LEVEL = "confidentiality"
+_UNDERLINED = frozenset(["source-type", "agent-hint", "page-title"])
 
 
 class HtmlReader(WholeFileReader):
@@ -78,6 +83,8 @@ def _fields_of(page: HtmlPage) -> dict[str, object]:
     for name, names in (("created", _CREATED), ("modified", _MODIFIED)):
         fields[name] = next((page.meta[key] for key in names if key in page.meta), None)
     fields["source_url"] = page.canonical or page.meta.get("og:url")
+    if _LEVEL in page.meta:  # also one without content, which is refused
+        fields[_LEVEL] = page.meta[_LEVEL]
     return fields
 
 
@@ -270,8 +277,12 @@ class _Extractor:
         keys = ("name", "property", "itemprop", "http-equiv")
         name = next((attributes[key] for key in keys if attributes.get(key)), None)
         content = attributes.get("content", "").strip()
+        name = (name or "").strip().casefold()
+        name = name if name not in _UNDERLINED else name.replace("-", "_")
+        if name == _LEVEL and self._meta.setdefault(name, content) != content:
+            raise ReadError("it names confidentiality more than once")
         if name and content:
-            self._meta.setdefault(name.strip().casefold(), content)
+            self._meta.setdefault(name, content)
 
 
 def extract(

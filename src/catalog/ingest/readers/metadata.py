@@ -20,7 +20,6 @@ from catalog.core.written_dates import read_written_date
 if TYPE_CHECKING:
     import yaml
 
-
 _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63
 _PRINTED_BITS = 4096
@@ -49,9 +48,9 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     left out; numbers that no database holds become strings. ``tags``/``tag``/``keywords`` are
     joined in ``tags``; ``created`` and ``modified`` are taken from the first of
     :data:`DATE_KEYS` that is there, if it is a date; ``source_url`` from ``source_url``, ``url``,
-    ``permalink`` or ``source`` if that is a web address. A key that was taken is gone, every
-    other stays under its own name; the case of a first-class field does not matter, nor whether
-    its words are joined by ``_``, ``-`` or a blank.
+    ``permalink`` or ``source`` if that is a web address. A ``page_title`` is text. A key that was
+    taken is gone, every other stays under its own name; the case of a first-class field does not
+    matter, nor whether its words are joined by ``_``, ``-`` or a blank.
 
     Raises ``ReadError`` for a ``confidentiality`` that is neither text nor a number nor a list of
     those: who may see the document is not guessed at.
@@ -75,6 +74,8 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
         if is_web_address(flat.get(keys.get(key, ""))):
             fields["source_url"] = str(flat.pop(keys[key]))
             break
+    if (titles := flat.get("page_title")) is not None:  # 1984 may be one, and is asked for as text
+        flat["page_title"] = tuple(map(str, titles)) if isinstance(titles, tuple) else str(titles)
     return {**flat, **fields}
 
 
@@ -194,8 +195,6 @@ _PROSE = re.compile(r"(?:\A|(?<=[\r\n]))\w[^:\r\n]*+(?=[\r\n]|\Z)")
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 # Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-
-
 _GUARDED = re.compile(r"^[ \t]*[\"']?[ \t]*confidentiality[\w. \t-]*[\"']?[ \t]*[:=]", re.I | re.M)
 _BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
 
@@ -222,6 +221,9 @@ def read_front_matter(text: str) -> FrontMatter:
     """
     opening = _OPENING.match(text)
     if opening is None:
+        if text[:1].isspace():  # below blank lines it is text
+            names = read_front_matter(text.lstrip()).fields
+            _check_unguarded("".join(f"{it}:\n" for it in names), "a blank line stands before it")
         return _NO_FRONT_MATTER
     closing = _CLOSING[opening[1]].search(text, opening.end())
     if closing is None or closing.start() - opening.end() > _MAX_CHARACTERS:

@@ -9,10 +9,11 @@ from pydantic import WithJsonSchema
 
 from catalog.core.places import format_count
 from catalog.core.results import TIMED_MODALITIES, EvidenceLine, Explanation
+from catalog.core.text import format_timecode
 from catalog.interfaces.agents.quoting import clean, document_reference, one_line
 from catalog.interfaces.agents.tool import ToolPart
 from catalog.search_v2.citations import format_clock, format_headings
-from catalog.search_v2.evidence import format_lines, format_timecode
+from catalog.search_v2.evidence import format_lines
 
 TEXT_BUDGET = 12_000
 """Characters of passage text in one answer; snippets are given beyond it.

@@ -178,11 +178,11 @@ SEARCH_CHUNKS = AgentTool(
     "reference for get.",
     arguments_of(
         SearchParams,
-        without=("expand", "explain", "strict"),
-        last=("docs", "filters", "mode", "rerank", "dataset"),
+        without=("expand", "explain", "strict", "similarity_threshold"),
+        last=("docs", "filters", "mode", "rerank", "dataset", "agent"),
         query=Argument(help='A question or words; what is in "quotes" must be there, -word not.'),
         top_k=_TOP_K,
-        mode=Argument(help="By words (lexical), by meaning (vector) or by both (hybrid)."),
+        mode=Argument(help="By words (lexical), by meaning (vector) or by both (hybrid, usual)."),
         file_type=Argument(name="file_type_filter"),
         name=Argument(name="doc_name_filter"),
         filters=_FILTERS,
@@ -195,7 +195,7 @@ SEARCH_CHUNKS = AgentTool(
 )
 _SEARCH_ARGUMENTS = arguments_of(
     SearchParams,
-    without=("mode", "rerank", "expand", "strict"),
+    without=("mode", "rerank", "expand", "strict", "similarity_threshold"),
     query=_QUERY,
     top_k=_TOP_K,
     filters=_FILTERS,
@@ -227,7 +227,7 @@ QUERY = AgentTool(
     "best order, and the slowest. Returns numbered, cited passages.",
     arguments_of(
         SearchParams,
-        without=("mode", "strict"),
+        without=("mode", "strict", "similarity_threshold"),
         last=("rerank", "expand"),
         query=_QUERY,
         top_k=_TOP_K,

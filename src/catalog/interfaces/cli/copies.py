@@ -1,4 +1,4 @@
-"""``catalog backup`` and ``restore``: a copy of the store, and back."""
+"""``catalog backup``, ``restore`` and ``migrate-store``: a copy of the store, and where it goes."""
 
 from __future__ import annotations
 
@@ -58,6 +58,46 @@ def restore(
     say(f"The store is that of {file} again.")
     if kept is not None:
         say(f"The one before is kept as {kept}: delete it when you need it no more.")
+
+
+def migrate_store(
+    context: typer.Context,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="url",
+            help="Where: postgresql://user@host/database, or sqlite:////folder/catalog.db.",
+        ),
+    ],
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Copy the store into an empty database: Postgres or a file.
+
+    The store stays where it is, too; set IDX_DATABASE_URL to use the copy.
+    """
+    from catalog.interfaces.cli.options import open_library
+    from catalog.store.database import Database
+    from catalog.store.moving import copy_store
+
+    with open_library(context, home, preset) as library:
+        target = Database(to, library.settings.home)
+        try:
+            counts = copy_store(library.database, target, _tell_rows)
+        finally:
+            target.close()
+    if json:
+        print_json({"rows": counts})
+        return
+    told = ", ".join(f"{counts[name]:,} {name}" for name in ("documents", "chunks", "embeddings"))
+    say(f"Copied and compared: {told}, and all else.", "To use it, set IDX_DATABASE_URL to it.")
+
+
+def _tell_rows(table: str, count: int) -> None:
+    if count % 50_000 == 0:
+        note(f"{table}: {count:,} rows\n")
 
 
 class _Percent:

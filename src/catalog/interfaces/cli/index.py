@@ -1,14 +1,20 @@
-"""``catalog index``: build, update, rebuild, stats."""
+"""``catalog index``: build, update, rebuild, stats, and another model beside the old."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from catalog.interfaces.cli.dataset_counts import print_stats
+from catalog.interfaces.cli.derived import (
+    BothOption,
+    LexicalOption,
+    VectorsOption,
+    rebuild_derived,
+)
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -17,19 +23,15 @@ from catalog.interfaces.cli.options import (
     open_library,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
-from catalog.interfaces.terminal import count_passages, describe_origin
+from catalog.interfaces.cli.try_model import add_commands, describe_tried
+from catalog.interfaces.terminal import count_passages
 
 if TYPE_CHECKING:
     from catalog.ingest.preview import SyncPreview
     from catalog.ingest.sync_report import SyncReport
-    from catalog.library.health import DatasetStats
-    from catalog.store.manifest import FileCounts
-    from catalog.store.statistics import ChunkSizes
 
 
 SHOWN_FAILURES = 20
-_BAR = 40  # characters of the longest bar
-_REASONS_SHOWN = 10
 app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
 ApplyOption = Annotated[
     bool,
@@ -79,13 +81,13 @@ def build(
     Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
     folder it was built from; texts whose vectors are kept are not embedded again.
     """
-    from catalog.library.indexing import Indexer
-
     if folder is not None and dataset is None:
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    library = open_library(context, home, preset, make_store=folder is not None)
+    library = open_library(context, home, preset, make_store=folder is not None, embeds=True)
+    from catalog.library.indexing import Indexer
+
     with library, TerminalProgress() as progress:
         if folder is None or dataset is None:
             name = library.chosen_dataset(dataset)
@@ -135,8 +137,6 @@ def update(
     Ends with code 1 if documents were kept as they were because their file, folder or drive could
     not be read, or if a text could not be embedded; what is kept is named.
     """
-    from catalog.library.indexing import Indexer
-
     if dry_run and watch:
         raise typer.BadParameter("a dry run watches nothing", param_hint="--dry-run/--watch")
     told: dict[str, Any] = {
@@ -144,7 +144,10 @@ def update(
         "reread": reread,
         "apply_settings": apply_settings,
     }
-    with open_library(context, home, preset) as library:
+    library = open_library(context, home, preset, embeds=True)
+    from catalog.library.indexing import Indexer
+
+    with library:
         indexer, name = Indexer(library), library.chosen_dataset(dataset)
         if dry_run:
             _print_preview(indexer.preview(name, **told), json=json)
@@ -166,6 +169,9 @@ def rebuild(
     keep_settings: Annotated[
         bool, typer.Option("--keep-settings", help="Cut each dataset as it was made.")
     ] = False,
+    vectors: VectorsOption = False,
+    lexical: LexicalOption = False,
+    both: BothOption = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -173,10 +179,18 @@ def rebuild(
     """Re-read and re-embed every dataset; the way to change the embedding model.
 
     All are cut by the settings of this call, unless told to keep those that each was made with.
+    With --vectors, --lexical or --all no document is read and no model asked: what is derived from
+    the store is made anew.
     """
+    if vectors or lexical or both:
+        if keep_settings:
+            raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
+        rebuild_derived(context, home, preset, vectors or both, lexical or both, json)
+        return
+    library = open_library(context, home, preset, embeds=True)
     from catalog.library.indexing import Indexer
 
-    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+    with library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
     if not reports and not json:
         say("there is no dataset to rebuild; 'catalog index build FOLDER --dataset NAME' makes one")
@@ -187,6 +201,9 @@ def rebuild(
             say(f"{name}:")
             _print_report(report, json=False)
     _exit_if_failed(*reports.values())
+
+
+add_commands(app)
 
 
 @app.command("stats")
@@ -205,7 +222,8 @@ def stats(
     if json:
         print_json(asdict(counts))
     else:
-        _print_stats(counts)
+        print_stats(counts)
+        say(*(f"{'tried model':15} {describe_tried(row)}" for row in counts.tried_models))
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:
@@ -232,8 +250,13 @@ def _print_report(report: SyncReport, *, json: bool) -> None:
         complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
     if len(report.failed) > SHOWN_FAILURES:
         complain(f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)")
+    if ids := report.failed_chunks:
+        more = f", and {len(ids) - SHOWN_FAILURES} more" if ids[SHOWN_FAILURES:] else ""
+        complain(f"failed chunk ids: {', '.join(ids[:SHOWN_FAILURES])}{more}")
     for note in report.notes:
         say(f"note: {note}")
+    if report.usage is not None and report.usage.requests:
+        say(f"embedding server: {report.usage}")
     say(_summary(report))
 
 
@@ -283,55 +306,3 @@ def _print_preview(preview: SyncPreview, *, json: bool) -> None:
 
 def _as_dict(report: SyncReport) -> dict[str, Any]:
     return {**asdict(report), "seconds": round(report.seconds, 3)}
-
-
-def _print_stats(stats: DatasetStats) -> None:
-    """Print the counts, why files are missing, and the histogram of sizes."""
-    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
-    languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())
-    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    _print_files(stats.files)
-    for name, value in (
-        ("documents", stats.documents),
-        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
-        ("languages", languages or "not known yet"),
-        ("embedded", f"{stats.embedded} of {stats.chunks} passages"),
-        ("pending points", stats.pending_points),
-        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
-        ("updated", updated),
-        ("folder", stats.root or "none: filled by a pipeline"),
-        ("made with", describe_origin(stats.preset, stats.settings)),
-    ):
-        say(f"{name:15} {value}")
-    _print_sizes(stats.sizes)
-
-
-def _print_files(files: FileCounts) -> None:
-    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
-    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
-    _print_reasons(files.reasons, "not")
-    _print_reasons(files.partly, "not wholly, or not as it is")
-
-
-def _print_reasons(reasons: dict[str, int], outcome: str) -> None:
-    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
-        say(f"{'':15} {count} {outcome}: {reason}")
-    if len(reasons) > _REASONS_SHOWN:
-        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
-
-
-def _print_sizes(sizes: ChunkSizes) -> None:
-    if sizes.in_band is not None:
-        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
-        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
-    if sizes.uncounted:
-        say(f"{'':15} {sizes.uncounted} were cut by an older release and not counted")
-    most = max((size_range.chunks for size_range in sizes.histogram), default=0)
-    for size_range in sizes.histogram:
-        span = (
-            f"{size_range.low}-{size_range.high}"
-            if size_range.high is not None
-            else f"{size_range.low}-"
-        )
-        bar = "#" * round(_BAR * size_range.chunks / most) if most else ""
-        say(f"{span:>15} {size_range.chunks:>7} {bar}".rstrip())

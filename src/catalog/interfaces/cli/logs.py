@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_library
-from catalog.interfaces.cli.output import print_json, say
+from catalog.interfaces.cli.output import print_json, say, table_lines
 from catalog.interfaces.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SPAN = re.compile(r"(\d{1,6})\s*([mhdw])")
 _SECONDS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_HEADINGS = ("id", "asked at", "edge", "verb", "ms", "outcome", "question")
 _WIDEST = 60  # characters of a question in a list
 
 SinceOption = Annotated[
@@ -51,7 +52,7 @@ def list_queries(
     if json:
         print_json([asdict(entry) for entry in entries])
     elif entries:
-        say(*_table_lines(entries))
+        say(*table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms")))
     else:
         say("Nothing is in the log.")
 
@@ -141,17 +142,6 @@ def _moment(option: str, value: str | None) -> float:
         return time.time() - int(span[1]) * _SECONDS[span[2]]
     moment = read_bound(option, value)
     return 0.0 if moment is None else seconds_since_epoch(moment)
-
-
-def _table_lines(entries: Sequence[LogEntry]) -> Iterator[str]:
-    cells = [("id", "asked at", "edge", "verb", "ms", "outcome", "question"), *map(_cells, entries)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        padded = [
-            cell.rjust(width) if place in (0, 4) else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(padded).rstrip()
 
 
 def _cells(entry: LogEntry) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -17,7 +18,7 @@ from catalog.interfaces.cli.options import (
     open_library,
     settings_for,
 )
-from catalog.interfaces.cli.output import print_json, say
+from catalog.interfaces.cli.output import print_json, say, table_lines
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
@@ -38,14 +39,13 @@ def config(
 ) -> None:
     """Show every setting, its value, and where the value came from."""
     from catalog.core.settings import acts_only_with, find_field, flatten, needs_rebuild
-    from catalog.core.text import strip_userinfo
 
     loaded = settings_for(context, home, preset)
-    values = dict(flatten(loaded.settings.model_dump(mode="json")))
+    values = dict(flatten(loaded.settings.model_dump(mode="json", exclude={"agents"})))
     rows = []
     for name, value in values.items():
         field, choice = find_field(name), acts_only_with(name)
-        public = strip_userinfo(value) if isinstance(value, str) else value
+        public = _public(value) if isinstance(value, str) else value
         is_secret = value is not None and not field.repr
         rows.append(
             {
@@ -70,6 +70,16 @@ def config(
         if not row["acts"]:
             mark = f"  (does nothing now: only with {row['acts_only_with']})"
         say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
+
+
+def _public(value: str) -> str:
+    """Return a value without user and password, or what is asked of a web address: keys, maybe."""
+    from catalog.core.text import strip_userinfo
+
+    address = strip_userinfo(value)
+    if not address.casefold().startswith(("http://", "https://")):
+        return address
+    return re.sub(r"[?#].*", "?***", address, flags=re.DOTALL)
 
 
 def _variable(name: str) -> str:
@@ -117,7 +127,7 @@ def cache_stats(
     elif not rows:
         say("There is no store yet, so nothing is kept.")
     else:
-        say(*_table_lines(rows))
+        say(*table_lines(_HEADINGS, map(_cells, rows), right=_HEADINGS[2:]))
 
 
 @cache.command("clear")
@@ -145,9 +155,9 @@ def clear_cache(
 
 def _store_exists(settings: Settings) -> bool:
     """Return whether opening the store would make none."""
-    from catalog.store.database import find_store
+    from catalog.store.database import has_store
 
-    return find_store(settings).exists()
+    return has_store(settings)
 
 
 def _read_stats(library: Library) -> list[dict[str, Any]]:
@@ -173,17 +183,6 @@ def _clear(library: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]
             else:
                 dropped[kind] = llm_cache.clear(connection, kind)
     return dropped
-
-
-def _table_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    cells = [_HEADINGS, *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        padded = [
-            cell.ljust(width) if heading in ("kind", "model") else cell.rjust(width)
-            for heading, cell, width in zip(_HEADINGS, row, widths, strict=True)
-        ]
-        yield "  ".join(padded)
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -27,7 +27,10 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import complain, print_json, say
 
 GATE_FAILED = 3  # exit code when --fail-if holds
-BACKENDS = "v1, v2, lexical, vector, v2:setting=value,…, module:function or a TREC run file"
+BACKENDS = (
+    "v1, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function "
+    "or a TREC run file"
+)
 _GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
 _BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
 GoldenOption = Annotated[Path, _GOLDEN]

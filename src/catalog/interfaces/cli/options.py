@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from catalog.core.settings import LoadedSettings
+    from catalog.core.settings import LoadedSettings, Settings
     from catalog.library.library import Library
 
 HomeOption = Annotated[
@@ -70,17 +70,39 @@ def settings_for(context: typer.Context, home: Path | None, preset: str | None) 
     return load_settings(preset=store.preset, overrides=overrides)
 
 
-def open_library(
-    context: typer.Context, home: Path | None, preset: str | None, *, make_store: bool = False
-) -> Library:
-    """Open the store that these options name; only commands that fill one make it."""
+def logged_settings(context: typer.Context, home: Path | None, preset: str | None) -> Settings:
+    """Return the effective settings, and write the log as they say."""
     import logging
 
-    from catalog.library.library import Library
-    from catalog.store.database import require_store
+    from catalog.interfaces.server.crash_log import quiet_libraries
 
     settings = settings_for(context, home, preset).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    quiet_libraries()
+    return settings
+
+
+def open_library(
+    context: typer.Context,
+    home: Path | None,
+    preset: str | None,
+    *,
+    make_store: bool = False,
+    embeds: bool = False,
+) -> Library:
+    """Open the store that these options name; only commands that fill one make it.
+
+    For one that ``embeds`` documents a missing model is told first: what embeds takes a second to
+    load, and a store that was made for nothing would be left.
+    """
+    settings = logged_settings(context, home, preset)
+    if embeds:
+        from catalog.models.configured import require_models
+
+        require_models(settings, rerank=False)
+    from catalog.library.library import Library
+    from catalog.store.database import require_store
+
     if not make_store:
         require_store(settings)
     return Library(settings)

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -39,6 +40,20 @@ def say(*lines: str) -> None:
     """Print lines on standard output, safe for a terminal."""
     for line in lines:
         print(safe(line))
+
+
+def table_lines(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield the lines of a table, as wide as its cells; the columns of ``right`` are set right."""
+    cells = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = [
+            cell.rjust(width) if heading in right else cell.ljust(width)
+            for heading, cell, width in zip(headings, row, widths, strict=True)
+        ]
+        yield "  ".join(padded).rstrip()
 
 
 def print_json(value: Any) -> None:
@@ -126,9 +141,10 @@ RESUMABLE = "what was stored is kept: run the same command to continue"
 
 
 class TerminalProgress:
-    """Show on standard error how much is done, and after Ctrl-C how to go on."""
+    """Show on standard error how much is done, and after Ctrl-C how to go on, if one can."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_resumable: bool = True) -> None:
+        self._is_resumable = is_resumable
         self._bar: Any = None
         self._task: Any = None
         self._doing = self._then = self._counts = ""
@@ -200,7 +216,7 @@ class TerminalProgress:
         trace: TracebackType | None,
     ) -> None:
         self._close_bar()
-        if kind is KeyboardInterrupt:
+        if kind is KeyboardInterrupt and self._is_resumable:
             complain(RESUMABLE)
 
     def _close_bar(self) -> None:

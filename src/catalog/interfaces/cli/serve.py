@@ -30,7 +30,7 @@ def serve(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Keep model and indexes open for commands, agents and programs.
+    """Keep model and indexes open for all that ask.
 
     Commands with the same settings ask it by themselves. Programs find the HTTP API described at
     /openapi.json, agents the Model Context Protocol at /mcp; see docs/serving.md.
@@ -62,7 +62,7 @@ def mcp(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Serve the documents to coding agents (Model Context Protocol).
+    """Serve the documents to coding agents by MCP.
 
     An agent starts it by itself, from its configuration: {"mcpServers": {"catalog": {"command":
     "catalog", "args": ["mcp"]}}}. It answers until its input ends; see docs/agents.md.

@@ -86,8 +86,8 @@ def _command_parameter(field: ParamField) -> Parameter:
     if field.takes_list:
         kind = list[str] if field.is_required else list[str] | None
         help_text = f"{help_text.removesuffix('.')}; may be repeated."
-    elif get_origin(kind) is Literal:
-        kind = str  # checked where the verb runs, as every value is
+    elif any(get_origin(one) is Literal for one in field.types):
+        kind = str if kind in field.types else str | None  # checked where the verb runs
     default = None if field.default == () else field.default
     if field.is_required:
         default = Parameter.empty
@@ -121,7 +121,7 @@ ask = verb_command(
 generate = verb_command(
     "generate",
     GenerateParams,
-    "Make a blueprint, pdr, workflow or build-plan in cited sections.",
+    "Make a cited blueprint, pdr, workflow or build-plan.",
     writes_file=True,
 )
 get = verb_command(
@@ -138,7 +138,7 @@ browse = verb_command(
     "Show which documents there are, with titles, dates and tags.",
 )
 status = verb_command(
-    "status", StatusParams, "Show what the store holds, and which model and engines are set."
+    "status", StatusParams, "Show what the store holds, its model and its engines."
 )
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -28,16 +25,18 @@ from catalog.core.errors import CatalogError, InputError, StoreReplacedError
 from catalog.core.param_fields import validation_message
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
-from catalog.interfaces.server.http_api import HEALTH, NDJSON, ApiState, build_api
+from catalog.interfaces.server.http_api import HEALTH, NDJSON, READY, ApiState, build_api
 from catalog.interfaces.server.http_errors import (
     as_json,
     error_body,
     http_status,
     json_response,
-    send_error,
 )
-from catalog.interfaces.server.listen import bind_socket, serve_until_signal
+from catalog.interfaces.server.listen import Drain, bind_socket, serve_until_signal
 from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
+from catalog.interfaces.server.readiness import Readiness
+from catalog.interfaces.server.request_counts import METRICS, ServerMetrics, metrics_endpoint
+from catalog.interfaces.server.request_log import RequestLog, add_request_ids
 from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.wire_errors import encode_error
 from catalog.interfaces.server.workers import Workers, warm_in_background
@@ -46,27 +45,14 @@ from catalog.interfaces.terminal_answers import stream_answer
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.engine import LocalEngine
 
 CALL, MCP = "/call", "/mcp"
 _FORM_OPTIONS = frozenset(field.name for field in fields(Form))
-_LOGGED_PATHS = (
-    CALL,
-    MCP,
-    HEALTH,
-    "/v1/search",
-    "/v1/ask",
-    "/v1/generate",
-    "/v1/documents",
-    "/v1/status",
-    "/openapi.json",
-)
-_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
 _UNKNOWN_FILE = (-1, -1)
-_LOG = logging.getLogger(__name__)
 
 
 class CallBody(BaseModel):
@@ -169,16 +155,21 @@ def build_app(
     check: Callable[[], None] = lambda: None,
     *,
     with_answers: bool = False,
+    readiness: Readiness | None = None,
 ) -> ASGIApp:
-    """Return the app: ``/v1`` and ``/mcp``, guarded, and ``/call`` for who has the secret.
+    """Return the app: ``/v1``, ``/mcp``, ``/metrics``, guarded, and ``/call`` for the secret.
 
-    Agents have the tool ``ask`` as well ``with_answers``.
+    Agents have the tool ``ask`` as well ``with_answers``. Without a ``readiness`` it is ready.
     ``check`` is called before each request's work and may refuse it with an error. Raises
     :class:`ConfigError` as ``guard_app`` does.
     """
     workers = Workers(serve.max_concurrent, serve.timeout_seconds, check)
+    readiness = readiness or Readiness()
+    metrics = ServerMetrics()
+    metrics.watch(lambda: workers.pending, lambda: readiness.is_ready)
+    engine.observe(metrics.count_question)
     api = build_api(
-        ApiState(engine, workers, secret, serve.timeout_seconds),
+        ApiState(engine, workers, secret, serve.timeout_seconds, readiness),
         needs_token=serve.token is not None,
     )
     for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
@@ -187,53 +178,13 @@ def build_app(
     routes = [
         Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
         Route(MCP, endpoint=guard_app(mcp, address, serve)),
+        Route(METRICS, endpoint=guard_app(metrics_endpoint(metrics), address, serve)),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: running)
     # Whatever the path is: no answer comes from outside the guard.
-    app.router.default = guard_app(api, address, serve, open_paths=frozenset([HEALTH]))
+    app.router.default = guard_app(api, address, serve, open_paths=frozenset([HEALTH, READY]))
     app.router.redirect_slashes = False
-    return RequestLog(app)
-
-
-class RequestLog:
-    """Log one line for each request and for each defect, with neither query nor document."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 0
-
-        async def send_noting_status(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        request = f"{scope['method']} {_loggable_path(scope['path'])}"
-        try:
-            await self._app(scope, receive, send_noting_status)
-        except asyncio.CancelledError:  # the grace at the end is over
-            if not status:
-                retry = {"retry-after": "1"}
-                await send_error(send_noting_status, 503, "Stopping", _STOPPING, retry)
-            raise
-        except Exception as error:  # noqa: BLE001 - answered with 500 already, or cut off
-            log_bug(request, error)
-        ms = (time.perf_counter() - started) * 1000
-        _LOG.info("%s %d in %.1f ms", request, status, ms)
-
-
-def _loggable_path(path: str) -> str:
-    """Return the route without what follows it, which may be anything."""
-    for name in _LOGGED_PATHS:
-        if path == name:
-            return name
-        if path.startswith(f"{name}/"):
-            return f"{name}/…"
-    return "another address"
+    return RequestLog(app, metrics, readiness)
 
 
 def store_unchanged_check(store: Path) -> Callable[[], None]:
@@ -277,8 +228,15 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
         secret, bound = secrets.token_hex(32), Address(address.host, port)
         check = store_unchanged_check(engine.library.database.file)
         settings = engine.library.settings
+        readiness = Readiness(is_warm=False)
         app = build_app(
-            engine, bound, settings.serve, secret, check, with_answers=settings.answers.tool
+            engine,
+            bound,
+            settings.serve,
+            secret,
+            check,
+            with_answers=settings.answers.tool,
+            readiness=readiness,
         )
 
         def ready() -> None:
@@ -289,5 +247,7 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
                 print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)
 
         quiet_libraries()
-        warm_in_background(engine)
-        serve_until_signal(app, listening, ready)
+        add_request_ids()
+        warm_in_background(engine, readiness.note_warm)
+        drain = Drain(settings.serve.drain_seconds, readiness.drain)
+        serve_until_signal(app, listening, ready, drain)

@@ -23,6 +23,7 @@ _MAX_FRAMES = 20
 _QUIET_SECONDS = 60.0
 _SCARCE_CODES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _LIBRARIES = ("mcp", "sse_starlette", "asyncio", "urllib3", "httpcore", "httpx")
+_ASKING = ("urllib3", "httpcore", "httpx")
 
 
 def log_bug(what: str, error: BaseException) -> None:
@@ -32,9 +33,14 @@ def log_bug(what: str, error: BaseException) -> None:
 
 
 def quiet_libraries() -> None:
-    """Keep libraries above DEBUG, where they log whole messages with queries and documents."""
-    for logger in map(logging.getLogger, _LIBRARIES):
-        logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
+    """Keep libraries above DEBUG, where they log whole messages with queries and documents.
+
+    Those that ask servers log each address at INFO, with the password or key that is in it.
+    """
+    for name in _LIBRARIES:
+        logger = logging.getLogger(name)
+        least = logging.WARNING if name in _ASKING else logging.INFO
+        logger.setLevel(max(logger.getEffectiveLevel(), least))
 
 
 class ScarceResourceHandler:

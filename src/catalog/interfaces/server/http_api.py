@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextvars import copy_context
@@ -18,7 +19,7 @@ from catalog import __version__
 from catalog.core.artifacts import Artifact
 from catalog.core.catalog_page import CatalogPage
 from catalog.core.edges import asked_at
-from catalog.core.errors import CatalogError, InputError
+from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
 from catalog.core.param_fields import edge_fields
 from catalog.core.params import MAX_OFFSET, BrowseParams, SearchParams
 from catalog.interfaces.calls import (
@@ -48,15 +49,17 @@ from catalog.interfaces.server.http_errors import (
     error_responses,
     json_response,
 )
+from catalog.interfaces.server.readiness import Readiness
 
 if TYPE_CHECKING:
     from catalog.core.answers import AnswerEvent
     from catalog.interfaces.engine import AnsweringEngine
     from catalog.interfaces.server.workers import Workers
 
-HEALTH = "/v1/health"
+HEALTH, READY = "/v1/health", "/v1/ready"
 NDJSON = "application/x-ndjson"
 _STREAM_PAGE = 500
+_LOG = logging.getLogger(__name__)
 _PIECE = 65_536  # characters of a streamed text
 _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the words of a search
     "tracing": False,
@@ -101,12 +104,27 @@ class ApiState:
     """The engine that routes ask, behind threads, and the secret that proves this server."""
 
     def __init__(
-        self, engine: AnsweringEngine, workers: Workers, secret: str, seconds: float
+        self,
+        engine: AnsweringEngine,
+        workers: Workers,
+        secret: str,
+        seconds: float,
+        readiness: Readiness | None = None,
     ) -> None:
         self._engine = engine
         self._workers = workers
+        self._readiness = readiness or Readiness()
         self.secret = secret
         self.seconds = seconds
+
+    async def require_ready(self) -> None:
+        """Raise an error of status 503 unless the server is ready and its store can be read."""
+        self._readiness.require()
+        try:
+            await self._workers.run(self._engine.check_store)
+        except StoreError as error:
+            _LOG.warning("not ready: %s", error)
+            raise NotReadyError("the store cannot be read; the server's log says why") from error
 
     async def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the engine's answer."""
@@ -142,6 +160,14 @@ class HealthShape(BaseModel):
     version: str
     timeout_seconds: float
     proof: str | None = None
+
+
+class ReadyShape(BaseModel):
+    """Said of a server that requests should be sent to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: str
 
 
 async def _api_state(request: Request) -> ApiState:
@@ -249,6 +275,13 @@ async def health(
     if nonce is not None:
         answer["proof"] = make_proof(api.secret, nonce)
     return json_response(200, answer)
+
+
+@router.get(READY, response_model=ReadyShape, responses=error_responses())
+async def ready(api: Api) -> Response:
+    """Tell that requests should be sent here: warm, not about to stop, and the store answers."""
+    await api.require_ready()
+    return json_response(200, {"status": "ready"})
 
 
 def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:

@@ -9,9 +9,10 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import uvicorn
 
@@ -20,6 +21,8 @@ from catalog.interfaces.server.connections import MAX_CONNECTIONS, BoundedConnec
 from catalog.interfaces.server.crash_log import ScarceResourceHandler
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from starlette.types import ASGIApp
 
     from catalog.interfaces.engine import Engine
@@ -29,6 +32,16 @@ if TYPE_CHECKING:
 _GRACE_SECONDS = 5
 _IDLE_CONNECTION_SECONDS = 60
 _CLOSING_SECONDS = 2.0
+
+
+class Drain(NamedTuple):
+    """How long requests are still taken after the first signal, and what to call when it comes."""
+
+    seconds: float
+    begin: Callable[[], None]
+
+
+NO_DRAIN = Drain(0.0, lambda: None)
 
 
 def bind_socket(address: Address) -> socket.socket:
@@ -54,10 +67,13 @@ def bind_socket(address: Address) -> socket.socket:
     return listening
 
 
-def serve_until_signal(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+def serve_until_signal(
+    app: ASGIApp, listening: socket.socket, ready: Callable[[], None], drain: Drain = NO_DRAIN
+) -> None:
     """Answer until SIGINT or SIGTERM; ``ready`` is called once it does.
 
-    Requests that run at the end have five seconds. Raises what ``ready`` raised, once nothing
+    After the first signal it drains, a second one ends that. Requests that run at the end have
+    five seconds. Raises what ``ready`` raised, once nothing
     listens any more, and :class:`CatalogError` when it could not start.
     """
     config = uvicorn.Config(
@@ -74,7 +90,7 @@ def serve_until_signal(app: ASGIApp, listening: socket.socket, ready: Callable[[
         timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = _Server(config, ready)
+    server = _Server(config, ready, drain)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
         signal.signal(number, server.handle_exit)
     server.run([listening])
@@ -98,9 +114,11 @@ def end_process(engine: Engine) -> NoReturn:
 class _Server(uvicorn.Server):
     """A server that says when it listens, and nothing of what it cuts off at the end."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], drain: Drain) -> None:
         super().__init__(config)
         self._ready = ready
+        self._drain = drain
+        self._drains_until: float | None = None
         self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -113,6 +131,18 @@ class _Server(uvicorn.Server):
         except Exception as error:  # noqa: BLE001 - raised again when all has ended in order
             self.failure = error
             self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._drain.seconds > 0 and self._drains_until is None:
+            self._drains_until = time.monotonic() + self._drain.seconds
+            self._drain.begin()
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._drains_until is not None and time.monotonic() >= self._drains_until:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut streams are meant

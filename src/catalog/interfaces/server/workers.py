@@ -97,10 +97,14 @@ class Workers:
             self._pending -= 1
 
 
-def warm_in_background(engine: Engine) -> None:
-    """Start a thread that warms the engine, if it can be; a failure is logged and no more."""
+def warm_in_background(engine: Engine, done: Callable[[], None] = lambda: None) -> None:
+    """Start a thread that warms the engine, if it can be; a failure is logged and no more.
+
+    ``done`` is called once it has ended, either way.
+    """
     warm = getattr(engine, "warm", None)
     if warm is None:
+        done()
         return
 
     def run() -> None:
@@ -110,5 +114,7 @@ def warm_in_background(engine: Engine) -> None:
             _LOG.warning("not warmed up: %s", error)
         except Exception as error:  # noqa: BLE001 - logged; a query tells whoever asks it
             log_bug("warming up", error)
+        finally:
+            done()
 
     threading.Thread(target=run, name="catalog-warm", daemon=True).start()

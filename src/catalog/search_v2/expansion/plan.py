@@ -76,7 +76,7 @@ class ExpansionPlan:
         note = "; ".join(filter(None, (expansion.note, describe_dropped(far))))
         if not near:
             note = f"{note}; the query alone is asked"
-            self.stages.fell_back("expand", note)
+            self.stages.fell_back("expand", note, reason="the query alone is asked")
         self.stages.ran("expand", expansion.ms, note)
         return near
 

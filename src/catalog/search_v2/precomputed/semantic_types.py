@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from catalog.core.errors import SemanticConfigError
+
+if TYPE_CHECKING:
+    from catalog.core.agents import Agent
 
 EmbeddingVector: TypeAlias = npt.NDArray[np.floating[Any]] | Sequence[float]
 """The numbers of one embedding, shape ``(dim,)``; any length but 0."""
@@ -94,6 +97,13 @@ class AgentContextConfig:
         tags = self.filter_by_tags
         if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
             raise SemanticConfigError(f"filter_by_tags is {tags!r}: give a list of texts")
+
+    @classmethod
+    def of(cls, agent_name: str, agent: Agent) -> AgentContextConfig:
+        """Return how the agent of that name (``core.agent_calls.read_agent``) searches these."""
+        names = ("top_k", "similarity_threshold")
+        own = {name: agent.retrieval[name] for name in names if name in agent.retrieval}
+        return cls(agent_name, filter_by_tags=agent.filter_by_tags, **own)
 
 
 @dataclass(frozen=True, slots=True)

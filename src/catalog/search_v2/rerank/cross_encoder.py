@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -13,20 +13,16 @@ from typing import Any
 
 from catalog.core.errors import MissingExtraError, ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
-from catalog.embedding import model_files
 from catalog.embedding.encoder import make_fingerprint
 from catalog.embedding.windows import ModelTokenCounter
+from catalog.models.model_files import ModelFiles
+from catalog.models.packaged import MS_MARCO
 from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.excerpts import cut_query, fit_pair
 
-DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-12-v2"
-_HUB_NAMES: Mapping[str, str] = {  # the ONNX exports that fastembed knows
-    "cross-encoder/ms-marco-MiniLM-L-6-v2": "Xenova/ms-marco-MiniLM-L-6-v2",
-    DEFAULT_MODEL: "Xenova/ms-marco-MiniLM-L-12-v2",
-}
+DEFAULT_MODEL = MS_MARCO.name
 _BATCH = 16
 _WINDOW = 512  # tokens, of a model that does not say
-_TORCH_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 _registering = Lock()
 
 
@@ -34,16 +30,17 @@ class _CrossEncoder(ABC):
     """A cross-encoder on this machine; its raw scores are logits.
 
     Reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
-    Subclasses have ``_folder``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
+    Subclasses have ``_provider``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
     """
 
     chooses_sentences = True
-    _folder: Any
+    _provider: str
     _window: Any
     _loaded: Any
 
     def __init__(self, model: str, *, max_tokens: int = _WINDOW, offline: bool = False) -> None:
-        self._model, self._max_tokens, self._offline = model, max_tokens, offline
+        self._model, self._max_tokens = model, max_tokens
+        self._files = ModelFiles("reranker", self._provider, model, offline=offline)
         self._loading = Lock()
 
     @property
@@ -80,15 +77,17 @@ class _CrossEncoder(ABC):
 
     @cached_property
     def _counter(self) -> TokenCounter:
-        path = self._folder / "tokenizer.json"
+        path = self._files.folder / "tokenizer.json"
         return FallbackCounter(ModelTokenCounter(path, f"tokenizer of {self._model}"))
 
 
 class FastEmbedReranker(_CrossEncoder):
-    """An ONNX model from an installed package, from a folder, or from the hub, in that order.
+    """An ONNX model, from wherever its files are.
 
     Weights whose scores depend on the batch are given one pair at a time.
     """
+
+    _provider = "fastembed"
 
     def __init__(
         self,
@@ -100,23 +99,17 @@ class FastEmbedReranker(_CrossEncoder):
     ) -> None:
         super().__init__(model, max_tokens=max_tokens, offline=offline)
         self._threads = threads
-        self._packaged = model_files.RERANKERS.get(model)
-        self._files = model_files.ModelFiles(
-            model, self._packaged, lambda: Path(self._from_hub.model._model_dir)
-        )
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a name for the weights and the window."""
-        files = self._files
-        weights = files.weights_hash if files.is_local else model_files.hash_weights(self._weights)
-        return make_fingerprint("fastembed-rerank", weights, self._window)
+        return make_fingerprint("fastembed-rerank", self._files.weights_hash, self._window)
 
     @cached_property
     def batch_size(self) -> int:
         """Return 1 for weights quantised at run time: scores would depend on their neighbours."""
         known = self._files.known
-        alone = not known.batch_invariant if known else _quantises(self._weights)
+        alone = not known.batch_invariant if known else _quantises(self._files.weights_file)
         return 1 if alone else _BATCH
 
     def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
@@ -126,20 +119,9 @@ class FastEmbedReranker(_CrossEncoder):
         answers = check_scores(answers, len(order), self.name)
         return [score for _, score in sorted(zip(order, answers, strict=True))]
 
-    @property
-    def _folder(self) -> Path:
-        return self._files.folder
-
-    @property
-    def _weights(self) -> Path:
-        if self._files.is_local:
-            return self._files.weights_file
-        description = self._from_hub.model.model_description  # other variants may lie beside it
-        return Path(self._folder / description.model_file)
-
     @cached_property
     def _window(self) -> int:
-        path = self._folder / "tokenizer_config.json"
+        path = self._files.folder / "tokenizer_config.json"
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -150,52 +132,31 @@ class FastEmbedReranker(_CrossEncoder):
 
     @cached_property
     def _loaded(self) -> Any:
-        if not self._files.is_local:
-            self._from_hub.model.load_onnx_model()
-            return self._from_hub
         self._files.verify()
         from fastembed.rerank.cross_encoder import TextCrossEncoder
 
-        name = f"catalog/{self.fingerprint}"
-        with _registering:
-            _register(name, str(self._weights.relative_to(self._folder)))
+        folder, name = self._files.folder, self._files.export or f"catalog/{self.fingerprint}"
+        if not self._files.export:
+            with _registering:
+                _register(name, str(self._files.weights_file.relative_to(folder)))
         try:
-            return TextCrossEncoder(
-                name, specific_model_path=str(self._folder), threads=self._threads
-            )
+            return TextCrossEncoder(name, specific_model_path=str(folder), threads=self._threads)
         except Exception as error:
-            message = f"{self._folder} holds no usable reranker: {error}"
+            message = f"{folder} holds no usable reranker: {error}"
             raise ModelUnavailableError(message) from error
-
-    @cached_property
-    def _from_hub(self) -> Any:
-        from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-        try:
-            return TextCrossEncoder(
-                _HUB_NAMES.get(self._model, self._model),
-                threads=self._threads,
-                lazy_load=True,
-                local_files_only=self._offline,
-            )
-        except (ValueError, OSError) as error:
-            extra = self._packaged.extra if self._packaged else "offline"
-            raise model_files.model_unavailable(self._model, extra) from error
 
 
 class SentenceTransformersReranker(_CrossEncoder):
     """A torch model from a folder or the hub; safetensors weights, never a model's own code."""
 
+    _provider = "sentence_transformers"
     batch_size = _BATCH
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a name for the weights and the window."""
-        files = sorted(self._folder.glob("*.safetensors"))
-        if not files:
-            raise ModelUnavailableError(f"the folder {self._folder} holds no .safetensors model")
-        hashes = map(model_files.hash_file, files)
-        return make_fingerprint("sentence-transformers-rerank", *hashes, self._window)
+        weights = self._files.weights_hash
+        return make_fingerprint("sentence-transformers-rerank", weights, self._window)
 
     def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
         pairs = [(query, passage) for passage in passages]
@@ -203,20 +164,6 @@ class SentenceTransformersReranker(_CrossEncoder):
             pairs, batch_size=_BATCH, show_progress_bar=False
         ).tolist()
         return scores
-
-    @cached_property
-    def _folder(self) -> Path:
-        if Path(self._model).is_dir():
-            return Path(self._model)
-        from huggingface_hub import snapshot_download
-
-        try:
-            folder = snapshot_download(
-                self._model, allow_patterns=list(_TORCH_FILES), local_files_only=self._offline
-            )
-        except (ValueError, OSError) as error:
-            raise model_files.model_unavailable(self._model, "huggingface") from error
-        return Path(folder)
 
     @cached_property
     def _window(self) -> int:
@@ -231,13 +178,13 @@ class SentenceTransformersReranker(_CrossEncoder):
             raise MissingExtraError("the sentence_transformers reranker", "huggingface") from error
         try:
             model = CrossEncoder(
-                str(self._folder),
+                str(self._files.folder),
                 activation_fn=torch.nn.Identity(),
                 local_files_only=True,
                 trust_remote_code=False,
             )
         except (ValueError, OSError) as error:
-            message = f"{self._folder} holds no usable cross-encoder: {error}"
+            message = f"{self._files.folder} holds no usable cross-encoder: {error}"
             raise ModelUnavailableError(message) from error
         if model.num_labels != 1:
             raise ModelUnavailableError(

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
-from catalog.core.bounded_calls import BoundedCalls
-from catalog.core.errors import ConfigError, LLMError, LLMTimeoutError, RerankError
+from catalog.core.errors import RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.json_server import JsonServer
 from catalog.search_v2.rerank.base import check_scores, sigmoid
 from catalog.search_v2.rerank.excerpts import fit_pair
 
 _BATCH = 100
-_MOST_BYTES = 20_000_000  # of an answer; 100 scores take some kilobytes
-_ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
 
 
 class HttpReranker:
@@ -47,15 +42,16 @@ class HttpReranker:
         timeout_seconds: float = 30.0,
         max_tokens: int = 512,
     ) -> None:
-        parts = _split(url)
-        self._url = url
-        self._host = parts.netloc.rpartition("@")[2]
-        self._public_url = parts._replace(netloc=self._host).geturl()
+        self._server = JsonServer(
+            url,
+            name="the reranker",
+            setting="IDX_RAG_V2__RERANK_URL",
+            error=RerankError,
+            api_key=api_key,
+        )
         self._model = model
-        self._api_key = api_key
         self._timeout = timeout_seconds
         self._max_tokens = max_tokens
-        self._calls = BoundedCalls(_ABANDONED)
         self._gives_logits = False
         self._learning = Lock()
 
@@ -71,7 +67,9 @@ class HttpReranker:
         The address is the whole of it but user and password. Weights that the server changes
         under the same name go unnoticed.
         """
-        return make_fingerprint("http-rerank", self._public_url, self._model, self._max_tokens)
+        return make_fingerprint(
+            "http-rerank", self._server.public_url, self._model, self._max_tokens
+        )
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """Return the part of a passage that is sent, and whether any was cut."""
@@ -110,50 +108,13 @@ class HttpReranker:
 
     @property
     def _label(self) -> str:
-        return f"the reranker at {self._host}"
+        return self._server.label
 
     def _request(self, body: Mapping[str, Any], seconds: float) -> Any:
-        try:  # the whole request, for httpx bounds only each wait of it
-            content = self._calls.call(lambda: self._post(body, seconds), seconds)
-        except LLMTimeoutError as error:
-            raise RerankError(f"{self._label} gave no answer in {seconds:g} s") from error
-        except LLMError as error:
-            raise RerankError(f"{self._label} cannot be asked: {error}") from error
-        try:
-            return json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise RerankError(
-                f"{self._label} answered, but not in JSON that can be read"
-            ) from error
-
-    def _post(self, body: Mapping[str, Any], seconds: float) -> bytes:
-        import httpx
-
-        deadline = time.monotonic() + seconds
-        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        content = bytearray()
-        try:
-            with httpx.stream(
-                "POST",
-                self._url,
-                json=body,
-                headers=headers,
-                timeout=seconds,
-                follow_redirects=False,
-            ) as response:
-                if not response.is_success:
-                    raise RerankError(f"{self._label} answered with status {response.status_code}")
-                for chunk in response.iter_bytes():
-                    content += chunk
-                    if len(content) > _MOST_BYTES:
-                        raise RerankError(f"{self._label} answered with over {_MOST_BYTES} bytes")
-                    if time.monotonic() > deadline:
-                        raise RerankError(f"{self._label} gave no answer in {seconds:g} s")
-        except httpx.TimeoutException as error:
-            raise RerankError(f"{self._label} gave no answer in {seconds:g} s") from error
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise RerankError(f"{self._label} cannot be asked: {type(error).__name__}") from error
-        return bytes(content)
+        reply = self._server.post(body, seconds)
+        if not reply.is_success:
+            raise RerankError(f"{self._label} answered with status {reply.status}")
+        return self._server.read(reply)
 
     def _parse(self, answer: Any, count: int) -> list[Any]:
         """Read the documents' scores, in order; each of ``count`` must be there once."""
@@ -167,14 +128,3 @@ class HttpReranker:
             raise RerankError(f"{self._label} did not score each of {count} documents once")
         rows = sorted(rows, key=lambda row: int(row["index"]))
         return [row.get("relevance_score", row.get("score")) for row in rows]
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:  # outside the handler: the ValueError may quote a password
-        raise ConfigError("IDX_RAG_V2__RERANK_URL must be an http:// or https:// address")
-    return parts

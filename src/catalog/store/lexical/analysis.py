@@ -174,9 +174,11 @@ class Analyzer:
         return strip_accents(rules.stem(form)) if self.stemming else strip_accents(form)
 
     def _analyse(self, raw: str) -> tuple[str, ...]:
-        forms = word_forms(raw, accents=True, singles=self.singles)
-        analysed = (self.token(form, is_plain=plain) for form, plain in forms if form)
-        tokens = tuple(token for token in analysed if token)
+        forms: Iterable[tuple[str, bool]] = ((raw, True),)  # of most words, which have one
+        if not (raw.isascii() and raw.isalnum() and raw.islower() and len(raw) <= MAX_LENGTH):
+            forms = word_forms(raw, accents=True, singles=self.singles)
+        analysed = [self.token(form, is_plain=plain) for form, plain in forms if form]
+        tokens = tuple([token for token in analysed if token])
         if len(self._cache) >= _CACHED:
             self._cache.clear()
         if len(raw) <= 64:

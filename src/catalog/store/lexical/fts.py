@@ -1,4 +1,7 @@
-"""Keyword search in the truth itself: SQLite's FTS5, kept by triggers, with nothing to refresh."""
+"""Keyword search in the truth itself: SQLite's FTS5, kept by triggers, with nothing to refresh.
+
+In Postgres it is the same search over the same words.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.fts_match import fts_words, match_any
+from catalog.store.full_text import LEAST, is_postgres
 from catalog.store.lexical.analysis import fold, raw_words
 from catalog.store.lexical.languages import stop_words
 from catalog.store.schema import chunks, datasets
@@ -28,7 +32,7 @@ from catalog.store.schema import chunks, datasets
 TITLE_WEIGHT = 4.0
 HEADINGS_WEIGHT = 2.0
 TEXT_WEIGHT = 1.0
-_LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
+_WEIGHTS = {"title": TITLE_WEIGHT, "headings": HEADINGS_WEIGHT, "text": TEXT_WEIGHT}
 _MAX_ROWS = 2**31
 _INDEX = table("chunks_fts", column("rowid", Integer))
 
@@ -59,9 +63,13 @@ class FtsEngine:
             return Hits()
         match = match_any(terms)
         with self.database.read() as connection:
+            if is_postgres(connection):
+                from catalog.store.lexical.postgres_fts import search_words
+
+                return search_words(connection, match, k, restriction, _WEIGHTS)
             alone = _is_alone(connection, self.dataset)
             rows = connection.execute(_query(match, min(k, _MAX_ROWS), restriction, alone=alone))
-            hits = [Hit(seq, max(score, _LEAST)) for seq, score in rows]
+            hits = [Hit(seq, max(score, LEAST)) for seq, score in rows]
             return Hits(hits, _spread(connection, match, self.dataset, alone=alone))
 
     def is_searchable(self, text: str) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError
+from catalog.core.settings import QdrantSettings
 
 if TYPE_CHECKING:
     from catalog.store.database import Database
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VECTOR_ENGINES", "get_vector_engine"]
 
-VECTOR_ENGINES = ("qdrant", "sqlite-vec", "exact")
+VECTOR_ENGINES = ("qdrant", "sqlite-vec", "pgvector", "exact")
 
 
 def get_vector_engine(
@@ -26,16 +27,16 @@ def get_vector_engine(
     fingerprint: str,
     url: str | None = None,
     api_key: str | None = None,
-    collection_prefix: str = "catalog_",
-    timeout: float = 30.0,
+    options: QdrantSettings | None = None,
 ) -> VectorEngine:
     """Return the vector engine of that name over one dataset.
 
     ``qdrant`` runs in this process, in ``folder``, or on the server at ``url``; ``sqlite-vec``
-    keeps one file in ``folder``; ``exact`` needs neither. ``dim`` and ``fingerprint`` are the
-    embedding model's; ``timeout`` is in seconds. Nothing is opened before the first search or
-    refresh. Raises :class:`ConfigError` for an unknown name, and :class:`MissingExtraError` where
-    the engine's package is absent.
+    keeps one file in ``folder``; ``pgvector`` is in the store's own Postgres database; ``exact``
+    needs none. ``dim`` and ``fingerprint`` are the model's; ``options`` are of that server.
+    Nothing is opened before the first search or refresh. Raises :class:`ConfigError` for an unknown
+    name or a store that is elsewhere, and :class:`MissingExtraError` where the engine's package is
+    absent.
     """
     if name == "exact":
         from catalog.store.vectors.exact import ExactEngine
@@ -45,6 +46,10 @@ def get_vector_engine(
         from catalog.store.vectors.sqlite_vec import SqliteVecEngine
 
         return SqliteVecEngine(database, dataset, folder, dim, fingerprint)
+    if name == "pgvector":
+        from catalog.store.vectors.pgvector import PgVectorEngine
+
+        return PgVectorEngine(database, dataset, dim, fingerprint)
     if name != "qdrant":
         known = ", ".join(VECTOR_ENGINES)
         raise ConfigError(f"unknown vector engine {name!r}; engines: {known}")
@@ -52,13 +57,12 @@ def get_vector_engine(
         from catalog.store.vectors.edge import EdgeEngine
 
         return EdgeEngine(database, dataset, folder, dim, fingerprint)
-    from qdrant_client import QdrantClient
-
+    from catalog.store.vectors.qdrant_server import open_client
     from catalog.store.vectors.server import ServerEngine
 
-    client = QdrantClient(
-        url=url, api_key=api_key, timeout=max(1, round(timeout)), check_compatibility=False
-    )
+    options = options or QdrantSettings()
+    client = open_client(url, api_key, options.timeout_seconds)
+    prefix = options.collection_prefix
     return ServerEngine(
-        database, dataset, client, collection_prefix, dim, fingerprint, owns_client=True
+        database, dataset, client, prefix, dim, fingerprint, options=options, owns_client=True
     )

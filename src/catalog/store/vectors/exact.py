@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, FromClause, and_, func, select
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
@@ -25,9 +25,10 @@ from catalog.store.engine_types import (
     read_stamp,
 )
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, embedded_windows, embeddings
+from catalog.store.schema import chunk_windows, chunks, embeddings
 from catalog.store.vectors.point_search import check_dataset, round_score
 from catalog.store.vectors.points import query_vector
+from catalog.store.window_rows import join_embedded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,13 +62,20 @@ class VectorSnapshot:
 
 
 class ExactEngine:
-    """Cosine similarity with every window of the dataset; safe to share between threads."""
+    """Cosine similarity with every window of the dataset; safe to share between threads.
+
+    ``windows`` are the live ones, or those of a tried model (``store.tried_models``), whose
+    vectors may come without a change of the dataset: make the engine when they are there.
+    """
 
     name = "exact"
 
-    def __init__(self, database: Database, dataset: str) -> None:
+    def __init__(
+        self, database: Database, dataset: str, windows: FromClause = chunk_windows
+    ) -> None:
         self._database = database
         self._dataset = dataset
+        self._windows = windows
         self._guard = threading.Lock()
         self._snapshot: VectorSnapshot | None = None
 
@@ -123,7 +131,7 @@ class ExactEngine:
             previous = self._snapshot
             if previous is not None and previous.stamp == stamp:
                 return previous
-            self._snapshot = _load(connection, self._dataset, stamp, previous)
+            self._snapshot = _load(connection, self._dataset, stamp, previous, self._windows)
             return self._snapshot
 
 
@@ -153,13 +161,17 @@ def best_rows(scores: Floats, k: int) -> Seqs:
 
 
 def _load(
-    connection: Connection, dataset: str, stamp: Stamp, previous: VectorSnapshot | None
+    connection: Connection,
+    dataset: str,
+    stamp: Stamp,
+    previous: VectorSnapshot | None,
+    windows: FromClause,
 ) -> VectorSnapshot:
     """Make a snapshot; rows that are held are not read again."""
-    seqs, keys = _live(connection, dataset)
+    seqs, keys = _live(connection, dataset, windows)
     is_live = chunks.c.dataset == dataset
     if previous is None or not (is_held := np.isin(keys, previous.keys)).any():
-        matrix, is_whole, damaged = read_vectors(connection, is_live)
+        matrix, is_whole, damaged = read_vectors(connection, is_live, windows)
         return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
     is_missing = np.isin(seqs, seqs[~is_held])  # whole chunks
     matrix = np.empty((len(seqs), previous.matrix.shape[1]), dtype=np.float32)
@@ -169,56 +181,59 @@ def _load(
     is_whole, damaged = np.ones(len(seqs), dtype=np.bool_), frozenset[str]()
     if is_missing.any():
         new = among(chunks.c.seq, np.unique(seqs[is_missing]).tolist())
-        vectors, is_whole[is_missing], damaged = read_vectors(connection, and_(is_live, new))
+        vectors, is_whole[is_missing], damaged = read_vectors(
+            connection, and_(is_live, new), windows
+        )
         if is_whole[is_missing].any() and vectors.shape[1] != matrix.shape[1]:
             raise EmbeddingMismatchError(_MIXED)
         matrix[is_missing & is_whole] = vectors[is_whole[is_missing]]
     return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
 
 
-def _live(connection: Connection, dataset: str) -> tuple[Seqs, Seqs]:
+def _live(connection: Connection, dataset: str, windows: FromClause) -> tuple[Seqs, Seqs]:
     """Return of each window with a vector its chunk, ascending, and a key of chunk and vector.
 
     The key is of this process only. Row numbers alone would not do: they come again once an
     older copy of the store is put back.
     """
-    query = select(chunks.c.seq, chunk_windows.c.embed_key).select_from(embedded_windows)
+    query = select(chunks.c.seq, windows.c.embed_key).select_from(join_embedded(windows))
     query = query.where(chunks.c.dataset == dataset)
-    rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
+    rows = connection.execute(query.order_by(chunks.c.seq, windows.c.window)).all()
     seqs = np.fromiter((row.seq for row in rows), dtype=np.int64, count=len(rows))
     keys = np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
     return seqs, keys
 
 
 def read_vectors(
-    connection: Connection, is_wanted: ColumnElement[bool]
+    connection: Connection, is_wanted: ColumnElement[bool], windows: FromClause = chunk_windows
 ) -> tuple[Floats, npt.NDArray[np.bool_], frozenset[str]]:
     """Return the windows of the wanted chunks that have a vector, by chunk and window, as rows
     of length 1.
 
     Beside them stand which rows are whole, and of which documents the others are.
     """
-    size, count = func.length(embeddings.c.vector), func.count()
-    counted = select(size, count).select_from(embedded_windows).where(is_wanted)
+    size, count, embedded = func.length(embeddings.c.vector), func.count(), join_embedded(windows)
+    counted = select(size, count).select_from(embedded).where(is_wanted)
     sizes = connection.execute(counted.group_by(size).order_by(count.desc(), size.desc())).all()
     total, length = sum(row[1] for row in sizes), sizes[0][0] // 4 * 4 if sizes else 0
     matrix, is_whole = np.empty((total, length // 4), dtype=np.float32), np.ones(total, np.bool_)
     stored = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
-    query = select(*stored).select_from(embedded_windows).where(is_wanted)
-    ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
+    query = select(*stored).select_from(embedded).where(is_wanted)
+    ordered = query.order_by(chunks.c.seq, windows.c.window)
     filled, damaged = 0, set[str]()
-    for rows in connection.execution_options(yield_per=_ROWS).execute(ordered).partitions():
-        blobs = [row.vector for row in rows]
-        for place, row in enumerate(rows):
-            if not is_whole_vector(*row):
-                blobs[place], is_whole[filled + place] = bytes(length), False
-                damaged.add(row.embed_key)
-        if any(len(blob) != length for blob in blobs):
-            raise EmbeddingMismatchError(_MIXED)
-        part = matrix[filled : filled + len(rows)]
-        part[:] = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(part.shape)
-        _normalise(part)
-        filled += len(rows)
+    with connection.execute(ordered.execution_options(yield_per=_ROWS)) as result:
+        for rows in result.partitions():
+            blobs = [row.vector for row in rows]
+            for place, row in enumerate(rows):
+                if not is_whole_vector(*row):
+                    blobs[place], is_whole[filled + place] = bytes(length), False
+                    damaged.add(row.embed_key)
+            if any(len(blob) != length for blob in blobs):
+                raise EmbeddingMismatchError(_MIXED)
+            part = matrix[filled : filled + len(rows)]
+            part[:] = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(part.shape)
+            _normalise(part)
+            filled += len(rows)
     owners = documents_of_vectors(connection, damaged) if damaged else ()
     return matrix, is_whole, frozenset(owners)
 

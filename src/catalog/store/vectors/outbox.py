@@ -14,17 +14,23 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, FromClause, bindparam, delete, select
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.ids import point_id, sha1_hex
 from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunks, outbox
-from catalog.store.vectors.points import PointIndex, load_points
+from catalog.store.schema import chunk_windows, chunks, outbox
+from catalog.store.vectors.points import (
+    TOKENS,
+    IndexPoint,
+    ListedPointIndex,
+    PointIndex,
+    load_points,
+)
 
 BATCH = 1000  # chunks, or outbox rows, handled at a time
 _REMEMBERED = 100_000  # applied rows
@@ -123,48 +129,78 @@ class Outbox:
 
         What the outbox held before is part of that truth; what it gets meanwhile stays in it.
         """
+        return self._fill(index, lambda points: points)
+
+    def refill(self, index: ListedPointIndex) -> int:
+        """Bring an index of whatever state to that of the truth; return the number of points.
+
+        Only points that are missing or differ are written, and those too many removed: so a fill
+        that was killed goes on, and an index that was kept aside comes back. All its ids are held
+        in memory meanwhile.
+        """
+        strangers = {point for page in index.pages() for point in page}
+
+        def lacking(points: list[IndexPoint]) -> list[IndexPoint]:
+            strangers.difference_update(point.id for point in points)
+            return _differing(index, points)
+
+        return self._fill(index, lacking, lambda: index.delete(sorted(strangers)))
+
+    def _fill(
+        self,
+        index: PointIndex,
+        choose: Callable[[list[IndexPoint]], list[IndexPoint]],
+        finish: Callable[[], None] = lambda: None,
+    ) -> int:
         self._start()
         self._tokens = (self._token(),)
         covered = self._rows()
-        of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
-        of_dataset = of_dataset.order_by(chunks.c.seq)
-        count = after = 0
-        while True:
-            with self._database.read() as connection:
-                following = of_dataset.where(chunks.c.seq > after).limit(BATCH)
-                seqs = list(connection.scalars(following))
-                points = load_points(connection, seqs, self._dim, self.damaged)
-            if not seqs:
-                break
-            if points:
-                index.upsert(points)
+        count = 0
+        for points in self._points():
+            if written := choose(points):
+                index.upsert(written)
             count += len(points)
-            after = seqs[-1]
+        finish()
         index.flush()
         self._announce(max(covered, default=0))
         self._mark_applied(covered)
         self._remove(wait=False)  # with an empty outbox nothing else gives the truth its token
         return count
 
+    def prefill(self, index: PointIndex, windows: FromClause) -> str:
+        """Put every point of a tried model's windows into an empty index, and return a token.
+
+        The index is of the truth from the transaction on that makes these windows the live ones
+        and hands the token to :func:`set_index_token`.
+        """
+        self._start()
+        for points in self._points(windows):
+            index.upsert(points)
+        index.flush()
+        token = uuid.uuid4().hex
+        self._keep({"tokens": [token], "last": 0, "rows": ""})
+        return token
+
     def compare(self, index: PointIndex) -> int:
         """Return how many points of an index with nothing left to apply are not as in the truth."""
-        import numpy as np
+        count = wrong = 0
+        for points in self._points():
+            wrong += len(_differing(index, points))
+            count += len(points)
+        return max(wrong, abs(index.count - count))
 
+    def _points(self, windows: FromClause = chunk_windows) -> Iterator[list[IndexPoint]]:
+        """Yield every point of the windows, those of :data:`BATCH` chunks at a time."""
         of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
         of_dataset = of_dataset.order_by(chunks.c.seq)
-        count = wrong = after = 0
+        after = 0
         while True:
             with self._database.read() as connection:
                 seqs = list(connection.scalars(of_dataset.where(chunks.c.seq > after).limit(BATCH)))
-                points = load_points(connection, seqs, self._dim, self.damaged)
+                points = load_points(connection, seqs, self._dim, self.damaged, windows)
             if not seqs:
-                return max(wrong, abs(index.count - count))
-            stored = index.retrieve([point.id for point in points]) if points else {}
-            for point in points:
-                vector, payload = stored.get(point.id, ((), None))
-                is_same = payload == point.payload and len(vector) == len(point.vector)
-                wrong += not (is_same and np.allclose(vector, point.vector, atol=1e-5))
-            count += len(points)
+                return
+            yield points
             after = seqs[-1]
 
     def _rows(self) -> list[int]:
@@ -228,8 +264,37 @@ class Outbox:
             return _read_token(connection, self._dataset)
 
 
+def _differing(index: PointIndex, points: Sequence[IndexPoint]) -> list[IndexPoint]:
+    """Return those of the points that the index lacks or has otherwise."""
+    import numpy as np
+
+    stored = index.retrieve([point.id for point in points]) if points else {}
+
+    def is_same(point: IndexPoint) -> bool:
+        vector, payload = stored.get(point.id, ((), None))
+        has_shape = _is_same(payload, point.payload) and len(vector) == len(point.vector)
+        return has_shape and np.allclose(vector, point.vector, atol=1e-5)
+
+    return [point for point in points if not is_same(point)]
+
+
+def _is_same(stored: dict[str, Any] | None, payload: dict[str, Any]) -> bool:
+    """Tell whether payloads say the same: tokens come in the order in which a database has them."""
+    if stored is None or stored.keys() != payload.keys():
+        return False
+    return all(
+        sorted(stored[name]) == sorted(value) if name == TOKENS else stored[name] == value
+        for name, value in payload.items()
+    )
+
+
 def _key(dataset: str) -> str:
     return f"{INDEX_TOKENS}{dataset}"
+
+
+def set_index_token(connection: Connection, dataset: str, token: str) -> None:
+    """Have the index that :meth:`Outbox.prefill` filled under this token be of the truth."""
+    set_meta(connection, _key(dataset), token)
 
 
 def _read_token(connection: Connection, dataset: str) -> str:

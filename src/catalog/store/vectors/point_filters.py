@@ -9,10 +9,11 @@ because to Qdrant an empty list of alternatives means everything.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import (
@@ -31,7 +32,7 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction, state_key
 from catalog.store.filter_sql import among, matching_values
-from catalog.store.schema import chunk_windows, chunks
+from catalog.store.schema import chunk_windows, chunks, documents
 from catalog.store.vectors.points import DOC, PAGE, TOKENS, presence_token, value_token
 
 PointCondition = dict[str, Any]
@@ -41,23 +42,20 @@ FieldValues = Callable[[Condition], Iterable[MetadataScalar]]
 """Gives the field's values in the dataset on which a comparison or text match holds."""
 
 _CONDITIONS: LRUCache[Hashable, PointCondition | bool] = LRUCache(2**22, lambda one: len(repr(one)))
+_MANY_NAMED = 16  # documents, above which it pays to look whether the others are fewer
 FEW = 2_000  # chunks that are better named one by one than searched for
 _ALWAYS_THERE = frozenset({"dataset", "source_doc_id", "path"})
 _LARGEST = sys.float_info.max  # JSON knows no infinity
 _BOUNDS = {Op.EQ: ("gte", "lte"), Op.GT: ("gt",), Op.GTE: ("gte",), Op.LT: ("lt",)}
 
 
-class FilterCompiler:
-    """Turn a scope and a filter into one condition on the points of ``dataset``."""
+def finite(number: MetadataScalar) -> float:
+    """Return a number as a 64-bit float that JSON knows: the largest one for infinity."""
+    return max(-_LARGEST, min(_LARGEST, comparable_number(number)))  # type: ignore[arg-type]
 
-    def __init__(self, dataset: str, values: FieldValues) -> None:
-        self._dataset = dataset
-        self._values = values
 
-    def restriction(self, scope: Scope, tree: Filter | None) -> PointCondition | bool:
-        """Return the condition that a point's document is in scope and satisfies the filter."""
-        in_scope = True if scope.ids is None else self._any_of(DOC, sorted(scope.ids))
-        return self._every([in_scope, True if tree is None else self.compile(tree)])
+class ConditionCompiler(ABC):
+    """Turn a filter into a condition on points; what a field is, is for those that derive."""
 
     def compile(self, tree: Filter) -> PointCondition | bool:
         """Return the filter as a condition on points; it means what ``core.filters`` says."""
@@ -87,37 +85,17 @@ class FilterCompiler:
             case _:
                 return self._compares(condition, values[0])
 
+    @abstractmethod
     def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
         """Require that some value of the field is one of these."""
-        texts = [value for value in values if isinstance(value, str)]
-        if field == "dataset":
-            return self._dataset in texts
-        if field == "source_doc_id":
-            return self._any_of(DOC, texts)
-        if field == "path":
-            return self._any_of(DOC, [source_doc_id(self._dataset, text) for text in texts])
-        if field == "page":
-            numbers = [value for value in values if value_kind(value) == "n"]
-            return self._some([self._page(Op.EQ, value) for value in numbers])
-        return self._any_of(TOKENS, [value_token(field, value) for value in values])
 
+    @abstractmethod
     def _present(self, field: str) -> PointCondition | bool:
-        if field in _ALWAYS_THERE:
-            return True
-        if field == "page":
-            return self._page(Op.GTE, -_LARGEST)
-        return self._any_of(TOKENS, [presence_token(field)])
+        """Require that the field has a value."""
 
+    @abstractmethod
     def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
-        if condition.field == "dataset":
-            return matches(condition, lambda _field: (self._dataset,))
-        if condition.field == "page":
-            return self._page(condition.op, bound) if value_kind(bound) == "n" else False
-        return self._equals(condition.field, list(self._values(condition)))
-
-    def _page(self, op: Op, bound: MetadataScalar) -> PointCondition:
-        finite = max(-_LARGEST, min(_LARGEST, comparable_number(float(bound))))
-        return {"key": PAGE, "range": dict.fromkeys(_BOUNDS.get(op, ("lte",)), finite)}
+        """Require that some value of the field compares so, or holds the text."""
 
     def _any_of(self, key: str, values: Sequence[str]) -> PointCondition | bool:
         return {"key": key, "match": {"any": list(values)}} if len(values) > 0 else False
@@ -147,6 +125,49 @@ class FilterCompiler:
         return not part if isinstance(part, bool) else {"must_not": [part]}
 
 
+class FilterCompiler(ConditionCompiler):
+    """Turn a scope and a filter into one condition on the points of ``dataset``."""
+
+    def __init__(self, dataset: str, values: FieldValues) -> None:
+        self._dataset = dataset
+        self._values = values
+
+    def restriction(self, scope: Scope, tree: Filter | None) -> PointCondition | bool:
+        """Return the condition that a point's document is in scope and satisfies the filter."""
+        in_scope = True if scope.ids is None else self._any_of(DOC, sorted(scope.ids))
+        return self._every([in_scope, True if tree is None else self.compile(tree)])
+
+    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
+        texts = [value for value in values if isinstance(value, str)]
+        if field == "dataset":
+            return self._dataset in texts
+        if field == "source_doc_id":
+            return self._any_of(DOC, texts)
+        if field == "path":
+            return self._any_of(DOC, [source_doc_id(self._dataset, text) for text in texts])
+        if field == "page":
+            numbers = [value for value in values if value_kind(value) == "n"]
+            return self._some([self._page(Op.EQ, value) for value in numbers])
+        return self._any_of(TOKENS, [value_token(field, value) for value in values])
+
+    def _present(self, field: str) -> PointCondition | bool:
+        if field in _ALWAYS_THERE:
+            return True
+        if field == "page":
+            return self._page(Op.GTE, -_LARGEST)
+        return self._any_of(TOKENS, [presence_token(field)])
+
+    def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
+        if condition.field == "dataset":
+            return matches(condition, lambda _field: (self._dataset,))
+        if condition.field == "page":
+            return self._page(condition.op, bound) if value_kind(bound) == "n" else False
+        return self._equals(condition.field, list(self._values(condition)))
+
+    def _page(self, op: Op, bound: MetadataScalar) -> PointCondition:
+        return {"key": PAGE, "range": dict.fromkeys(_BOUNDS.get(op, ("lte",)), finite(bound))}
+
+
 def point_condition(connection: Connection, restriction: Restriction) -> PointCondition | bool:
     """Return the condition every allowed point meets; ``True`` when all may, ``False`` when none.
 
@@ -173,7 +194,25 @@ def _make_condition(connection: Connection, restriction: Restriction) -> PointCo
     compiler = FilterCompiler(
         dataset, lambda condition: matching_values(connection, dataset, condition)
     )
-    return compiler.restriction(restriction.scope, restriction.filter)
+    condition = compiler.restriction(restriction.scope, restriction.filter)
+    return _name_the_fewer(connection, dataset, condition)
+
+
+def _name_the_fewer(
+    connection: Connection, dataset: str, condition: PointCondition | bool
+) -> PointCondition | bool:
+    """Return a condition that names documents by those it leaves out, if these are fewer.
+
+    A point of a document that is gone may then meet it, but every hit is checked.
+    """
+    match condition:
+        case {"key": key, "match": {"any": named}} if key == DOC and len(named) > _MANY_NAMED:
+            total = select(func.count()).where(documents.c.dataset == dataset)
+            if connection.scalars(total).one() < 2 * len(named):
+                query = select(documents.c.source_doc_id).where(documents.c.dataset == dataset)
+                others = sorted(set(connection.scalars(query)).difference(named))
+                return {"must_not": [{"key": DOC, "match": {"any": others}}]} if others else True
+    return condition
 
 
 def _point_ids(connection: Connection, seqs: Sequence[int]) -> list[str]:

@@ -8,6 +8,7 @@ counts, and the fetch grows until there are enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import select
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_MOST_TIES = 4_096  # points fetched to order equal scores by row number
+MOST_TIES = 4_096  # points fetched to order equal scores by row number
 _NAMED = select(chunks.c.chunk_id, chunks.c.seq).where(
     # the index by chunk id tells that, and the rows are not read: an id is of one dataset
     among_bound(chunks.c.chunk_id, "ids")
@@ -80,19 +81,29 @@ def nearest_chunks(
         for chunk_id, score in points:
             if chunk_id not in best:  # the first window is the best
                 best[chunk_id] = round_score(score)
-        seqs |= _live_seqs(database, restriction, [name for name in best if name not in seqs])
-        live = (
-            (seq, score) for chunk_id, score in best.items() if (seq := seqs[chunk_id]) is not None
-        )
-        hits = best_first(live, k)
+        for names in (_first_of(best, k), list(best)):
+            seqs |= _live_seqs(database, restriction, [name for name in names if name not in seqs])
+            live = ((seq, best[name]) for name in names if (seq := seqs[name]) is not None)
+            hits = best_first(live, k)
+            if len(hits) == k:
+                break
         if len(points) < limit or _is_complete(hits, k, round_score(points[-1].score), limit):
             return hits
         limit *= 4
 
 
+def _first_of(best: dict[str, float], k: int) -> list[str]:
+    """Return the ``k`` best chunks and all that tie with the last of them; they are best first."""
+    names = list(best)
+    if len(names) <= k:
+        return names
+    last = best[names[k - 1]]
+    return [name for name, score in best.items() if score >= last]
+
+
 def _is_complete(hits: Sequence[Hit], k: int, last: float, limit: int) -> bool:
     """Tell whether no point beyond the last one fetched can be among the best ``k``."""
-    return len(hits) == k and (last < hits[-1].score or limit >= _MOST_TIES)
+    return len(hits) == k and (last < hits[-1].score or limit >= MOST_TIES)
 
 
 def _live_seqs(
@@ -109,10 +120,17 @@ def _live_seqs(
             if allowed is None:
                 named = _ALLOWED.where(restriction.clause())
         rows = connection.execute(named, {"ids": as_bound(chunk_ids)}).all()
-    seqs.update((chunk_id, seq) for chunk_id, seq in rows if allowed is None or _has(allowed, seq))
+    live: dict[str, int] = dict(rows)
+    seqs |= live if allowed is None else _among(allowed, live)
     return seqs
 
 
-def _has(ascending: npt.NDArray[np.int64], seq: int) -> bool:
-    at = int(ascending.searchsorted(seq))
-    return at < len(ascending) and int(ascending[at]) == seq
+def _among(ascending: npt.NDArray[np.int64], seqs: dict[str, int]) -> dict[str, int]:
+    """Return those of the row numbers, by name, that are among the others."""
+    import numpy as np
+
+    if len(ascending) == 0:
+        return {}
+    wanted = np.fromiter(seqs.values(), dtype=np.int64, count=len(seqs))
+    holds = ascending.take(ascending.searchsorted(wanted), mode="clip") == wanted
+    return dict(compress(seqs.items(), holds.tolist()))

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, FromClause, func, select
 
 from catalog.store.database import Database
 from catalog.store.engine_types import FLAT, Spread, Stamp, read_stamp
-from catalog.store.schema import chunk_windows, chunks, embedded_windows
+from catalog.store.schema import chunk_windows, chunks
 from catalog.store.vectors.exact import read_vectors
+from catalog.store.window_rows import join_embedded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,11 +27,14 @@ SIZE = 2_000  # chunks: the deviation is then within 3 % of that of all, 19 time
 class VectorSample:
     """The vectors of at most :data:`SIZE` chunks of a dataset, the same for the same chunks.
 
-    It is read once for each state of the dataset. Safe to share between threads.
+    It is read once for each state of the dataset. Safe to share between threads. ``windows``: see
+    :class:`~catalog.store.vectors.exact.ExactEngine`.
     """
 
-    def __init__(self, database: Database, dataset: str) -> None:
-        self._database, self._dataset = database, dataset
+    def __init__(
+        self, database: Database, dataset: str, windows: FromClause = chunk_windows
+    ) -> None:
+        self._database, self._dataset, self._windows = database, dataset, windows
         self._guard = threading.Lock()
         self._sample: _Sample | None = None
 
@@ -55,7 +59,7 @@ class VectorSample:
         stamp = read_stamp(connection, self._dataset)
         with self._guard:
             if self._sample is None or self._sample.stamp != stamp:
-                self._sample = _read(connection, self._dataset, stamp)
+                self._sample = _read(connection, self._dataset, stamp, self._windows)
             return self._sample
 
 
@@ -79,13 +83,17 @@ class _Sample(NamedTuple):
     first: npt.NDArray[np.int64]
 
 
-def _read(connection: Connection, dataset: str, stamp: Stamp | None) -> _Sample:
+def _read(
+    connection: Connection, dataset: str, stamp: Stamp | None, windows: FromClause
+) -> _Sample:
     # chunk ids are hashes, so that their order is chance, and the same wherever it is indexed
     of_dataset = select(chunks.c.seq).where(chunks.c.dataset == dataset).correlate(None)
+    if windows is not chunk_windows:  # a tried model may have some of the passages only
+        of_dataset = of_dataset.where(chunks.c.seq.in_(select(windows.c.seq)))
     is_in = chunks.c.seq.in_(of_dataset.order_by(chunks.c.chunk_id).limit(SIZE))
-    matrix, is_whole, _ = read_vectors(connection, is_in)
-    ordered = select(chunks.c.seq).select_from(embedded_windows).where(is_in)
-    rows = connection.scalars(ordered.order_by(chunks.c.seq, chunk_windows.c.window))
+    matrix, is_whole, _ = read_vectors(connection, is_in, windows)
+    ordered = select(chunks.c.seq).select_from(join_embedded(windows)).where(is_in)
+    rows = connection.scalars(ordered.order_by(chunks.c.seq, windows.c.window))
     seqs = np.fromiter(rows, dtype=np.int64)[is_whole]
     first = np.flatnonzero(np.diff(seqs, prepend=-1))
     size = select(func.count()).where(chunks.c.dataset == dataset)

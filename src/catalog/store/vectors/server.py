@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from catalog.core.errors import EngineError, EngineLockedError
 from catalog.core.ids import sha1_hex
+from catalog.core.settings import QdrantSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.vectors.outbox import Outbox, StaleIndexError
 from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
-from catalog.store.vectors.server_index import QdrantServer, ServerIndex
+from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
+from catalog.store.vectors.server_index import ServerIndex, read_note, write_note
+from catalog.store.vectors.server_versions import CollectionVersions, collection_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,15 +31,17 @@ if TYPE_CHECKING:
 FORMAT = 2  # of the collection: its payload, tokens and note
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
+IMPATIENT_SECONDS = 30.0  # in which no search waits, once one has waited for nothing
 
 
 class ServerEngine:
-    """Qdrant behind ``client``, in the collection ``{collection_prefix}{dataset}``.
+    """Qdrant behind ``client``, under the alias ``{collection_prefix}{dataset}``.
 
-    The collection is opened, or built from the truth, at the first search or refresh; ours for
-    another model or format is dropped and rebuilt. A collection that is not ours, or another
-    store's, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes
-    on one machine take turns at writing. The client stays the caller's to close, unless
+    The collection is opened, or built from the truth, at the first search or refresh. One for
+    another model or format is left as it is, and searched by who has it open, until a new one
+    beside it is full (:class:`CollectionVersions`). A collection that is not ours, or another
+    store's, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes on
+    one machine take turns at writing. The client stays the caller's to close, unless
     ``owns_client``.
     """
 
@@ -53,20 +56,26 @@ class ServerEngine:
         dim: int,
         fingerprint: str,
         *,
+        options: QdrantSettings | None = None,
         owns_client: bool = False,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.collection = collection_name(collection_prefix, dataset)
+        self._options = options or QdrantSettings()
         self._database = database
         self._dataset = dataset
         self._owns_client = owns_client
         self._dim = dim
         self._fingerprint = fingerprint
-        self._server = QdrantServer(client, address_of(client), sleep)
+        self._server = QdrantServer(client, sleep=sleep, clock=clock)
+        self._versions = CollectionVersions(self._server, self.collection, fingerprint)
         self._outbox = Outbox(database, dataset, dim, self._keep_applied)
         self._guard = threading.RLock()
         self._index: ServerIndex | None = None
-        lock_file = f"{database.url.database}.{sha1_hex(self.collection)[:12]}.lock"
+        self._clock, self._impatient_until = clock, 0.0
+        self._target = ""  # the collection that the outbox is applied to
+        lock_file = f"{database.file}.{sha1_hex(self.collection)[:12]}.lock"
         self._lock = FileLock(lock_file, mode=0o600, thread_local=False)
 
     def search(
@@ -82,8 +91,8 @@ class ServerEngine:
             fetch = partial(index.nearest, query)
             try:
                 hits = nearest_chunks(self._database, restriction, k, fetch)
-            except EngineError:
-                if index is self._index:
+            except EngineError as error:
+                if index is self._index and not self._forget_if_gone(index, error):
                     raise
             else:
                 if index is self._index:
@@ -107,8 +116,10 @@ class ServerEngine:
         """Fill a new collection from the truth and return its number of points."""
         with self._guard, self._writing(BUILD_WAIT_SECONDS):
             self._index = None
-            self._server.owner(self.collection)
-            self._index, count = self._build()
+            live = self._versions.live()
+            if live is not None:
+                read_note(self._server, live)
+            self._index, count = self._build(live, anew=True)
             self._bring_up(wait=True)
         return count
 
@@ -129,15 +140,30 @@ class ServerEngine:
         index = self._index
         if index is not None and self._outbox.is_empty():
             return index
-        wait = BUILD_WAIT_SECONDS if index is None else APPLY_WAIT_SECONDS
-        with self._guard:
+        is_patient = self._clock() >= self._impatient_until
+        with self._guard, self._server.hurry():
             try:
-                with self._writing(wait):
+                with self._writing(APPLY_WAIT_SECONDS if is_patient else 0):
                     index, _ = self._bring_up(wait=False)
             except EngineLockedError:
+                self._impatient_until = self._clock() + IMPATIENT_SECONDS
+                index = self._index = self._index or self._adopt_as_it_is()
                 if index is None:
                     raise
         return index
+
+    def _adopt_as_it_is(self) -> ServerIndex | None:
+        """Return the live collection without changing it: another process is writing."""
+        live = self._versions.live()
+        return self._adopt(live, may_change=False) if live else None
+
+    def _forget_if_gone(self, index: ServerIndex, error: EngineError) -> bool:
+        """Forget a collection that another process has replaced, and tell whether that is so."""
+        with self._guard:
+            if not was_answered(error, 404) or self._versions.live() in (None, index.collection):
+                return False
+            self._index = None
+            return True
 
     def _bring_up(self, *, wait: bool) -> tuple[ServerIndex, int]:
         """Return the collection with the outbox applied, and the number of points changed."""
@@ -150,28 +176,68 @@ class ServerEngine:
 
     def _open(self) -> ServerIndex:
         if self._index is None or not self._outbox.is_of_truth():
-            note, complete = self._server.owner(self.collection), self._note(complete=True)
-            if note is not None and note.get("store") != complete["store"]:
-                raise EngineError(
-                    f"the collection {self.collection!r} at {self._server.address} belongs to "
-                    "another catalog store: choose another collection prefix, or rebuild"
-                )
-            is_ours = note is not None and complete.items() <= note.items()
-            if is_ours and self._outbox.adopt(note and note.get("applied")):
-                self._index = ServerIndex(self._server, self.collection)
-            else:
-                self._index, _ = self._build()
+            live = self._versions.live()
+            self._index = (live and self._adopt(live)) or self._build(live, anew=False)[0]
         return self._index
 
-    def _build(self) -> tuple[ServerIndex, int]:
-        """Make a collection with every point, noted as complete when it is; return their number."""
-        note = self._note(complete=False)
-        index = ServerIndex.create(self._server, self.collection, self._dim, note)
-        return index, self._outbox.fill(index)
+    def _adopt(self, live: str, *, may_change: bool = True) -> ServerIndex | None:
+        """Return the live collection, if it is of this model and of the truth there is."""
+        note = self._read_own_note(live)
+        if note is None or not self._is_full(note) or not self._outbox.adopt(note.get("applied")):
+            return None
+        self._target = live
+        index = ServerIndex(self._server, live, self._options)
+        if not may_change:
+            return index
+        index.ensure_payload_indexes()
+        if note.get("options", layout_of(QdrantSettings())) != layout_of(self._options):
+            index.apply_options()
+            write_note(self._server, live, note | {"options": layout_of(self._options)})
+        return index
+
+    def _build(self, live: str | None, *, anew: bool) -> tuple[ServerIndex, int]:
+        """Fill a collection beside the live one and publish it; return its number of points.
+
+        One that was filled in part, or kept aside, is gone on with unless told to build ``anew``.
+        """
+        name = self._target = self._versions.free(live)
+        note = self._read_note(name) if anew else self._read_own_note(name)
+        if note is not None and not anew and self._is_alike(note):
+            index = ServerIndex(self._server, name, self._options)
+            index.ensure_payload_indexes()
+            index.apply_options()
+            count = self._outbox.refill(index)
+        else:
+            begun = self._note(complete=False)
+            index = ServerIndex.create(self._server, name, self._dim, begun, self._options)
+            count = self._outbox.fill(index)
+        self._versions.publish(name, live)
+        return index, count
+
+    def _read_note(self, name: str) -> dict[str, Any] | None:
+        return read_note(self._server, name)
+
+    def _read_own_note(self, name: str) -> dict[str, Any] | None:
+        """Return what we noted on a collection; raise :class:`EngineError` if another store did."""
+        note = self._read_note(name)
+        if note is not None and note.get("store") != self._note(complete=True)["store"]:
+            raise EngineError(
+                f"the collection {name!r} at {self._server.address} belongs to "
+                "another catalog store: choose another collection prefix, or rebuild"
+            )
+        return note
+
+    def _is_full(self, note: dict[str, Any]) -> bool:
+        return note.get("complete") is True and self._is_alike(note)
+
+    def _is_alike(self, note: dict[str, Any]) -> bool:
+        """Tell whether a collection is of this dataset, model and format."""
+        made = self._note(complete=True)
+        return all(note.get(key) == made[key] for key in made.keys() - {"complete", "options"})
 
     def _keep_applied(self, applied: dict[str, Any]) -> None:
         note = self._note(complete=True) | {"applied": applied}
-        self._server.set_note(self.collection, note)
+        write_note(self._server, self._target, note)
 
     def _note(self, *, complete: bool) -> dict[str, Any]:
         return {
@@ -181,6 +247,7 @@ class ServerEngine:
             "fingerprint": self._fingerprint,
             "dim": self._dim,
             "complete": complete,
+            "options": layout_of(self._options),
         }
 
     @contextmanager
@@ -198,19 +265,7 @@ class ServerEngine:
             self._lock.release()
 
 
-def collection_name(prefix: str, dataset: str) -> str:
-    """Return a name Qdrant accepts; a dataset name that it would not take gets a hash."""
-    name = f"{prefix}{dataset}"
-    plain = re.sub(r"[^\w.-]", "-", name)[:200]
-    return name if plain == name else f"{plain}-{sha1_hex(name)[:8]}"
-
-
-def address_of(client: QdrantClient) -> str:
-    """Return where the client points to, without credentials."""
-    options = client.init_options
-    if options.get("url"):
-        parts = urlsplit(str(options["url"]))
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else "a given URL"
-    host = options.get("host")
-    return f"{host}:{options.get('port')}" if host else "this process"
+def layout_of(options: QdrantSettings) -> dict[str, Any]:
+    """Return the options that a collection that is there can be brought in line with."""
+    names = {"replication_factor", "write_consistency_factor", "on_disk", "quantization"}
+    return options.model_dump(include=names)

@@ -7,38 +7,33 @@ comes back is joined with the truth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
-from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryResult
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from pydantic import PrivateAttr
 from qdrant_client import QdrantClient, models
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from sqlalchemy import select
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from catalog.core.errors import EngineError
+from catalog.core.settings import QdrantSettings
 from catalog.store.database import Database
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, documents
 from catalog.store.vectors.point_filters import PointCondition
 from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
+from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-
-T = TypeVar("T")
-
-ATTEMPTS = 4
 _OWNER = "catalog"  # the key of the collection's metadata under which ours stands
-_FAILURES = (ApiException, ResourceExhaustedResponse, httpx.HTTPError, OSError)
+_PAGE = 10_000  # ids read at a time
 _KEYWORD, _FLOAT = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
 _INDEXES: list[dict[str, Any]] = [
     {"field_name": field, "field_schema": schema}
@@ -130,100 +125,153 @@ def _live_nodes(database: Database, chunk_ids: Sequence[str]) -> dict[str, TextN
     }
 
 
-class QdrantServer:
-    """A client whose calls are tried again while the server is away.
+def read_note(server: QdrantServer, collection: str) -> dict[str, Any] | None:
+    """Return what we noted on a collection; ``None`` when it does not exist.
 
-    Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times with growing pauses; what
-    fails then raises :class:`EngineError` naming ``address``.
+    Raises :class:`EngineError` for a collection that carries no note of ours.
     """
-
-    def __init__(self, client: QdrantClient, address: str, sleep: Callable[[float], None]) -> None:
-        self.client = client
-        self.address = address
-        self._sleep = sleep
-
-    def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return what the function returns, sooner or later."""
-        retrying = Retrying(
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.2, max=5),
-            retry=retry_if_exception(_is_transient),
-            sleep=self._sleep,
-            reraise=True,
+    if not server.call(server.client.collection_exists, collection):
+        return None
+    config = server.call(server.client.get_collection, collection).config
+    note = (config.metadata or {}).get(_OWNER)
+    if not isinstance(note, dict):
+        raise EngineError(
+            f"the collection {collection!r} at {server.address} was not made by catalog: "
+            "choose another collection prefix"
         )
-        try:
-            return retrying(function, *args, **kwargs)
-        except _FAILURES as error:
-            raise EngineError(f"Qdrant at {self.address} failed: {_reason(error)}") from error
+    return note
 
-    def owner(self, collection: str) -> dict[str, Any] | None:
-        """Return what we noted on the collection; ``None`` when it does not exist.
 
-        Raises :class:`EngineError` for a collection that carries no note of ours.
-        """
-        if not self.call(self.client.collection_exists, collection):
-            return None
-        config = self.call(self.client.get_collection, collection).config
-        note = (config.metadata or {}).get(_OWNER)
-        if not isinstance(note, dict):
-            raise EngineError(
-                f"the collection {collection!r} at {self.address} was not made by catalog: "
-                "choose another collection prefix"
-            )
-        return note
-
-    def set_note(self, collection: str, note: dict[str, Any]) -> None:
-        """Replace what we noted on the collection."""
-        self.call(self.client.update_collection, collection, metadata={_OWNER: note})
+def write_note(server: QdrantServer, collection: str, note: dict[str, Any]) -> None:
+    """Replace what we noted on a collection."""
+    server.call(server.client.update_collection, collection, metadata={_OWNER: note})
 
 
 class ServerIndex:
-    """One collection, reached through LlamaIndex's store."""
+    """One collection on a server."""
 
-    def __init__(self, server: QdrantServer, collection: str) -> None:
-        self._server = server
-        self._store = server.call(MinimalQdrantVectorStore, collection, server.client)
+    def __init__(self, server: QdrantServer, collection: str, options: QdrantSettings) -> None:
+        self.collection = collection
+        self._server, self._options = server, options
 
     @classmethod
     def create(
-        cls, server: QdrantServer, collection: str, dim: int, note: dict[str, Any]
+        cls,
+        server: QdrantServer,
+        collection: str,
+        dim: int,
+        note: dict[str, Any],
+        options: QdrantSettings,
     ) -> ServerIndex:
         """Make a new empty collection, in place of one of that name, with its payload indexes."""
-        server.call(server.client.delete_collection, collection)
-        server.call(
-            server.client.create_collection,
-            collection,
-            vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE),
-            metadata={_OWNER: note},
+        client = server.client
+        server.call(client.delete_collection, collection)
+        try:
+            server.call(
+                client.create_collection,
+                collection,
+                vectors_config=models.VectorParams(
+                    size=dim,
+                    distance=models.Distance.COSINE,
+                    on_disk=True if options.on_disk else None,
+                ),
+                shard_number=options.shard_number,
+                replication_factor=options.replication_factor,
+                write_consistency_factor=options.write_consistency_factor,
+                quantization_config=_quantization(options),
+                metadata={_OWNER: note},
+            )
+        except EngineError as error:
+            if not was_answered(error, 409):  # made, though the answer was lost
+                raise
+        index = cls(server, collection, options)
+        index.ensure_payload_indexes()
+        return index
+
+    def ensure_payload_indexes(self) -> None:
+        """Make those payload indexes that are not there: filters are slow without, or refused."""
+        client = self._server.client
+        there = self._server.call(client.get_collection, self.collection).payload_schema
+        for one in _INDEXES:
+            if one["field_name"] not in there:
+                self._server.call(client.create_payload_index, self.collection, wait=True, **one)
+
+    def apply_options(self) -> None:
+        """Change what can be changed of a collection that is there: all but its shards."""
+        options = self._options
+        self._server.call(
+            self._server.client.update_collection,
+            self.collection,
+            vectors_config={"": models.VectorParamsDiff(on_disk=options.on_disk)},
+            quantization_config=_quantization(options) or models.Disabled.DISABLED,
+            collection_params=models.CollectionParamsDiff(
+                replication_factor=options.replication_factor,
+                write_consistency_factor=options.write_consistency_factor,
+            ),
         )
-        return cls(server, collection)
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
-        """Add points, or replace those of the same id."""
-        nodes = [
-            TextNode(id_=point.id, embedding=point.vector.tolist(), metadata=point.payload)
-            for point in points
+        """Add points, or replace those of the same id; several batches at once.
+
+        When one fails the others in work are ended, and the error of the first is raised: what is
+        there already may be added again.
+        """
+        size, client = self._options.batch_size, self._server.client
+        batches = [
+            [
+                models.PointStruct(id=one.id, vector=one.vector.tolist(), payload=one.payload)
+                for one in points[start : start + size]
+            ]
+            for start in range(0, len(points), size)
         ]
-        self._server.call(self._store.add, nodes)
+        if len(batches) == 1:
+            self._server.call(client.upsert, self.collection, batches[0], wait=True)
+            return
+        workers = ThreadPoolExecutor(self._options.parallel, "qdrant-upsert")
+        try:
+            calls = [
+                workers.submit(self._server.call, client.upsert, self.collection, batch, wait=True)
+                for batch in batches
+            ]
+            for call in calls:
+                call.result()
+        finally:
+            workers.shutdown(cancel_futures=True)
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are fine, and so is none at all."""
-        if len(point_ids) > 0:  # the store takes an empty list for everything
-            self._server.call(self._store.delete_nodes, list(point_ids))
+        if len(point_ids) > 0:
+            wanted = models.PointIdsList(points=list(point_ids))
+            self._server.call(self._server.client.delete, self.collection, wanted, wait=True)
 
     @property
     def count(self) -> int:
         """Return the number of points."""
         client = self._server.client
-        return self._server.call(client.count, self._store.collection_name, exact=True).count
+        return self._server.call(client.count, self.collection, exact=True).count
 
     def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
         """Return vector and payload of those of the points that are there, by id."""
         read = self._server.client.retrieve
         records = self._server.call(
-            read, self._store.collection_name, list(point_ids), with_payload=True, with_vectors=True
+            read, self.collection, list(point_ids), with_payload=True, with_vectors=True
         )
         return {str(record.id): (record.vector, record.payload or {}) for record in records}
+
+    def pages(self) -> Iterator[list[str]]:
+        """Yield the ids of all points, some at a time."""
+        following: Any = None
+        while True:
+            records, following = self._server.call(
+                self._server.client.scroll,
+                self.collection,
+                limit=_PAGE,
+                offset=following,
+                with_payload=False,
+            )
+            yield [str(record.id) for record in records]
+            if following is None:
+                return
 
     def flush(self) -> None:
         """Do nothing: every write waits for the server to keep it."""
@@ -232,22 +280,28 @@ class ServerIndex:
         self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
     ) -> list[PointHit]:
         """Return the nearest points that meet the condition, best first, at most ``limit``."""
-        query = VectorStoreQuery(query_embedding=vector.tolist(), similarity_top_k=limit)
-        filters = None if condition is None else models.Filter.model_validate({"must": [condition]})
-        result = self._server.call(self._store.query, query, qdrant_filters=filters)
-        nodes, scores = result.nodes or [], result.similarities or []
-        return [
-            PointHit(node.metadata[CHUNK], score) for node, score in zip(nodes, scores, strict=True)
-        ]
+        params = None
+        if self._options.quantization != "none":
+            again = models.QuantizationSearchParams(
+                rescore=True, oversampling=self._options.oversampling
+            )
+            params = models.SearchParams(quantization=again)
+        response = self._server.ask(
+            self._server.client.query_points,
+            self.collection,
+            query=vector.tolist(),
+            query_filter=condition and models.Filter.model_validate({"must": [condition]}),
+            search_params=params,
+            limit=limit,
+            with_payload=[CHUNK],
+        )
+        return [PointHit((point.payload or {})[CHUNK], point.score) for point in response.points]
 
 
-def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, UnexpectedResponse):
-        return error.status_code is None or error.status_code == 429 or error.status_code >= 500
-    return isinstance(error, _FAILURES)
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, UnexpectedResponse):
-        return f"{error.status_code} {error.reason_phrase}"
-    return str(error) or type(error).__name__
+def _quantization(options: QdrantSettings) -> models.ScalarQuantization | None:
+    if options.quantization == "none":
+        return None
+    bytes_in_memory = models.ScalarQuantizationConfig(
+        type=models.ScalarType.INT8, quantile=0.99, always_ram=True
+    )
+    return models.ScalarQuantization(scalar=bytes_in_memory)

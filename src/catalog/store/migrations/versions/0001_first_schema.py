@@ -1,9 +1,13 @@
-"""The first schema: all tables, SQLite's full-text index kept by triggers, the store's own id."""
+"""The first schema: all tables, SQLite's full-text index kept by triggers, the store's own id.
+
+A store on Postgres has tables of words in its place.
+"""
 
 import uuid
 
 from alembic import op
 
+from catalog.store.postgres_schema import create_derived, create_functions
 from catalog.store.schema import meta, metadata
 
 revision = "0001"
@@ -49,8 +53,14 @@ _FTS = (
 
 
 def upgrade() -> None:
-    metadata.create_all(op.get_bind(), tables=[metadata.tables[name] for name in _TABLES])
-    for statement in _FTS:
+    connection = op.get_bind()
+    is_postgres = connection.dialect.name == "postgresql"
+    if is_postgres:
+        create_functions(connection)
+    metadata.create_all(connection, tables=[metadata.tables[name] for name in _TABLES])
+    if is_postgres:
+        create_derived(connection)
+    for statement in () if is_postgres else _FTS:
         op.execute(statement)
     # Indexes derived from this store carry the id, to know whose they are.
     op.bulk_insert(meta, [{"key": "store_id", "value": uuid.uuid4().hex}])

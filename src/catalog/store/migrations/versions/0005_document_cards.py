@@ -2,6 +2,7 @@
 
 from alembic import op
 
+from catalog.store.postgres_schema import create_cards_index
 from catalog.store.schema import document_cards
 
 revision = "0005"
@@ -24,5 +25,8 @@ _FTS = (
 
 def upgrade() -> None:
     document_cards.create(op.get_bind(), checkfirst=True)
+    if op.get_bind().dialect.name == "postgresql":
+        create_cards_index(op.get_bind())
+        return
     for statement in _FTS:
         op.execute(statement)

@@ -1,0 +1,124 @@
+"""The agent that a call names, and the call under it: its own choices, else the agent's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from catalog.core.agents import Agent, load_agent
+from catalog.core.dates import read_bound, seconds_since_epoch
+from catalog.core.errors import InputError
+from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
+from catalog.core.filters import Filter, Op, condition
+from catalog.core.param_types import DatasetChoice
+from catalog.core.params import AskParams, GenerateParams, SearchParams
+
+if TYPE_CHECKING:
+    from catalog.core.settings import Settings
+
+AgentParams = SearchParams | AskParams | GenerateParams
+ParamsT = TypeVar("ParamsT", bound=AgentParams)
+_CHOICES = ("top_k", "mode", "rerank", "expand", "similarity_threshold")  # the call's win
+_NARROWING = ("docs", "file_type", "name")
+DEFAULT = "default"
+
+
+def read_agent(settings: Settings, name: str | None) -> Agent:
+    """Return the agent of that name, ``default`` if none is given, which needs no file.
+
+    Raises :class:`InputError` for a name that none has, listing those there are, and
+    :class:`ConfigError`, naming file, line and key, for a file that is wrong.
+    """
+    path = _agent_files(settings).get(name or DEFAULT)
+    if path is not None:
+        return load_agent(path)
+    if (name or DEFAULT) in settings.agents:
+        return settings.agents[name or DEFAULT]
+    if name in (None, DEFAULT):
+        return Agent()
+    raise InputError(
+        f"there is no agent {name!r} in the settings or in {_folder(settings)}; "
+        f"agents: {', '.join(dict.fromkeys([DEFAULT, *agent_places(settings)]))}"
+    )
+
+
+def agent_places(settings: Settings) -> dict[str, Path | None]:
+    """Return the names of all agents and their files; ``None``: the settings have it.
+
+    A file stands in for the table of that name.
+    """
+    places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
+    return dict(sorted(places.items()))
+
+
+def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
+    """Return the parameters with the agent's choices where the call makes none.
+
+    What narrows adds up: both filters hold, the later ``after``, the earlier ``before``, datasets
+    that both name. Raises :class:`InputError` where that leaves nothing, or both name documents.
+    """
+    own = agent.retrieval
+    hint = getattr(params, "agent_hint", None)
+    if not own and not agent.filter_by_tags and hint is None and agent.agent_hint is None:
+        return params
+    changes = {
+        name: own[name]
+        for name in (*_CHOICES, *_NARROWING)
+        if name in own and getattr(params, name) is None
+    }
+    if "docs" in own and params.docs is not None:
+        raise InputError(f"the agent {params.agent!r} answers from docs of its own: leave docs out")
+    for name, sign in (("after", 1), ("before", -1)):
+        bounds = [one for one in (getattr(params, name), own.get(name)) if one is not None]
+        bounds.sort(key=partial(_seconds, name, sign))
+        changes[name] = bounds[-1] if bounds else None
+    filters = [*_filters(params, own), *_conditions(agent, hint)]
+    changes["filters"] = filters or None
+    return replace(params, **changes, dataset=_datasets(params.dataset, own.get("dataset")))
+
+
+def _seconds(name: str, sign: int, bound: str) -> float:
+    moment = read_bound(name, bound)
+    return 0.0 if moment is None else sign * seconds_since_epoch(moment)
+
+
+def _filters(params: AgentParams, own: Mapping[str, Any]) -> Iterator[Filter]:
+    for filters in (params.filters, own.get("filters")):
+        tree = parse_filters(filters)
+        if tree is not None:
+            yield tree
+    if params.file_type is not None and "file_type" in own:
+        yield file_type_filter(own["file_type"])
+    if params.name is not None and "name" in own:
+        yield name_filter(own["name"])
+
+
+def _conditions(agent: Agent, hint: str | None) -> Iterator[Filter]:
+    """Yield the conditions of hints, the call's and the agent's, and of the agent's tags."""
+    for one in (hint, agent.agent_hint):
+        if one is not None:
+            yield condition("agent_hint", Op.EQ, one)
+    if agent.filter_by_tags:
+        yield condition("tag", Op.IN, list(agent.filter_by_tags))
+
+
+def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
+    if theirs is None or own is None:
+        return own if theirs is None else theirs
+    names = [[one] if isinstance(one, str) else one for one in (theirs, own)]
+    both = [name for name in names[0] if name in names[1]]
+    if not both:
+        raise InputError(f"the agent answers from {' and '.join(names[1])} alone")
+    return both
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.answers.agents or settings.home / "agents"
+
+
+def _agent_files(settings: Settings) -> dict[str, Path]:
+    files = sorted(_folder(settings).glob("*.toml"))
+    return {path.stem: path for path in files if path.is_file()}

@@ -1,0 +1,140 @@
+"""Agents: who searches and answers, with which model, and from what; one needs none.
+
+An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` of a folder.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from catalog.core.argument_names import fold_name
+from catalog.core.errors import ConfigError, InputError
+from catalog.core.param_fields import params_model, validation_message
+from catalog.core.param_types import ArtifactKind, Profile
+from catalog.core.params import SearchParams
+from catalog.core.toml_lines import line_of
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+OutputType = Literal["answer"] | ArtifactKind
+ARTIFACT_TEMPERATURES = (0.2, 0.4)
+
+
+class _RetrievalError(ValueError):
+    """Say what is wrong with ``retrieval``, and under which ``key`` of it."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class Agent(BaseModel):
+    """Who answers: the ``persona`` told to the model, its ``profile``, and what is retrieved.
+
+    ``output`` is the only thing that it writes, anything if unset. ``temperature`` (0 to 1, of an
+    artifact 0.2 to 0.4) and ``max_tokens`` (16 to 8192) are the model's own, or those of the
+    output, if unset. ``retrieval`` are parameters of a search; ``agent_hint`` and
+    ``filter_by_tags`` (documents with any of them) narrow it further, and never widen a call.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    persona: str = Field("", max_length=8000)
+    profile: Profile = "balanced"
+    output: OutputType | None = None
+    temperature: float | None = Field(None, ge=0.0, le=1.0)
+    max_tokens: int | None = Field(None, ge=16, le=8192)
+    agent_hint: str | None = None
+    filter_by_tags: tuple[str, ...] = Field((), max_length=50, strict=False)
+    retrieval: Mapping[str, Any] = Field(default_factory=dict)
+
+    @field_validator("temperature")
+    @classmethod
+    def _is_low(cls, temperature: float | None, info: ValidationInfo) -> float | None:
+        """Refuse a temperature that artifacts are not written at."""
+        least, most = ARTIFACT_TEMPERATURES
+        is_artifact = info.data.get("output") not in (None, "answer")
+        if is_artifact and temperature is not None and not least <= temperature <= most:
+            raise ValueError(f"an artifact is written at {least} to {most}")
+        return temperature
+
+    @field_validator("retrieval")
+    @classmethod
+    def _is_search(cls, retrieval: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Refuse what is no parameter of a search that an agent may set, and filters of no form."""
+        from catalog.core.filter_forms import parse_filters
+
+        model = params_model(SearchParams, "query", "agent", "explain", "strict")
+        try:
+            checked = model.model_validate(dict(retrieval))
+        except ValidationError as error:
+            key = str(error.errors()[0]["loc"][0])
+            raise _RetrievalError(validation_message(error, model), key) from None
+        values = checked.model_dump(exclude_unset=True)
+        try:
+            parse_filters(values.get("filters"))
+        except InputError as error:
+            raise _RetrievalError(f"filters: {error}", "filters") from None
+        return values
+
+    def options(self) -> dict[str, Any]:
+        """Return what is told to the model's client besides the messages."""
+        options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def check_agent_tables(tree: Mapping[str, Any], path: Path, text: str) -> None:
+    """Raise :class:`ConfigError` for an agent of a settings file that is wrong, naming its line."""
+    agents = tree.get("agents", {})
+    if not isinstance(agents, Mapping):
+        raise ConfigError(f"{path}: agents is a section: write a table [agents.NAME] for each")
+    for name, values in agents.items():
+        _validate(values, path, text, ("agents", name))
+
+
+def load_agent(path: Path) -> Agent:
+    """Return the agent of a file; raise :class:`ConfigError`, naming file, line and key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"cannot read the agent file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"the agent file {path} is not TOML: {error}") from error
+    return _validate(values, path, text, ())
+
+
+def _validate(values: object, path: Path, text: str, parents: tuple[str, ...]) -> Agent:
+    """Return the agent of a table below ``parents``; an error names file, line and key."""
+    try:
+        return Agent.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        keys = (*map(str, first["loc"]), *_inner_key(first))
+        why = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            why = f"there is no such key; {_known_keys(keys[-1])}"
+        line = line_of(text, [*parents, *keys])
+        where = f"the agent file {path}" if not parents else f"the agent {parents[-1]!r} in {path}"
+        at = "" if line is None else f", line {line}"
+        named = ".".join(map(str, first["loc"])) or "it"
+        raise ConfigError(f"{where}{at}: {named}: {why}") from None
+
+
+def _inner_key(problem: ErrorDetails) -> tuple[str, ...]:
+    cause = problem.get("ctx", {}).get("error")
+    return (cause.key,) if isinstance(cause, _RetrievalError) else ()
+
+
+def _known_keys(name: str) -> str:
+    """Return the keys that an agent has, or where the one meant belongs."""
+    searching = {fold_name(key) for key in params_model(SearchParams, "query").model_fields}
+    if fold_name(name) in searching:
+        return f"{name} belongs under [retrieval]"
+    return f"keys: {', '.join(Agent.model_fields)}"

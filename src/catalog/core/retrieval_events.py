@@ -1,0 +1,91 @@
+"""What went otherwise than set in a search, told to a log of its own: failed, repeated, degraded.
+
+Nothing of a question, a document or a key is in it: the search's id, the step, classes of errors
+with their numbers, and reasons that the program itself words. A library that is set to writes them
+to a file (``catalog.library.retrieval_log``); else they go nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+from uuid import uuid4
+
+from catalog.core.edges import current_request_id
+from catalog.core.errors import InputError
+
+LOGGER = logging.getLogger("catalog.retrieval")
+LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
+LOGGER.propagate = False  # what a user is to see is said elsewhere
+_CAUSES = 6  # of an error, that are named
+
+
+class _Search(NamedTuple):
+    id: str
+    home: str
+
+
+_NONE = _Search("-", "")
+_SEARCH: ContextVar[_Search] = ContextVar("catalog_search", default=_NONE)
+
+
+def current_home() -> str:
+    """Return the home that the search at hand is of; ``""`` outside one."""
+    return _SEARCH.get().home
+
+
+@contextmanager
+def searching(home: str) -> Iterator[None]:
+    """Let what is told in the block be of one search, with the id of its request if it has one.
+
+    An error that ends the block is told, unless the call itself was wrong.
+    """
+    if _SEARCH.get().home == home:
+        yield
+        return
+    token = _SEARCH.set(_Search(current_request_id() or uuid4().hex[:12], home))
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        _tell("search", "failed", error_text(error))
+        raise
+    finally:
+        _SEARCH.reset(token)
+
+
+def tell_failure(step: str, error: BaseException) -> None:
+    """Tell of a step that failed, and without which the search goes on."""
+    _tell(step, "failed", error_text(error))
+
+
+def tell_fallback(step: str, reason: str) -> None:
+    """Tell of a step that did its work another way than set; ``reason`` quotes nothing."""
+    _tell(step, "degraded", reason)
+
+
+def tell_retry(what: str, attempt: int, error: BaseException | None, pause: float) -> None:
+    """Tell of a call that failed for the ``attempt``-th time and is made again, in seconds."""
+    reason = "" if error is None else f"{error_text(error)}, "
+    _tell(what, "retried", f"{reason}attempt {attempt}, again in {pause:.1f} s")
+
+
+def error_text(error: BaseException) -> str:
+    """Return the classes of an error and its causes, with an HTTP status or system error number."""
+    parts: list[str] = []
+    cause: BaseException | None = error
+    while isinstance(cause, BaseException) and len(parts) < _CAUSES:
+        number = getattr(cause, "status_code", None) or getattr(cause, "errno", None)
+        suffix = f" {number}" if isinstance(number, int) else ""
+        parts.append(f"{type(cause).__name__}{suffix}")
+        cause = cause.__cause__ or getattr(cause, "source", None)  # as Qdrant's client names it
+    return " from ".join(dict.fromkeys(parts))
+
+
+def _tell(step: str, event: str, reason: str) -> None:
+    if LOGGER.isEnabledFor(logging.WARNING):
+        LOGGER.warning("search=%s %s step=%s: %s", _SEARCH.get().id, event, step, reason)

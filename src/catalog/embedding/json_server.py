@@ -1,0 +1,128 @@
+"""Requests to a model's server: JSON posted to one address, under a time limit, without secrets."""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+from catalog.core.bounded_calls import BoundedCalls
+from catalog.core.errors import CatalogError, ConfigError, LLMError, LLMTimeoutError
+
+if TYPE_CHECKING:
+    import httpx
+
+_ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAnswer:
+    """What a server answered; names of ``headers`` are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Tell whether the server did what it was asked."""
+        return 200 <= self.status < 300
+
+
+class JsonServer:
+    """One address of a server, called ``name`` in messages.
+
+    No redirect is followed. A request that is not answered raises ``error``, whose message holds
+    neither the key nor what was sent. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        setting: str,
+        error: type[CatalogError],
+        api_key: str | None = None,
+        most_bytes: int = 20_000_000,
+    ) -> None:
+        """Take the address; raise :class:`ConfigError`, which names ``setting``, if it is none."""
+        parts = _split(url, setting)
+        host = parts.netloc.rpartition("@")[2]
+        if api_key and host != parts.netloc:  # one of the two would be sent, and not the key
+            raise ConfigError(f"{setting} holds a user, and a key is set: give one of them")
+        self._url, self._error, self._most_bytes = url, error, most_bytes
+        self._setting = setting
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._calls = BoundedCalls(_ABANDONED)
+        self.label = f"{name} at {host}"
+        self.public_url = parts._replace(netloc=host).geturl()
+
+    def post(self, body: Mapping[str, Any], seconds: float) -> ServerAnswer:
+        """Return what the server answers within ``seconds``, whatever its status."""
+        try:  # the whole request, for httpx bounds only each wait of it
+            return self._calls.call(lambda: self._post(body, seconds), seconds)
+        except LLMTimeoutError as error:
+            raise self._late(seconds) from error
+        except LLMError as error:
+            raise self._error(f"{self.label} cannot be asked: {error}") from error
+
+    def read(self, reply: ServerAnswer) -> Any:
+        """Return the JSON of a reply."""
+        try:
+            return json.loads(reply.content)
+        except (ValueError, RecursionError) as error:
+            raise self._error(f"{self.label} answered, but not in JSON that can be read") from error
+
+    def _post(self, body: Mapping[str, Any], seconds: float) -> ServerAnswer:
+        import httpx
+
+        deadline = time.monotonic() + seconds
+        content = bytearray()
+        try:
+            with self._client.stream(
+                "POST", self._url, json=body, headers=self._headers, timeout=seconds
+            ) as response:
+                for chunk in response.iter_bytes():
+                    content += chunk
+                    if len(content) > self._most_bytes:
+                        most = self._most_bytes
+                        raise self._error(f"{self.label} answered with over {most} bytes")
+                    if time.monotonic() > deadline:
+                        raise self._late(seconds)
+                return ServerAnswer(response.status_code, dict(response.headers), bytes(content))
+        except httpx.TimeoutException as error:
+            raise self._late(seconds) from error
+        except httpx.ConnectError as error:
+            why = "connection refused" if "refused" in str(error) else "no connection"
+            advice = f"is it running, and is {self._setting} right?"
+            raise self._error(f"{self.label} cannot be asked: {why}; {advice}") from error
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise self._error(f"{self.label} cannot be asked: {type(error).__name__}") from error
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        import httpx
+
+        client = httpx.Client(follow_redirects=False)
+        weakref.finalize(self, client.close)
+        return client
+
+    def _late(self, seconds: float) -> CatalogError:
+        return self._error(f"{self.label} gave no answer in {seconds:g} s")
+
+
+def _split(url: str, setting: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:  # outside the handler: the ValueError may quote a password
+        raise ConfigError(f"{setting} must be an http:// or https:// address")
+    return parts

@@ -1,0 +1,192 @@
+"""Embedding models on servers: asked patiently, checked, and counted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import ConfigError, EmbeddingError, EmbeddingServerError
+from catalog.core.retry_after import read_retry_after
+from catalog.core.settings import EmbeddingSettings
+from catalog.core.text import storable
+from catalog.core.tokens import EstimatedTokenCounter
+from catalog.embedding.encoder import PROBE, make_fingerprint
+from catalog.embedding.json_server import JsonServer, ServerAnswer
+from catalog.embedding.patience import Patience
+from catalog.embedding.profiles import PROFILES, profile_of, published_name
+from catalog.embedding.server_forms import CohereForm, OpenAIForm, ServerForm, Side
+from catalog.embedding.usage import EmbeddingUsage
+
+if TYPE_CHECKING:
+    from catalog.embedding.encoder import Vector
+
+_log = logging.getLogger(__name__)
+FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
+QUERY_PATIENCE = 2.0  # seconds after which a search asks no more
+_MAX_TOKENS = 512  # of a model of which nothing is known
+_MOST_BYTES = 200_000_000  # of an answer: 2,048 vectors of 3,072 numbers, and some blanks
+_REFUSED, _UNKNOWN, _UNPAID, _LIMITED = (401, 403), (404, 405, 410), 402, 429
+_WAIT = (408, 409, 425, _LIMITED)
+_TOO_LONG = (b"too long", b"too large", b"maximum context", b"context length", b"too many tokens")
+_NO_CREDIT = b"insufficient_quota"
+
+
+class ServedEncoder:
+    """A model behind an address, asked in the form of ``settings.provider``.
+
+    Vectors are brought to length 1. ``side`` is that of the texts: Cohere's models embed queries
+    otherwise than documents. The fingerprint is the same for both, and of a published model the
+    same on every server; any other name means what its server takes it for.
+    A request that fails for a reason that passes is repeated for ``patience`` seconds, those of
+    ``settings.retry_seconds`` where it is not given; after one that failed for good each further
+    one has a single try, until one succeeds.
+    """
+
+    def __init__(
+        self,
+        settings: EmbeddingSettings,
+        *,
+        side: Side = "document",
+        patience: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Take the settings; raises :class:`ConfigError` where one is missing."""
+        self.model, self._settings, self._side = settings.model, settings, side
+        self._form = FORMS[settings.provider]
+        base = settings.url or self._form.base
+        if base is None:
+            raise ConfigError(f"provider {settings.provider} needs IDX_EMBEDDING__URL")
+        if not settings.url and not settings.api_key:
+            raise ConfigError(f"provider {settings.provider} needs IDX_EMBEDDING__API_KEY")
+        path, mark, query = base.partition("?")
+        path = path.rstrip("/").removesuffix(self._form.path) + self._form.path
+        self._server = JsonServer(
+            f"{path}{mark}{query}",
+            name="the embedding server",
+            setting="IDX_EMBEDDING__URL",
+            error=EmbeddingServerError,
+            api_key=settings.api_key,
+            most_bytes=_MOST_BYTES,
+        )
+        self._profile = profile_of(settings.model)
+        seconds = settings.retry_seconds if patience is None else patience
+        self._patience = Patience(seconds, sleep=sleep)
+        self._now = now
+        self._usage = EmbeddingUsage()
+        self._counting = Lock()
+        self.counter = EstimatedTokenCounter()
+
+    @property
+    def fingerprint(self) -> str:
+        """Names form, model and window, and the server of a model that is not published."""
+        name = published_name(self.model)
+        server = "" if name in PROFILES else self._server.public_url
+        return make_fingerprint("server", self._settings.provider, name, self.max_tokens, server)
+
+    @cached_property
+    def dim(self) -> int:
+        """Length of every vector; the server is asked once where nobody knows."""
+        known = self._settings.dim or self._profile.dim
+        return known or len(self.encode([PROBE])[0])
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens the model reads."""
+        return self._settings.max_tokens or self._profile.max_tokens or _MAX_TOKENS
+
+    @property
+    def usage(self) -> EmbeddingUsage:
+        """What all requests so far took."""
+        return self._usage
+
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector of length 1 for each text, in order.
+
+        Raises :class:`EmbeddingServerError` for a server that fails, :class:`EmbeddingError` for
+        texts that it refuses and for an answer that has no sense, :class:`ConfigError` for what
+        no other try would mend.
+        """
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), self._form.most_texts):
+            vectors += self._encode(texts[start : start + self._form.most_texts])
+        return vectors
+
+    def _encode(self, texts: Sequence[str]) -> list[Vector]:
+        body = self._form.request(self.model, [storable(text) for text in texts], self._side)
+        answer = self._patience.call(lambda: self._ask(body), self._note_retry)
+        self._note_tokens(self._form.tokens(answer), texts)
+        rows = self._form.rows(answer, len(texts))
+        if rows is None:
+            raise EmbeddingError(f"{self._server.label} did not give each text one vector")
+        return [_unit(row) for row in rows]
+
+    def _ask(self, body: dict[str, Any]) -> Any:
+        self._add(EmbeddingUsage(requests=1))
+        reply = self._server.post(body, self._settings.timeout_seconds)
+        if not reply.is_success:
+            raise self._refusal(reply)
+        return self._server.read(reply)
+
+    def _refusal(self, reply: ServerAnswer) -> Exception:
+        """Return the error that says what the status means, and nothing of the answer."""
+        label, status = self._server.label, reply.status
+        said = reply.content[:10_000].lower()
+        if status in _REFUSED:
+            return ConfigError(f"{label} refused the key ({status}): check IDX_EMBEDDING__API_KEY")
+        if status in _UNKNOWN or 300 <= status < 400:
+            return ConfigError(
+                f"{label} has no such model or address ({status}): check IDX_EMBEDDING__MODEL and "
+                "IDX_EMBEDDING__URL"
+            )
+        if status == _UNPAID or (status == _LIMITED and _NO_CREDIT in said):
+            return ConfigError(f"{label} wants to be paid first ({status})")
+        if status == 413 or (status not in _WAIT and any(words in said for words in _TOO_LONG)):
+            return EmbeddingError(
+                f"too long for the model, says the server ({status}): lower "
+                "IDX_EMBEDDING__MAX_TOKENS"
+            )
+        if status in _WAIT or status >= 500:
+            wait = read_retry_after(reply.headers.get("retry-after"), self._now())
+            asks = "" if wait is None else f", and asks to wait {wait:.0f} s"
+            return EmbeddingServerError(
+                f"{label} answered with status {status}{asks}", wait, status
+            )
+        return EmbeddingError(f"{label} refused it ({status})")
+
+    def _note_retry(self, error: BaseException | None, waited: float) -> None:
+        _log.warning("%s; asked again in %.1f s", error, waited)
+        self._add(EmbeddingUsage(retries=1, waited_seconds=waited))
+
+    def _note_tokens(self, tokens: int | None, texts: Sequence[str]) -> None:
+        count = tokens if tokens is not None else sum(len(self.counter.spans(it)) for it in texts)
+        price = self._settings.price
+        cost = count * price / 1_000_000 if price else None
+        self._add(EmbeddingUsage(estimated=int(tokens is None), tokens=count, cost=cost))
+
+    def _add(self, usage: EmbeddingUsage) -> None:
+        with self._counting:
+            self._usage += usage
+
+
+def _unit(row: Any) -> Vector:
+    """Return a vector of length 1; raise :class:`EmbeddingError` for what cannot be one."""
+    import numpy as np
+
+    if isinstance(row, list) and not {type(number) for number in row} <= {int, float}:
+        raise EmbeddingError("the server answered with something that is no vector")
+    try:
+        vector = np.asarray(row, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise EmbeddingError("the server answered with something that is no vector") from error
+    if vector.ndim != 1 or not len(vector):
+        raise EmbeddingError("the server answered with something that is no vector")
+    norm = np.linalg.norm(vector)
+    if not np.isfinite(norm) or norm == 0.0:
+        raise EmbeddingError("the server answered a vector that is zero or not finite")
+    return (vector / norm).astype(np.float32)

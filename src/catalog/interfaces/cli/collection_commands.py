@@ -1,0 +1,133 @@
+"""``catalog collection``: a Qdrant collection that other software filled, checked and searched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, logged_settings
+from catalog.interfaces.cli.output import columns_of, note, print_json, say
+from catalog.interfaces.plain_text import complaint, one_line, safe
+from catalog.interfaces.text_layout import shorten, wrap
+
+if TYPE_CHECKING:
+    from catalog.core.collection_results import CollectionResults
+
+_INDENT = "    "
+_SHOWN = 300  # characters of a passage
+_NAMED_MODEL = "the model that filled it"
+
+app = typer.Typer(
+    help="Search a Qdrant collection of others (IDX_COLLECTION__*).",
+    no_args_is_help=True,
+)
+NameOption = Annotated[
+    str | None,
+    typer.Option("--collection", "-c", help="Its name; default: IDX_COLLECTION__NAME."),
+]
+
+
+@app.command("search")
+def search_collection(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    collection: NameOption = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", "-k", help="How many passages.", show_default=False)
+    ] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            "-f",
+            help="source_url=…, page_title=…, section=… or an indexed field; may be repeated.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="Leave out lower scores.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell what each stage did.")] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Find the passages nearest to a query; nothing is written to the collection."""
+    from catalog.search_v2.collections import CollectionSearch
+
+    settings = logged_settings(context, home, preset)
+    with CollectionSearch(settings, name=collection) as search:
+        results = search.search(query, top_k=top_k, filters=filters, threshold=threshold)
+    if json:
+        print_json(results.to_dict())
+        return
+    say(*_result_lines(results, columns_of(sys.stdout)))
+    note(_account(results, explain=explain))
+
+
+@app.command("check")
+def check_collection(
+    context: typer.Context,
+    collection: NameOption = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Say what the collection holds, and whether fields and model fit; exit 1 if not."""
+    from catalog.search_v2.collections import CollectionSearch
+
+    settings = logged_settings(context, home, preset)
+    with CollectionSearch(settings, name=collection) as search:
+        state = search.check()
+    if json:
+        print_json(state)
+    else:
+        say(*_state_lines(state))
+    if not state["fits"]:
+        raise typer.Exit(1)
+
+
+def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str]:
+    if results.low_confidence and len(results) > 0:
+        yield f"low confidence: the best score is {results[0].score:.4g}"
+        yield ""
+    for result in results:
+        low = ", low" if result.is_low else ""
+        yield f"[{result.rank}] {one_line(result.citation)}  score {result.score:.4g}{low}"
+        text = shorten(one_line(result.text), _SHOWN) or "(its payload holds no text)"
+        yield from [f"{_INDENT}{text}"] if width is None else wrap(_INDENT + text, width, _INDENT)
+        yield ""
+    if len(results) == 0:
+        yield f"No passage of {results.dataset!r} is near {results.query!r}."
+
+
+def _account(results: CollectionResults, *, explain: bool) -> str:
+    """Return what the stages did, if wanted, or else what payloads lacked."""
+    from catalog.interfaces.terminal_passages import stage_lines
+
+    lines: Iterable[str] = map(safe, stage_lines(results.stages))
+    if not explain:
+        lines = (complaint(stage.note) for stage in results.stages[-1:] if stage.note)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _state_lines(state: Mapping[str, Any]) -> Iterator[str]:
+    vector = f", vector {state['vector']!r}" if state["vector"] is not None else ""
+    yield f"{state['collection']} at {state['address']}: {state['points']} points{vector}"
+    yield f"vectors   {state['dim']} dimensions, {state['distance']}"
+    yield f"model     {state['model']}, {state['model_dim']} dimensions: {_verdict(state)}"
+    for name, key in state["payload"].items():
+        found = f"{state['fields'][name]} of {state['sampled']}"
+        index = state["indexes"].get(key, "none")
+        yield f"{name:<13} in {key!r}: {found} sampled points have it; index: {index}"
+
+
+def _verdict(state: Mapping[str, Any]) -> str:
+    if state["dim"] != state["model_dim"]:
+        return f"it is not {_NAMED_MODEL}"
+    if state["agreement"] is None:
+        return "no text was found to tell whether it is the one that filled the collection"
+    agreed = f"its vectors agree with those stored by {state['agreement']:.2f}"
+    return f"{agreed}, {'as' if state['fits'] else 'not as'} those of {_NAMED_MODEL} do"

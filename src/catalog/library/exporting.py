@@ -1,0 +1,124 @@
+"""Writing the datasets of a store as ``chunks.jsonl``, one document after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import InputError, SourceError
+from catalog.core.portable_lines import EndLine, HeaderLine, Line, ModelLine, write_line
+from catalog.ingest.sync_report import Progress, Silent
+from catalog.library.carried_adoption import write_adoption
+from catalog.store.backup import draft_beside
+from catalog.store.chunks import StoredDataset, list_datasets, require_dataset
+from catalog.store.embedding_cache import read_adoption, read_stored_model
+from catalog.store.portable_rows import (
+    count_documents_of,
+    read_dataset_line,
+    read_document_lines,
+    read_file_lines,
+)
+
+if TYPE_CHECKING:
+    from catalog.store import Database
+
+FILE_NAME = "chunks.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What was written, and where."""
+
+    file: str
+    datasets: tuple[str, ...]
+    documents: int
+    chunks: int
+    bytes: int
+
+
+def portable_file(path: Path) -> Path:
+    """Return the file that is meant: ``chunks.jsonl`` of a folder."""
+    return path / FILE_NAME if path.is_dir() else path
+
+
+def require_portable(path: Path) -> None:
+    """Raise :class:`SourceError` unless there is a file to import."""
+    file = portable_file(path)
+    if not file.is_file():
+        raise SourceError(f"there is no file {file}: 'catalog export' makes one")
+
+
+def export_chunks(
+    database: Database,
+    to: Path,
+    *,
+    datasets: Sequence[str] = (),
+    vectors: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write the datasets, all if none is named, as they are at one moment.
+
+    The file is the owner's alone (0600) and appears when it is whole; two of one state are the
+    same bytes. Raises :class:`InputError` when it is there already and not to be replaced by
+    ``force``, or there is nothing to write; :class:`DamagedDocumentError` for a document that is
+    not what was stored; :class:`StoreError` when the file cannot be written.
+    """
+    file = portable_file(to)
+    if file.exists() and not force:
+        raise InputError(f"{file} is there already: choose another name, or --force to replace it")
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {file.parent} to write {file.name} into")
+    with database.snapshot():
+        chosen = _chosen(database, datasets)
+        with draft_beside(file) as draft:
+            with draft.open("wb") as stream:
+                for line in _lines(database, chosen, progress or Silent(), vectors=vectors):
+                    stream.write(write_line(line))
+                stream.flush()
+                os.fsync(stream.fileno())
+            size = draft.stat().st_size
+            draft.replace(file)
+    assert isinstance(line, EndLine)
+    names = tuple(dataset.name for dataset in chosen)
+    return ExportReport(str(file), names, line.documents, line.chunks, size)
+
+
+def _chosen(database: Database, names: Sequence[str]) -> list[StoredDataset]:
+    with database.read() as connection:
+        for name in names:
+            require_dataset(connection, name)
+        stored = list_datasets(connection)
+    chosen = [one for one in stored if not names or one.name in names]
+    if not chosen:
+        raise InputError("there is no dataset to export: 'catalog index build' makes one")
+    return chosen
+
+
+def _lines(
+    database: Database, datasets: Sequence[StoredDataset], progress: Progress, *, vectors: bool
+) -> Iterator[Line]:
+    model = read_stored_model(database)
+    if model is None:
+        raise InputError("nothing was ever indexed in this store: there is nothing to export")
+    known = ModelLine(model=model.model, fingerprint=model.fingerprint, dim=model.dim)
+    documents = chunks = 0
+    with database.read() as connection:
+        adoption = write_adoption(read_adoption(connection))
+        yield HeaderLine(model=known, adoption=adoption, vectors=vectors)
+        total = sum(count_documents_of(connection, one.name) for one in datasets)
+        progress.start(total, "exporting")
+        for dataset in datasets:
+            yield read_dataset_line(connection, dataset)
+            for document, passages in read_document_lines(
+                connection, dataset.name, vectors=vectors
+            ):
+                yield document
+                yield from passages
+                documents, chunks = documents + 1, chunks + len(passages)
+                progress.advance(1, document.path, f"{documents:,} of {total:,} documents")
+            yield from read_file_lines(connection, dataset.name)
+    yield EndLine(documents=documents, chunks=chunks)

@@ -1,0 +1,338 @@
+"""Filling datasets from ``chunks.jsonl``: whole documents a transaction, each as it was."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import ConfigError, InputError, SourceError
+from catalog.core.os_errors import describe_os_error
+from catalog.core.portable_lines import (
+    ChunkLine,
+    DatasetLine,
+    DocumentLine,
+    EndLine,
+    FileLine,
+    HeaderLine,
+    Line,
+    ModelLine,
+    read_line,
+)
+from catalog.core.settings import default_shaping, with_rag
+from catalog.ingest.sync import check_dataset_name
+from catalog.ingest.sync_report import Failure, Progress, Silent
+from catalog.library.carried_adoption import bind_model
+from catalog.library.exporting import portable_file
+from catalog.library.filling import complete_dataset
+from catalog.library.indexing import Indexer
+from catalog.store import embedding_cache, manifest
+from catalog.store.chunks import find_root
+from catalog.store.dataset_settings import (
+    DatasetSettings,
+    note_dataset_settings,
+    read_dataset_settings,
+)
+from catalog.store.manifest import ManifestEntry
+from catalog.store.portable_rows import check_inside, find_documents, find_stored, to_revision
+from catalog.store.revisions import NewRevision, ensure_dataset, publish_all, set_source
+from catalog.store.waiting import count_waiting
+
+if TYPE_CHECKING:
+    from catalog.library.library import Library
+
+_TOGETHER = 100  # passages in one transaction: more would hold up other writers for long
+_FILES = 1_000  # noted in one transaction
+_OUTCOMES = ("added", "replaced", "unchanged")
+
+
+class _LineError(InputError):
+    """Name the line at which a file cannot be taken in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import did.
+
+    ``added`` documents were not there, ``replaced`` ones had another content, ``unchanged`` ones
+    were there as they are in the file. ``waiting`` passages have no vector and are found by words.
+    """
+
+    datasets: tuple[str, ...]
+    added: int
+    replaced: int
+    unchanged: int
+    chunks: int
+    embedded: int
+    waiting: int
+    failed: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def import_chunks(
+    library: Library,
+    source: Path,
+    *,
+    datasets: Sequence[str] = (),
+    root: Path | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Take in what a file, or ``chunks.jsonl`` of a folder, holds of the datasets, or of all.
+
+    Documents that are in the file are as it says afterwards, others stay. Run again, it goes on
+    where it ended and adds nothing that is there. What has no vector in the file is embedded.
+    ``root`` is the folder that the dataset is updated from, in place of the file's. Raises
+    :class:`InputError`, naming the line, for what is damaged, wrong or newer: the documents before
+    it are in then, whole; :class:`EmbeddingMismatchError` for vectors of another model than the
+    store's, and as ``Indexer.build`` does.
+    """
+    file = portable_file(source)
+    progress = progress or Silent()
+    library.follow_adoption()
+    with ExitStack() as locks:
+        run = _ImportRun(library, file, datasets, root, progress, locks)
+        run.read()
+        return run.finish()
+
+
+class _ImportRun:
+    """One reading of a file, which publishes documents in groups."""
+
+    def __init__(
+        self,
+        library: Library,
+        file: Path,
+        datasets: Sequence[str],
+        root: Path | None,
+        progress: Progress,
+        locks: ExitStack,
+    ) -> None:
+        self._library, self._file, self._wanted, self._root = library, file, datasets, root
+        self._progress, self._locks = progress, locks
+        self._model: ModelLine | None = None
+        self._opened: list[str] = []  # datasets of which something is taken
+        self._known: set[str] = set()  # those that the file has told of
+        self._group: list[NewRevision] = []
+        self._files: list[FileLine] = []
+        self._since_header: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._notes: list[str] = []
+        self._is_ended = True
+        self._number = 0  # of the line that was read last
+
+    def read(self) -> None:
+        """Take in every line, in order; an error names its line, and all before it is in."""
+        lines = self._read_lines()
+        try:
+            for number, line in lines:
+                with self._named(number):
+                    self._take(line, lines)
+            if self._model is None:
+                raise InputError(f"{self._file} is empty, without the header of 'catalog export'")
+            with self._named(self._number):
+                self._require_end()
+        finally:
+            self._note_files()
+        for name in self._wanted:
+            if name not in self._opened:
+                known = ", ".join(sorted(self._known)) or "none"
+                raise InputError(f"{self._file} has no dataset {name!r}; datasets: {known}")
+
+    def finish(self) -> ImportReport:
+        """Embed what waits, derive what was taken in, and return what was done."""
+        embedded = waiting = 0
+        failed: tuple[Failure, ...] = ()
+        for dataset in self._opened:
+            report = complete_dataset(self._library, dataset, self._progress)
+            embedded += report.embedded
+            failed += report.failed
+            self._notes += report.notes
+            with self._library.database.read() as connection:
+                waiting += count_waiting(connection, dataset)[1]
+        return ImportReport(
+            tuple(self._opened),
+            self._counts["added"],
+            self._counts["replaced"],
+            self._counts["unchanged"],
+            self._counts["chunks"],
+            embedded,
+            waiting,
+            failed,
+            tuple(self._notes),
+        )
+
+    @contextmanager
+    def _named(self, number: int) -> Iterator[None]:
+        """Name the line in an error that does not name one yet."""
+        try:
+            yield
+        except _LineError:
+            raise
+        except InputError as error:
+            raise _LineError(f"{self._file}, line {number}: {error}") from None
+
+    def _read_lines(self) -> Iterator[tuple[int, Line]]:
+        """Yield the lines that are not blank with their numbers, the bytes read as progress."""
+        most = 2 * self._library.settings.rag_v2.ingest.max_document_bytes
+        try:
+            with self._file.open("rb") as stream:
+                self._progress.start(self._file.stat().st_size, "importing")
+                while raw := stream.readline(most + 1):
+                    self._number += 1
+                    with self._named(self._number):
+                        line = _parse(raw, most)
+                    if line is not None:
+                        yield self._number, line
+                    documents = sum(self._counts[name] for name in _OUTCOMES)
+                    self._progress.advance(len(raw), "", f"{documents:,} documents")
+        except OSError as error:
+            raise SourceError(f"cannot read {describe_os_error(self._file, error)}") from error
+
+    def _take(self, line: Line, lines: Iterator[tuple[int, Line]]) -> None:
+        if isinstance(line, HeaderLine):
+            self._model = self._begin(line)
+            return
+        if self._model is None:
+            raise InputError("the first line is no header of 'catalog export'")
+        match line:
+            case DatasetLine():
+                self._open(line)
+            case DocumentLine():
+                self._add(line, lines, self._model)
+            case FileLine():
+                self._require_told(line.dataset)
+                check_inside(line.file)
+                if line.dataset in self._opened:
+                    self._files.append(line)
+                    if len(self._files) >= _FILES:
+                        self._note_files()
+            case EndLine():
+                self._end(line)
+            case ChunkLine():
+                raise InputError("a passage stands before its document")
+
+    def _begin(self, line: HeaderLine) -> ModelLine:
+        """Bind the store to the file's model, or see that it is bound to it; return the model."""
+        self._publish()  # what another model's header began
+        self._notes += bind_model(self._library, line, self._file)
+        self._is_ended = False
+        self._known.clear()
+        self._since_header.clear()
+        return line.model
+
+    def _open(self, line: DatasetLine) -> None:
+        """Make the dataset, unless it is there, under its lock, which is held to the end."""
+        name = line.dataset
+        check_dataset_name(name)
+        self._known.add(name)
+        if self._wanted and name not in self._wanted:
+            return
+        if name not in self._opened:
+            self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
+            self._opened.append(name)
+        made_with = self._settings(line)
+        root = line.root if self._root is None else str(self._root.resolve())
+        with self._library.database.write() as connection:
+            ensure_dataset(connection, name, time.time())
+            if self._root is not None or not find_root(connection, name):
+                set_source(connection, name, root, line.include, line.exclude)
+            if made_with is not None and read_dataset_settings(connection, name) is None:
+                note_dataset_settings(connection, name, made_with)
+            root = find_root(connection, name)
+        if root:
+            there = "" if Path(root).exists() else ", which is not here (--root names another)"
+            self._notes.append(f"{name} is updated from {root}{there}")
+
+    def _settings(self, line: DatasetLine) -> DatasetSettings | None:
+        if line.settings is None:
+            return None
+        unknown = line.settings.keys() - default_shaping().keys()
+        if unknown:
+            raise InputError(f"settings: {', '.join(sorted(unknown))} shapes no passages")
+        try:
+            with_rag(self._library.settings, line.settings)
+        except ConfigError as error:
+            raise InputError(str(error)) from None
+        return DatasetSettings(line.preset, line.settings)
+
+    def _add(self, line: DocumentLine, lines: Iterator[tuple[int, Line]], model: ModelLine) -> None:
+        """Take a document with the passages that follow it, and publish some together."""
+        passages = []
+        for _ in range(line.chunks):
+            _, passage = next(lines, (0, None))
+            if not isinstance(passage, ChunkLine):
+                raise InputError(f"{line.source_doc_id} has {line.chunks} passages, not all here")
+            passages.append(passage)
+        self._since_header.update(documents=1, chunks=len(passages))
+        self._require_told(line.dataset)
+        if line.dataset not in self._opened:
+            return
+        if any(one.source_doc_id == line.source_doc_id for one in self._group):
+            self._publish()  # of two of one document the later one holds
+        self._group.append(to_revision(line, passages, model))
+        if sum(len(revision.chunks) for revision in self._group) >= _TOGETHER:
+            self._publish()
+
+    def _require_told(self, dataset: str) -> None:
+        if dataset not in self._known:
+            raise InputError(f"no line before this tells of the dataset {dataset!r}")
+
+    def _end(self, line: EndLine) -> None:
+        for name in ("documents", "chunks"):
+            if (count := self._since_header[name]) != (told := getattr(line, name)):
+                raise InputError(f"there are {count} {name}, and it says {told}: some are missing")
+        self._is_ended = True
+
+    def _require_end(self) -> None:
+        if not self._is_ended:
+            raise InputError("the file ends early; the documents before this are imported")
+
+    def _publish(self) -> None:
+        """Store the documents of the group that are not there as they are in the file."""
+        group, self._group = self._group, []
+        if not group:
+            return
+        now = time.time()
+        with self._library.database.write() as connection:
+            is_there = find_documents(connection, group)
+            same = find_stored(connection, group)
+            publish_all(connection, [it for it in group if it.source_doc_id not in same], now)
+            for one in (it for it in group if it.source_doc_id in same and it.vectors):
+                embedding_cache.save(
+                    connection,
+                    one.vectors,
+                    fingerprint=one.embedded_by,
+                    side="document",
+                    now=now,
+                )
+        for one in group:
+            name = one.source_doc_id
+            outcome = "unchanged" if name in same else "replaced" if name in is_there else "added"
+            self._counts[outcome] += 1
+            self._counts["chunks"] += len(one.chunks)
+
+    def _note_files(self) -> None:
+        """Note in the manifest how the files were read whose documents are in."""
+        self._publish()
+        files, self._files = self._files, []
+        with self._library.database.write() as connection:
+            for name in dict.fromkeys(line.dataset for line in files):
+                of_it = {line.file: _entry(line) for line in files if line.dataset == name}
+                manifest.record(connection, name, *of_it.values())
+
+
+def _parse(raw: bytes, most: int) -> Line | None:
+    """Return the line, ``None`` for a blank one."""
+    if len(raw) > most:
+        raise InputError(
+            f"it is longer than {most:,} bytes: IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES bounds it"
+        )
+    return read_line(raw) if raw.strip() else None
+
+
+def _entry(line: FileLine) -> ManifestEntry:
+    return ManifestEntry(**line.model_dump(exclude={"kind", "dataset"}))

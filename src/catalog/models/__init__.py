@@ -1,0 +1,1 @@
+"""Model files: where those of a model lie, of whatever kind, and whether they are sound."""

@@ -1,0 +1,228 @@
+"""Where a model's files are: in a folder, an installed package, the hub's cache, or on the hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from glob import escape
+from pathlib import Path
+from shlex import quote
+from typing import Literal, NamedTuple
+
+from catalog.core.errors import ModelUnavailableError
+from catalog.core.ids import sha256_hex
+from catalog.core.os_errors import describe_os_error
+from catalog.models import hub, packaged
+from catalog.models.hub import HubModel
+from catalog.models.packaged import Kind, PackagedModel, hash_file
+
+Origin = Literal["folder", "package", "hub cache"]
+
+
+class _Needs(NamedTuple):
+    """What a provider cannot do without: a pattern of its weights, and other files by name."""
+
+    weights: str
+    others: tuple[str, ...] = ()
+
+
+_NEEDS = {
+    ("embedding", "fastembed"): _Needs("*.onnx", ("config.json", "tokenizer.json")),
+    ("embedding", "huggingface"): _Needs("*.safetensors", ("config.json", "tokenizer.json")),
+    ("embedding", "static"): _Needs("*.safetensors", ("tokenizer.json",)),
+    ("reranker", "fastembed"): _Needs("*.onnx", ("tokenizer.json", "tokenizer_config.json")),
+    ("reranker", "sentence_transformers"): _Needs("*.safetensors", ("config.json",)),
+    ("language model", "llama_cpp"): _Needs("*.gguf"),
+}
+_ON_HUB = ("fastembed", "huggingface", "sentence_transformers")
+
+
+def runs_here(kind: Kind, provider: str) -> bool:
+    """Return whether the provider runs models from files on this machine."""
+    return (kind, provider) in _NEEDS
+
+
+class ModelFiles:
+    """Finds the files of a model that a provider of this kind is to run. Cheap to make.
+
+    ``name`` is a folder (a file for a language model), or else a model that an installed package
+    carries, or one of the hub: from its cache, or fetched unless ``offline``. What cannot be had
+    raises :class:`ModelUnavailableError`.
+    """
+
+    def __init__(self, kind: Kind, provider: str, name: str, *, offline: bool = False) -> None:
+        self.kind, self.provider, self.name = kind, provider, name
+        self.packaged = packaged.find_packaged(kind, provider, name)
+        self._offline = offline
+
+    @cached_property
+    def found(self) -> tuple[Origin, Path] | None:
+        """Where the folder is on this machine, its files readable; ``None`` if it is not here."""
+        path = Path(self.name)
+        if self._is_path(path):
+            self._require_files(path)
+            return "folder", path.parent if path.is_file() else path
+        folder = packaged.locate(self.packaged) if self.packaged else None
+        if folder is not None:
+            return "package", folder
+        cached = (
+            hub.find_cached(self._hub_model) if self._may_be_cached and self._hub_model else None
+        )
+        others = _NEEDS[self.kind, self.provider].others
+        if cached is None or not all((cached / name).is_file() for name in others):
+            return None
+        return "hub cache", cached
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder; fetched from the hub if it is nowhere else."""
+        return self.found[1] if self.found else self.fetch()
+
+    def require(self) -> None:
+        """Raise at once, without fetching anything, if the files can be had nowhere."""
+        if not self.found:
+            self._require_hub()
+
+    def fetch(self, *, is_patient: bool = False) -> Path:
+        """Return the folder that the hub's files are in now.
+
+        The hub has half a second to answer unless ``is_patient``.
+        """
+        self._require_hub(is_patient=is_patient)
+        if self._hub_model is None:
+            raise ModelUnavailableError(
+                f"{self.provider} knows no model {self.name} and there is no such folder: name a "
+                "folder that holds its files, or a model that 'catalog models list' shows"
+            )
+        try:
+            return hub.fetch(self._hub_model)
+        except OSError as error:
+            raise ModelUnavailableError(
+                f"{self.name} cannot be fetched from the model hub: {error}"
+            ) from error
+
+    @property
+    def known(self) -> PackagedModel | None:
+        """The packaged model whose files these are, if they are those of a package."""
+        return self.packaged if self.found and self.found[0] == "package" else None
+
+    @property
+    def export(self) -> str | None:
+        """What fastembed calls the model, if the files are those that it takes from the hub."""
+        is_from_hub = not self.found or self.found[0] == "hub cache"
+        return self._hub_model.export if is_from_hub and self._hub_model else None
+
+    @cached_property
+    def weights_file(self) -> Path:
+        """The file of the weights: of several the least deep one, and of those the first."""
+        folder, pattern = self.folder, _NEEDS[self.kind, self.provider].weights
+        if self.known is not None:
+            return folder / self.known.weights
+        if self.kind == "language model":
+            return Path(self.name)
+        if self.export and self._hub_model:
+            return folder / self._hub_model.weights
+        files = sorted(folder.rglob(pattern), key=lambda file: (len(file.parts), file))
+        if not files:  # of a package or the cache; a named folder was looked through
+            raise ModelUnavailableError(f"the folder {folder} holds no {pattern}")
+        return files[0]
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """SHA-256 of the weights: known beforehand for a packaged model, else computed."""
+        if self.known is not None:
+            return self.known.sha256[self.known.weights]
+        return hash_weights(self.weights_file)
+
+    def verify(self) -> None:
+        """Raise :class:`ModelUnavailableError` if a packaged file is not the known one."""
+        if self.known is not None:
+            packaged.verify(self.known, self.folder)
+
+    def _is_path(self, path: Path) -> bool:
+        """Return whether the name is that of a folder or file, or nothing else it could be."""
+        try:
+            if path.is_dir() or (self.kind == "language model" and path.is_file()):
+                return True
+        except ValueError as error:  # a character that no path has
+            raise ModelUnavailableError(f"{self.name!r} is no name of a model") from error
+        could_be_on_hub = self.provider in _ON_HUB and hub.is_repository_name(self.name)
+        return self.packaged is None and not could_be_on_hub
+
+    def _require_files(self, path: Path) -> None:
+        """Raise :class:`ModelUnavailableError` unless the files needed are there and readable."""
+        if self.kind != "language model" and not path.is_dir():
+            raise ModelUnavailableError(
+                f"there is no folder {path} with a model for {self.provider}, and no installed "
+                f"package carries {self.name}: see 'catalog models list'"
+            )
+        try:
+            for needed in self._list_needed(path):
+                needed.open("rb").close()
+        except FileNotFoundError as error:
+            absent = Path(error.filename).name
+            raise ModelUnavailableError(
+                f"there is no language model file {path}"
+                if self.kind == "language model"
+                else f"the folder {path} holds no {absent}, which {self.provider} needs"
+            ) from None
+        except OSError as error:
+            place = Path(error.filename or path)
+            raise ModelUnavailableError(describe_os_error(place, error)) from error
+
+    def _list_needed(self, path: Path) -> Iterator[Path]:
+        if self.kind == "language model":
+            yield path
+            return
+        weights, others = _NEEDS[self.kind, self.provider]
+        os.scandir(path).close()  # a search below a folder that cannot be read finds nothing
+        yield from (path / name for name in others)
+        yield next(path.rglob(weights), path / weights)
+
+    @property
+    def _may_be_cached(self) -> bool:
+        """Whether it is worth asking fastembed, which takes its time, what the files are called."""
+        if self.provider not in _ON_HUB:
+            return False
+        return self.provider != "fastembed" or bool(hub.list_cached(hub.cache_folder("fastembed")))
+
+    @cached_property
+    def _hub_model(self) -> HubModel | None:
+        return hub.find_on_hub(self.kind, self.provider, self.name)
+
+    def _require_hub(self, *, is_patient: bool = False) -> None:
+        """Raise :class:`ModelUnavailableError` unless the hub may be asked and answers."""
+        if self.provider in _ON_HUB:
+            if not (is_offline := self._offline or hub.is_set_offline()) and (
+                is_patient or hub.is_reachable()
+            ):
+                return
+            reason = "is not to be asked" if is_offline else "does not answer"
+        if self.packaged is not None:
+            raise ModelUnavailableError(
+                f"the model {self.name} is neither installed nor downloadable here; "
+                f"install its files: {self.packaged.install}"
+            )
+        raise ModelUnavailableError(
+            f"there is no folder, installed package or cached model {self.name}, and the model "
+            f"hub {reason}: name a folder that holds it, or where there is a network: "
+            f"{fetch_command(self.name)}"
+        )
+
+
+def fetch_command(name: str) -> str:
+    """Return the command that fetches a model from the hub, for the provider that is set."""
+    return f"catalog models path {quote(name)} --fetch"
+
+
+def hash_weights(weights: Path) -> str:
+    """Return the SHA-256 of a weights file, or of the hashes where files go with it.
+
+    Large ONNX models keep only the graph in the ``.onnx`` file, the rest in ``model.onnx_data``
+    and the like; large ``.safetensors`` are several beside one another.
+    """
+    pattern = "*.safetensors" if weights.suffix == ".safetensors" else f"{escape(weights.name)}*"
+    parts = sorted(weights.parent.glob(pattern))
+    hashes = [hash_file(path) for path in parts]
+    return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))

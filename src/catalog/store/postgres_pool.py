@@ -1,0 +1,181 @@
+"""The connections to a store in a Postgres database, and its transactions.
+
+A reader sees one state of the store until it is done (REPEATABLE READ). A writer takes an advisory
+lock first (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS), which
+every process of every machine sees, and then reads what is committed at each statement (READ
+COMMITTED): with one writer at a time that is what it would see in SQLite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import URL
+
+from catalog.core.errors import MissingExtraError, StoreBusyError
+from catalog.core.ids import sha1_hex
+from catalog.core.private_files import make_folder
+from catalog.store.migrate import LOCK_SECONDS, PREPARING
+from catalog.store.postgres_errors import address_of, translate_errors
+from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from catalog.store.database import Database
+
+_BUSY = "another process is writing to the store; try again"
+# An advisory lock is of the whole database, which may have a store in each of its schemas.
+_LOCK = "hashtext('catalog ' || :purpose || current_schema())::bigint"
+_WAIT = text(
+    f"SELECT set_config('lock_timeout', :milliseconds, true), pg_advisory_xact_lock({_LOCK})"
+)
+_TRY = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
+_TRY_LONG = text(f"SELECT pg_try_advisory_lock({_LOCK})")  # until it is released, or the end
+_HOLD_LONG = text(f"SELECT pg_advisory_lock({_LOCK})")
+_RELEASE = text(f"SELECT pg_advisory_unlock({_LOCK})")
+_TIMEOUT = text("SELECT set_config('lock_timeout', :milliseconds, false)")
+_POOL = 5  # connections that are kept
+_MOST_MORE = 60  # a server answers on 40 threads
+_WORD = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class PostgresPool:
+    """Hold the connections to one database; ``home`` is for what belongs beside the store."""
+
+    def __init__(self, url: URL, home: Path) -> None:
+        self._url = url
+        name = _WORD.sub("-", url.database or "postgres")
+        self.file = home / f"{name}-{sha1_hex(address_of(url))[:12]}"
+        with suppress(OSError):  # who uses it will say so
+            make_folder(home)
+        self.engine: Engine = make_engine(url)
+
+    @contextmanager
+    def begin_write(self, *, wait: bool) -> Iterator[Connection]:
+        """Give a connection in a transaction that holds the write lock; commit on leaving."""
+        with self.engine.connect() as connection:
+            writing = connection.execution_options(isolation_level="READ COMMITTED")
+            with writing.begin():
+                if wait:
+                    _wait_for_lock(writing, "write", BUSY_TIMEOUT_MS)
+                elif not writing.scalar(_TRY, {"purpose": "write"}):
+                    raise StoreBusyError(_BUSY)
+                yield writing
+
+    @contextmanager
+    def hold_preparation(self) -> Iterator[None]:
+        """Hold the lock of whoever brings the schema up to date."""
+        with self.engine.connect() as connection, connection.begin():
+            try:
+                with self.translate_errors():
+                    _wait_for_lock(connection, "prepare", LOCK_SECONDS * 1000)
+            except StoreBusyError as error:
+                raise StoreBusyError(PREPARING) from error
+            yield
+
+    @contextmanager
+    def hold_dataset(
+        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
+    ) -> Iterator[None]:
+        """Hold the lock of who indexes the dataset, whatever home or machine others run in."""
+        named = {"purpose": f"dataset {dataset} "}
+        with self.translate_errors(), self.engine.connect() as connection:
+            alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+            if not alone.scalar(_TRY_LONG, named):
+                on_wait()
+                self._wait_long(alone, named, seconds, busy)
+            try:
+                yield
+            finally:
+                alone.execute(_RELEASE, named)
+
+    def _wait_long(
+        self, connection: Connection, named: dict[str, str], seconds: float, busy: str
+    ) -> None:
+        try:
+            with self.translate_errors():
+                most = max(1, round(seconds * 1000)) if seconds >= 0 else 0  # 0: for ever
+                connection.execute(_TIMEOUT, {"milliseconds": str(most)})
+                connection.execute(_HOLD_LONG, named)
+        except StoreBusyError as error:
+            raise StoreBusyError(busy) from error
+        finally:
+            connection.execute(_TIMEOUT, {"milliseconds": "0"})
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into ours."""
+        return translate_errors(self._url)
+
+    def require_content(self) -> None:
+        """Do nothing: a server loses no store by itself."""
+
+    def follow(self, *, to_write: bool = False) -> None:
+        """Do nothing: each connection reads what is there now."""
+
+    def find_replacement(self) -> bool:
+        """Return that the store is the same one: the connections are to a database by name."""
+        return False
+
+    def note_identity(self) -> None:
+        """Do nothing, as :meth:`find_replacement` needs none."""
+
+
+@contextmanager
+def begin_derived(database: Database, name: str, seconds: float) -> Iterator[Connection]:
+    """Give a connection in a transaction that changes what is derived, and no row of the truth.
+
+    It needs no write lock; of one ``name`` there is one at a time. Raises
+    :class:`StoreBusyError` when another holds it for longer than ``seconds``.
+    """
+    url = database.url
+    with translate_errors(url), database.engine.connect() as connection:
+        own = connection.execution_options(isolation_level="READ COMMITTED")
+        with own.begin():
+            _wait_for_lock(own, f"derive {name} ", max(1, round(seconds * 1000)))
+            yield own
+
+
+def make_engine(url: URL) -> Engine:
+    """Return an engine whose transactions see one state each; raise :class:`MissingExtraError`."""
+    try:
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            isolation_level="REPEATABLE READ",
+            pool_pre_ping=True,
+            pool_size=_POOL,
+            max_overflow=_MOST_MORE,
+        )
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a store in Postgres", "postgres") from error
+    event.listen(engine, "connect", _read_numbers)
+    return engine
+
+
+def has_schema(url: URL) -> bool:
+    """Tell whether the database holds a store."""
+    engine = make_engine(url)
+    try:
+        with translate_errors(url), engine.connect() as connection:
+            return inspect(connection).has_table("alembic_version")
+    finally:
+        engine.dispose()
+
+
+def _wait_for_lock(connection: Connection, purpose: str, milliseconds: int) -> None:
+    connection.execute(_WAIT, {"purpose": purpose, "milliseconds": str(milliseconds)})
+
+
+def _read_numbers(connection: Any, _record: object) -> None:
+    """Have sums of whole numbers be whole numbers in Python, as SQLite gives them."""
+    from psycopg.adapt import Loader
+
+    class _NumberLoader(Loader):
+        def load(self, data: Any) -> int | float:
+            digits = bytes(data).decode()
+            return int(digits) if digits.lstrip("-").isdigit() else float(digits)
+
+    connection.adapters.register_loader("numeric", _NumberLoader)

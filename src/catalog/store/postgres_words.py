@@ -1,0 +1,191 @@
+"""Full text in Postgres with the words, phrases and scores of SQLite's FTS5.
+
+A row's words are a ``tsvector`` whose weights tell the column. Postgres keeps no more than the
+first 255 places of a word in a row, and none past the 16,383rd word: phrases there are not found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    String,
+    Table,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY, TSVECTOR
+from sqlalchemy.types import TEXT
+
+from catalog.store.column_types import Number
+from catalog.store.fts_tokens import cut_words
+from catalog.store.match_types import CARD_COLUMNS, Match, phrases_of, quote_word
+from catalog.store.postgres_schema import card_words, chunk_words
+from catalog.store.schema import chunks
+from catalog.store.sql_forms import json_pairs
+
+CHUNK_COLUMNS = {"title": "A", "headings": "B", "text": "C"}
+_K1, _B = 1.2, 0.75  # of FTS5's bm25()
+_LEAST_IDF = 1e-6
+_LAST_PLACE = 16_383
+_MOST_CHARS = 900_000  # of a row's words as text; Postgres takes 1 MB
+_BATCH = 500  # rows cut at once
+
+
+def index_chunks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the words of new passages."""
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        cut = _cut(batch, CHUNK_COLUMNS)
+        words = [{"rowid": row["seq"], **one} for row, one in zip(batch, cut, strict=True)]
+        connection.execute(insert(chunk_words), words)
+
+
+def index_cards(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the full text of cards, with its words."""
+    cut = _cut(rows, CARD_COLUMNS)
+    connection.execute(
+        insert(card_words), [{**row, **one} for row, one in zip(rows, cut, strict=True)]
+    )
+
+
+def _cut(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[dict[str, Any]]:
+    words = cut_words([[row[name] or "" for name in columns] for row in rows])
+    labels = list(columns.values())
+    return [{"words": _vector(one, labels), "length": sum(map(len, one))} for one in words]
+
+
+def _vector(columns: Sequence[Sequence[str]], labels: Sequence[str]) -> str:
+    """Return the words of a row's columns as a ``tsvector``; no phrase goes over two columns."""
+    parts: list[str] = []
+    place = size = 0
+    for words, label in zip(columns, labels, strict=True):
+        for word in words:
+            place += 1
+            part = f"{quote_word(word)}:{min(place, _LAST_PLACE)}{label}"
+            size += len(part.encode()) + 1
+            if size > _MOST_CHARS:
+                return " ".join(parts)
+            parts.append(part)
+        place += 1
+    return " ".join(parts)
+
+
+def score_cards(
+    connection: Connection, match: str, weights: Mapping[str, float]
+) -> dict[int, float]:
+    """Return BM25 of the cards that match; ``weights`` are by the names of the columns."""
+    labels = {label: weights[name] for name, label in CARD_COLUMNS.items()}
+    return score_rows(connection, card_words, match, labels)
+
+
+def score_chunks(
+    connection: Connection, match: str, weights: Mapping[str, float]
+) -> dict[int, float]:
+    """Return BM25 of the passages that match; ``weights`` are by the names of the columns."""
+    labels = {label: weights[name] for name, label in CHUNK_COLUMNS.items()}
+    return score_rows(connection, chunk_words, match, labels)
+
+
+def score_rows(
+    connection: Connection, table: Table, match: str, weights: Mapping[str, float]
+) -> dict[int, float]:
+    """Return BM25 of every row that matches, as FTS5's ``bm25()`` has it; higher is better.
+
+    ``weights`` are by the labels of the columns. How rare a phrase is, is counted over all rows.
+    """
+    phrases = [words for _, words in phrases_of(match)]
+    if not phrases:
+        return {}
+    size = select(func.count(), func.coalesce(func.sum(table.c.length), 0)).select_from(table)
+    rows, total = connection.execute(size).one()
+    lengths: dict[int, int] = {}
+    places: dict[int, dict[str, list[tuple[int, str]]]] = {}
+    for row, length, word, positions, labels in connection.execute(
+        _select_places(table), {"match": match, "wanted": sorted({w for p in phrases for w in p})}
+    ):
+        lengths[row] = length
+        places.setdefault(row, {})[word] = list(zip(positions, labels, strict=True))
+    scores = dict.fromkeys(lengths, 0.0)
+    average = total / max(rows, 1)
+    for phrase in phrases:
+        counts = {row: _count(of_row, phrase, weights) for row, of_row in places.items()}
+        hits = {row: count for row, count in counts.items() if count > 0}
+        rarity = math.log((rows - len(hits) + 0.5) / (len(hits) + 0.5))
+        rarity = rarity if rarity > 0 else _LEAST_IDF
+        for row, count in hits.items():
+            norm = _K1 * (1 - _B + _B * lengths[row] / average)
+            scores[row] += rarity * ((count * (_K1 + 1.0)) / (count + norm))
+    return {row: score for row, score in scores.items() if score > 0}
+
+
+def _count(
+    places: Mapping[str, Sequence[tuple[int, str]]],
+    phrase: Sequence[str],
+    weights: Mapping[str, float],
+) -> float:
+    """Return how often a row holds the phrase, each time by the weight of its column."""
+    first, *rest = phrase
+    later = [{at for at, _ in places.get(word, ())} for word in rest]
+    return sum(
+        weights[label]
+        for at, label in places.get(first, ())
+        if all(at + step in found for step, found in enumerate(later, start=1))
+    )
+
+
+def _select_places(table: Table) -> Any:
+    each = func.unnest(table.c.words).table_valued("lexeme", "positions", "weights")
+    each = each.render_derived()
+    matches = table.c.words.op("@@")(cast(bindparam("match", type_=Match), TSQUERY))
+    is_wanted = each.c.lexeme == func.any(cast(bindparam("wanted"), ARRAY(TEXT)))
+    return (
+        select(table.c.rowid, table.c.length, each.c.lexeme, each.c.positions, each.c.weights)
+        .select_from(table.join(each, is_wanted))
+        .where(matches)
+    )
+
+
+def count_differences(connection: Connection) -> int:
+    """Count the passages whose words are not there, or not those of their text."""
+    query = select(chunks.c.seq, *(chunks.c[name] for name in CHUNK_COLUMNS))
+    query = query.order_by(chunks.c.seq).limit(_BATCH)
+    wrong = after = 0
+    while rows := connection.execute(query.where(chunks.c.seq > after)).mappings().all():
+        after = rows[-1]["seq"]
+        cut = _cut([dict(row) for row in rows], CHUNK_COLUMNS)
+        words = {row["seq"]: one["words"] for row, one in zip(rows, cut, strict=True)}
+        wrong += connection.scalar(_DIFFERENT, {"words": json.dumps(words)}) or 0
+    return wrong
+
+
+_PAIRS = json_pairs(bindparam("words", type_=String()))
+_DIFFERENT = (
+    select(func.count())
+    .select_from(_PAIRS.outerjoin(chunk_words, chunk_words.c.rowid == cast(_PAIRS.c.key, Number)))
+    .where(chunk_words.c.words.is_distinct_from(cast(_PAIRS.c.value, TSVECTOR)))
+)
+
+
+def rebuild(connection: Connection) -> None:
+    """Make the words of all passages and cards anew."""
+    connection.execute(delete(chunk_words))
+    after = 0
+    query = select(chunks.c.seq, *(chunks.c[name] for name in CHUNK_COLUMNS))
+    query = query.order_by(chunks.c.seq).limit(_BATCH)
+    while rows := connection.execute(query.where(chunks.c.seq > after)).mappings().all():
+        index_chunks(connection, [dict(row) for row in rows])
+        after = rows[-1]["seq"]
+    texts = [card_words.c[name] for name in ("rowid", *CARD_COLUMNS)]
+    cards = [dict(row) for row in connection.execute(select(*texts)).mappings()]
+    connection.execute(delete(card_words))
+    if cards:
+        index_cards(connection, cards)

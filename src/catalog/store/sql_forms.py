@@ -1,0 +1,209 @@
+"""Expressions that SQLite and Postgres spell differently; each means the same on both.
+
+SQLite's spelling is the first of each, and what its plans were measured with. Postgres has some
+of them as functions of its own, which :mod:`catalog.store.postgres_schema` makes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from sqlalchemy import Column, Integer, Label, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import Float, NullType
+from sqlalchemy.types import Integer as AnyInteger
+
+from catalog.store.column_types import PlainText
+from catalog.store.match_types import Match
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, TableValuedAlias
+    from sqlalchemy.types import TypeEngine
+
+
+SHORT = 100  # characters: an entry of an index of Postgres holds at most 2,704 bytes
+
+
+class _Form(FunctionElement[Any]):
+    """An expression over others; as a condition it is of no type, else SQLite gets ``= 1``."""
+
+    inherit_cache = True
+    type: TypeEngine[Any] = NullType()
+
+
+def _spell(form: type[_Form], sqlite: str, postgres: str) -> None:
+    """Have a form be written so, with ``{0}`` for its first part and so on."""
+
+    def write(template: str) -> Any:
+        def compiled(element: _Form, compiler: SQLCompiler, **options: Any) -> str:
+            parts = (compiler.process(part, **options) for part in element.clauses)
+            return template.format(*parts)
+
+        return compiled
+
+    compiles(form)(write(sqlite))
+    compiles(form, "postgresql")(write(postgres))
+
+
+class _Folded(_Form):
+    inherit_cache = True
+    type = PlainText
+
+
+class _Position(_Form):
+    inherit_cache = True
+    type = Integer()
+
+
+class _IgnoringCase(_Form):
+    inherit_cache = True
+    type = PlainText
+
+
+class _Short(_Form):
+    inherit_cache = True
+    type = PlainText
+
+
+class _Among(_Form):
+    inherit_cache = True
+
+
+class _Items(_Form):
+    inherit_cache = True
+
+
+class _Pairs(_Form):
+    inherit_cache = True
+
+
+class _FirstNumber(_Form):
+    inherit_cache = True
+    type = Integer()
+
+
+class _Bytes(_Form):
+    inherit_cache = True
+
+
+class _NumberText(_Form):
+    inherit_cache = True
+    type = PlainText
+
+
+class _Likely(_Form):
+    inherit_cache = True
+
+
+class _Phrase(_Form):
+    inherit_cache = True
+
+
+_spell(_Folded, "casefold({0})", "catalog_casefold({0})")
+_spell(_Position, "instr({0}, {1})", "strpos({0}, {1})")
+_spell(_IgnoringCase, "{0} COLLATE NOCASE", '(lower({0} COLLATE "C"))')
+_spell(_Short, "{0}", f"(left({{0}}, {SHORT}))")
+_spell(_Items, "json_each({0})", "catalog_json_items({0})")
+_spell(_Pairs, "json_each({0})", "catalog_json_pairs({0})")
+_spell(
+    _FirstNumber,
+    "json_extract({0}, '$.numbers[0]')",
+    "CAST(CAST({0} AS jsonb) #>> '{{numbers,0}}' AS bigint)",
+)
+_spell(_Bytes, "CAST({0} AS BLOB)", "convert_to({0}, 'UTF8')")
+_spell(
+    _NumberText,
+    "CAST({0} AS TEXT)",
+    "CASE WHEN {0} = trunc({0}) AND abs({0}) < 1e15 THEN CAST(CAST({0} AS bigint) AS text) || '.0'"
+    " ELSE CAST({0} AS text) END",
+)
+_spell(
+    _Phrase,
+    "({0} IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH {1}))",
+    "({0} IN (SELECT rowid FROM chunk_words WHERE words @@ CAST({1} AS tsquery)))",
+)
+_spell(_Likely, "likely({0})", "({0})")
+
+
+@compiles(_Among)
+def _write_among(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(part, **options) for part in element.clauses)
+    return f"({column} IN (SELECT value FROM json_each({values})))"  # noqa: S608 - parts are compiled
+
+
+@compiles(_Among, "postgresql")
+def _write_among_postgres(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
+    # An array, of which the planner expects few: of a subselect it expects a hundred.
+    column, values = (compiler.process(part, **options) for part in element.clauses)
+    kind = next(iter(element.clauses)).type
+    is_number = isinstance(kind, AnyInteger | Float)
+    as_kind = ("bigint" if isinstance(kind, AnyInteger) else "float8") if is_number else "text"
+    items = f"jsonb_array_elements_text(CAST({values} AS jsonb))"
+    return f"({column} = ANY (ARRAY(SELECT CAST(item AS {as_kind}) FROM {items} AS item)))"  # noqa: S608
+
+
+def casefolded(text: ColumnElement[Any]) -> ColumnElement[str]:
+    """Return the text in folded case, as Python folds it."""
+    return cast("ColumnElement[str]", _Folded(text))
+
+
+def contains(text: ColumnElement[Any], part: str | float) -> ColumnElement[bool]:
+    """Require that the text holds the part, exactly as it is written."""
+    return cast("ColumnElement[int]", _Position(text, literal(str(part), PlainText))) > 0
+
+
+def ignoring_case(text: ColumnElement[str]) -> ColumnElement[str]:
+    """Return what orders texts with no difference between ASCII's small and capital letters."""
+    return cast("ColumnElement[str]", _IgnoringCase(text))
+
+
+def shortened(text: ColumnElement[Any]) -> ColumnElement[str]:
+    """Return what an index holds of a text of any length: in Postgres its beginning."""
+    return cast("ColumnElement[str]", _Short(text))
+
+
+def among_json(column: ColumnElement[Any], values: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return ``column IN values``, which are a JSON list of what the column holds."""
+    return cast("ColumnElement[bool]", _Among(column, values))
+
+
+def json_items(array: ColumnElement[Any]) -> TableValuedAlias:
+    """Return the items of a JSON list as rows of ``key``, from 0, and ``value``."""
+    return _Items(array).table_valued(Column("key", Integer), "value")
+
+
+def json_pairs(table: ColumnElement[Any]) -> TableValuedAlias:
+    """Return the pairs of a JSON object as rows of ``key`` and ``value``, both texts."""
+    return _Pairs(table).table_valued("key", "value")
+
+
+def first_number(places: ColumnElement[Any]) -> ColumnElement[int]:
+    """Return the first of the ``numbers`` of stored places, NULL where there are none."""
+    return cast("ColumnElement[int]", _FirstNumber(places))
+
+
+def as_bytes(text: ColumnElement[str]) -> ColumnElement[bytes]:
+    """Return the text's bytes, UTF-8, whatever they are."""
+    return cast("ColumnElement[bytes]", _Bytes(text))
+
+
+def labelled_bytes(text: Column[Any]) -> Label[bytes]:
+    """Return the bytes of a column's text under the column's name."""
+    return as_bytes(text).label(text.name)
+
+
+def number_text(number: ColumnElement[float]) -> ColumnElement[str]:
+    """Return a number as text, a whole one with one decimal."""
+    return cast("ColumnElement[str]", _NumberText(number))
+
+
+def likely(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition, with the hint to SQLite that most rows fulfil it."""
+    return cast("ColumnElement[bool]", _Likely(condition))
+
+
+def holds_phrase(seq: ColumnElement[int], match: str) -> ColumnElement[bool]:
+    """Require that the passage of a row number matches an FTS5 MATCH text, one quoted phrase."""
+    return cast("ColumnElement[bool]", _Phrase(seq, literal(match, Match)))

@@ -1,0 +1,144 @@
+"""A Qdrant collection that other software filled: looked at and searched, never written to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qdrant_client import models
+
+from catalog.core.errors import ConfigError
+from catalog.store.vectors.point_filters import PointCondition
+from catalog.store.vectors.qdrant_server import QdrantServer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_NAMED = 10  # collections in one message
+_DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # of which more is nearer
+
+
+class ForeignPoint(NamedTuple):
+    """A point of the collection: its score, if it was searched for, its vector, if asked for."""
+
+    id: str
+    score: float
+    payload: dict[str, Any]
+    vector: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionShape:
+    """What has to be known of a collection before it is searched.
+
+    ``vector`` is the name of the one to search by, ``None`` where it has none; ``indexes`` are the
+    kinds of the payload indexes by field (``keyword``, ``text``, ``integer`` …).
+    """
+
+    dim: int
+    distance: str
+    vector: str | None
+    indexes: Mapping[str, str]
+
+
+class ForeignCollection:
+    """The collection ``name`` on a server. Of its methods none changes anything there.
+
+    All raise :class:`EngineError` when the server cannot be asked or refuses.
+    """
+
+    def __init__(self, server: QdrantServer, name: str, vector: str | None = None) -> None:
+        self.server, self.name = server, name
+        self._vector = vector
+
+    def read_shape(self) -> CollectionShape:
+        """Return dimension, distance and indexes; raise :class:`ConfigError` if unsearchable."""
+        client = self.server.client
+        if not self.server.ask(client.collection_exists, self.name):
+            raise ConfigError(f"{self._place} is not there{self._others()}")
+        info = self.server.ask(client.get_collection, self.name)
+        name, params = self._choose(info.config.params.vectors)
+        if params.multivector_config is not None:
+            raise ConfigError(f"{self._place} has several vectors for each point")
+        if params.distance not in _DISTANCES:
+            raise ConfigError(
+                f"{self._place} compares by {params.distance.value}: Cosine or Dot are wanted"
+            )
+        indexes = {field: schema.data_type.value for field, schema in info.payload_schema.items()}
+        return CollectionShape(params.size, params.distance.value, name, indexes)
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return self.server.ask(self.server.client.count, self.name, exact=True).count
+
+    def nearest(
+        self,
+        shape: CollectionShape,
+        vector: npt.NDArray[np.float32],
+        limit: int,
+        condition: PointCondition | None,
+        threshold: float | None,
+    ) -> list[ForeignPoint]:
+        """Return the nearest points that meet the condition, best first, at most ``limit``.
+
+        Those of a score below ``threshold`` are left out.
+        """
+        wanted = None if condition is None else models.Filter.model_validate({"must": [condition]})
+        response = self.server.ask(
+            self.server.client.query_points,
+            self.name,
+            query=vector.tolist(),
+            using=shape.vector,
+            query_filter=wanted,
+            limit=limit,
+            score_threshold=threshold,
+            with_payload=True,
+        )
+        return [_to_point(point) for point in response.points]
+
+    def sample(self, shape: CollectionShape, limit: int) -> list[ForeignPoint]:
+        """Return some points, with their vectors."""
+        response = self.server.ask(
+            self.server.client.query_points,
+            self.name,
+            limit=limit,
+            with_payload=True,
+            with_vectors=True if shape.vector is None else [shape.vector],
+        )
+        return [_to_point(point, shape.vector) for point in response.points]
+
+    @property
+    def _place(self) -> str:
+        return f"the collection {self.name!r} at {self.server.address}"
+
+    def _choose(self, vectors: Any) -> tuple[str | None, models.VectorParams]:
+        """Return the vector to search by; it need not be named where there is one alone."""
+        if isinstance(vectors, models.VectorParams):
+            if self._vector is not None:
+                raise ConfigError(f"the vector of {self._place} has no name: name none")
+            return None, vectors
+        names = ", ".join(sorted(vectors or {})) or "none that is dense"
+        if self._vector is None and len(vectors or {}) != 1:
+            raise ConfigError(
+                f"{self._place} has these vectors, of which one is to be set: {names}"
+            )
+        name = self._vector if self._vector is not None else next(iter(vectors))
+        if name not in (vectors or {}):
+            raise ConfigError(f"{self._place} has no vector {name!r}; vectors: {names}")
+        return name, vectors[name]
+
+    def _others(self) -> str:
+        """Return which collections there are, to end a message with."""
+        there = self.server.ask(self.server.client.get_collections).collections
+        names = sorted(collection.name for collection in there)
+        more = ", …" if len(names) > _NAMED else ""
+        return f"; collections: {', '.join(names[:_NAMED]) or 'none'}{more}"
+
+
+def _to_point(point: models.ScoredPoint, name: str | None = None) -> ForeignPoint:
+    vector: Any = point.vector
+    if isinstance(vector, dict):
+        vector = vector.get(name)
+    return ForeignPoint(str(point.id), point.score, point.payload or {}, vector)

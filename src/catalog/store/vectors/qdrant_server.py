@@ -1,0 +1,239 @@
+"""A Qdrant server by its client: calls that are tried again, errors that name the address."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import ValidationError
+from qdrant_client import QdrantClient
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random_exponential,
+)
+
+from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError
+from catalog.core.retrieval_events import tell_retry
+from catalog.core.retry_after import read_retry_after
+
+T = TypeVar("T")
+
+ATTEMPTS = 4
+LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
+PATIENCE = 5.0  # seconds after which a search tries no more
+REST = 5.0  # seconds in which no search tries a server that failed one
+_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
+FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, *_UNREADABLE)
+_NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)", re.DOTALL)
+
+_log = logging.getLogger(__name__)
+
+
+class QdrantServer:
+    """A client whose calls are tried again while the server is away.
+
+    Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times with growing random pauses, or
+    those that the server asks for. What fails then raises :class:`EngineUnreachableError`, what is
+    refused :class:`EngineError`; both name ``address``.
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient,
+        address: str | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.address = address or address_of(client)
+        self._sleep, self._clock = sleep, clock
+        self._thread = threading.local()
+        self._failure: tuple[float, EngineUnreachableError] | None = None
+
+    def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Return what the function returns, sooner or later; soon or never under :meth:`hurry`."""
+        stop: Callable[[RetryCallState], bool] = stop_after_attempt(ATTEMPTS)
+        if getattr(self._thread, "is_hurried", False):
+            self._require_rested()
+            stop = stop_after_attempt(ATTEMPTS) | stop_before_delay(PATIENCE)
+        try:
+            answer = self._retry(function, stop, args, kwargs)
+        except EngineUnreachableError as error:
+            self._failure = (self._clock(), error)
+            raise
+        self._failure = None
+        return answer
+
+    def ask(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Return what the function returns, as :meth:`call` does under :meth:`hurry`."""
+        with self.hurry():
+            return self.call(function, *args, **kwargs)
+
+    @contextmanager
+    def hurry(self) -> Iterator[None]:
+        """Let the calls of this thread give up soon: somebody waits for the answer.
+
+        Nothing is tried again after :data:`PATIENCE` seconds, nor at all for :data:`REST` seconds
+        once a call has failed: the other leg then answers without delay.
+        """
+        before = getattr(self._thread, "is_hurried", False)
+        self._thread.is_hurried = True
+        try:
+            yield
+        finally:
+            self._thread.is_hurried = before
+
+    def _require_rested(self) -> None:
+        failure = self._failure
+        if failure is not None and self._clock() < failure[0] + REST:
+            message = f"{failure[1]} (asked again in a few seconds)"
+            raise EngineUnreachableError(message) from failure[1]
+
+    def _retry(
+        self,
+        function: Callable[..., T],
+        stop: Callable[[RetryCallState], bool],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        retrying = Retrying(
+            stop=stop,
+            wait=_pause,
+            retry=retry_if_exception(_is_transient),
+            sleep=self._sleep,
+            before_sleep=self._log_attempt,
+            reraise=True,
+        )
+        try:
+            return retrying(function, *args, **kwargs)
+        except FAILURES as error:
+            kind = EngineUnreachableError if _is_transient(error) else EngineError
+            advice = _KEYS if _is_refused(error) else ""
+            raise kind(f"Qdrant at {self.address} failed: {reason_of(error)}{advice}") from error
+
+    def _log_attempt(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        tell_retry("qdrant", state.attempt_number, error, state.upcoming_sleep)
+        _log.warning(
+            "Qdrant at %s, attempt %d of %d: %s; again in %.1f s",
+            self.address,
+            state.attempt_number,
+            ATTEMPTS,
+            reason_of(error) if error else "",
+            state.upcoming_sleep,
+        )
+
+
+def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
+    """Return a client of the server at an address; nothing is sent yet. ``timeout`` in seconds.
+
+    Raises :class:`ConfigError` for what is no address.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a key without TLS: logged below
+            client = QdrantClient(
+                url=url, api_key=api_key, timeout=max(1, round(timeout)), check_compatibility=False
+            )
+    except (ValueError, AssertionError) as error:  # their text may hold user and password
+        raise ConfigError("the address of the Qdrant server is not as http://host:6333") from error
+    if api_key is not None and urlsplit(url).scheme != "https":
+        _log.info("the key for Qdrant at %s is sent without TLS", address_of(client))
+    return client
+
+
+def describe_server(url: str, api_key: str | None, timeout: float) -> str:
+    """Say that a server answers, which release it is, and how fast; raises as its calls do."""
+    client = open_client(url, api_key, timeout)
+    server = QdrantServer(client)
+    try:
+        release = server.ask(client.info).version
+        started = time.perf_counter()
+        server.ask(client.get_collections)  # which needs the key
+        took = (time.perf_counter() - started) * 1000
+    finally:
+        client.close()
+    return f"{server.address}, Qdrant {release}, answers in {took:.0f} ms"
+
+
+def address_of(client: QdrantClient) -> str:
+    """Return where the client points to, without credentials."""
+    options = client.init_options
+    if options.get("url"):
+        parts = urlsplit(str(options["url"]))
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else "a given URL"
+    host = options.get("host")
+    return f"{host}:{options.get('port')}" if host else "this process"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a call failed; of a reply its status alone, since a body may repeat documents."""
+    if isinstance(error, UnexpectedResponse):
+        return f"{error.status_code} {error.reason_phrase}"
+    if isinstance(error, QdrantException):
+        return "429 Too Many Requests"
+    if _is_nonsense(error):
+        return "it answered what no Qdrant does"  # the client would repeat the answer
+    return str(error) or type(error).__name__
+
+
+def was_answered(error: EngineError, status: int) -> bool:
+    """Return whether the server answered with this HTTP status."""
+    cause = error.__cause__
+    return isinstance(cause, UnexpectedResponse) and cause.status_code == status
+
+
+_KEYS = (
+    "; its key is IDX_COLLECTION__API_KEY, of a collection that other software filled, or else "
+    "IDX_RAG_V2__QDRANT_API_KEY"
+)
+_random_pause = wait_random_exponential(multiplier=0.2, max=5)
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return the seconds until the next attempt: as the server asks, and some more at random."""
+    error = state.outcome and state.outcome.exception()
+    asked = _asked_pause(error) if error else None
+    return min(LONGEST_PAUSE, (asked or 0.0) + _random_pause(state))
+
+
+def _asked_pause(error: BaseException) -> float | None:
+    if isinstance(error, ResourceExhaustedResponse):
+        return float(error.retry_after_s)
+    if isinstance(error, UnexpectedResponse):
+        return read_retry_after(error.headers.get("Retry-After"))
+    dated = _NO_NUMBER.fullmatch(str(error))  # the client reads whole seconds alone
+    return read_retry_after(dated.group(1)) if dated else None
+
+
+def _is_refused(error: BaseException) -> bool:
+    return isinstance(error, UnexpectedResponse) and error.status_code in (401, 403)
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, UnexpectedResponse):
+        return error.status_code is None or error.status_code == 429 or error.status_code >= 500
+    return isinstance(error, FAILURES) and not _is_nonsense(error)
+
+
+def _is_nonsense(error: BaseException) -> bool:
+    return isinstance(error, _UNREADABLE) or isinstance(
+        getattr(error, "source", None), ValidationError
+    )

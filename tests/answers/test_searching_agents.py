@@ -1,0 +1,232 @@
+"""A search as an agent: its choices, what it narrows, and where it is told and logged."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from answers.conftest import serve
+from catalog.core.agent_calls import agent_places, read_agent
+from catalog.core.edges import asked_at
+from catalog.core.errors import ConfigError, InputError, SemanticConfigError
+from catalog.core.params import SearchParams
+from catalog.core.settings import load_settings
+from catalog.core.settings.sections import LogSettings
+from catalog.interfaces.agents import AgentTools
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.library import Library
+from catalog.search_v2 import CatalogRetriever, DatasetRetriever, HybridRetrieverFactoryV2
+from catalog.search_v2.precomputed import AgentContextConfig
+from catalog.search_v2.relevance import Calibration, save_calibration
+
+WORDS = "keys bread flour salary cancel order"
+TABLES = """
+[agents.brief.retrieval]
+top_k = 1
+mode = "lexical"
+rerank = false
+
+[agents.code-analyzer]
+filter_by_tags = ["vaultlike", "payroll"]
+
+[agents.texts.retrieval]
+file_type = "text"
+filters = {path = "bread.txt"}
+
+[agents.sure.retrieval]
+mode = "lexical"
+similarity_threshold = 0.9
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """The settings file, with the agents of TABLES; the function writes another text."""
+    path = tmp_path / "catalog.toml"
+    monkeypatch.setenv("IDX_CONFIG", str(path))
+
+    def write(text=TABLES):
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    write()
+    return write
+
+
+def engine_of(home, **changes):
+    """Open a store with the agents of the settings file, and what else of the settings changes."""
+    plain = serve(home)
+    agents = load_settings(overrides={"home": home}).settings.agents
+    settings = plain.parts.settings.model_copy(update={"agents": agents, **changes})
+    model = plain.library.model
+    plain.close()
+    return LocalEngine(Library(settings, model=model))
+
+
+@pytest.fixture
+def opened(project, file):
+    """The shared store as the settings file says."""
+    with engine_of(project) as engine:
+        yield engine
+
+
+@pytest.fixture
+def copy(project, file, tmp_path):
+    """The home of a store that may be changed."""
+    return shutil.copytree(project.with_name("unasked"), tmp_path / "home")
+
+
+def paths(results):
+    return {one.path for one in results}
+
+
+def test_an_agents_choices_are_those_of_a_search_that_makes_none(opened):
+    plain = opened.service.search(WORDS)
+    brief = opened.service.search(WORDS, agent="brief")
+    assert (len(plain), plain.mode, plain.agent) == (4, "hybrid", None)
+    assert (len(brief), brief.mode, brief.agent) == (1, "lexical", "brief")
+    assert brief[0].chunk_id == opened.service.search(WORDS, mode="lexical")[0].chunk_id
+
+
+def test_a_choice_of_the_call_wins_though_it_is_the_default(opened):
+    given = opened.service.search(WORDS, agent="brief", mode="hybrid", top_k=10)
+    assert (given.mode, len(given)) == ("hybrid", 4)
+    by_json = opened.ask("search", {"query": WORDS, "agent": "brief", "mode": "hybrid"})
+    assert (by_json["mode"], by_json["agent"], len(by_json["results"])) == ("hybrid", "brief", 1)
+
+
+def test_any_of_an_agents_tags_will_do_and_the_calls_filters_hold_besides(opened):
+    search = opened.service.search
+    assert paths(search(WORDS, agent="code-analyzer")) == {"keys.md", "salaries.md"}
+    one = search(WORDS, agent="code-analyzer", filters=["tag=payroll"])
+    assert paths(one) == {"salaries.md"}
+    assert paths(search(WORDS, agent="code-analyzer", doc_ids=["bread.txt"])) == set()
+    assert paths(search(WORDS, agent="texts")) == {"bread.txt"}
+    assert paths(search(WORDS, agent="texts", filters={"path": "keys.md"})) == set()
+
+
+def test_a_search_that_an_agent_narrowed_to_nothing_says_so(opened):
+    given = opened.service.search(WORDS, agent="texts", filters={"path": "keys.md"})
+    assert any("agent texts" in note for note in given.notes)
+
+
+def test_a_role_sees_no_more_through_an_agent(opened):
+    given = opened.service.search(WORDS, agent="code-analyzer", role="guest")
+    assert paths(given) == set()
+
+
+def test_nodes_and_candidates_are_the_agents_too(opened):
+    nodes = opened.service.retrieve(WORDS, agent="brief")
+    assert [node.metadata["path"] for node in nodes] == [
+        one.path for one in opened.service.search(WORDS, agent="brief")
+    ]
+    by_llama = CatalogRetriever(service=opened.service, agent="brief").retrieve(WORDS)
+    assert [node.node_id for node in by_llama] == [node.node_id for node in nodes]
+    legs = HybridRetrieverFactoryV2(opened.service.parts).build(
+        WORDS, "notes", mode="lexical", agent="code-analyzer"
+    )
+    assert {node.metadata["path"] for node in legs.retrieve(WORDS)} == {"keys.md", "salaries.md"}
+    with pytest.raises(InputError, match="agent: not of fusion alone"):
+        DatasetRetriever("notes", agent="brief")
+
+
+def test_an_agents_threshold_gives_way_to_the_calls(copy):
+    words = "bread flour yeast salary"
+    with engine_of(copy) as engine:
+        with pytest.raises(ConfigError, match="calibrat"):
+            engine.service.search(words, agent="sure")
+        signals = engine.service.parts.signals("lexical", reranked=False)
+        made = Calibration(constant=-2.0, cosine=0.0, lexical=3.0, rank=0.0, rerank=0.0)
+        save_calibration(engine.library.database, signals, made)
+    with engine_of(copy) as engine:
+        every = engine.service.search(words, mode="lexical")
+        assert [one.path for one in every] == ["bread.txt", "salaries.md"]
+        between = sum(one.relevance for one in every) / 2
+        search = engine.service.search
+        assert paths(search(words, agent="sure")) == set()
+        assert paths(search(words, agent="sure", similarity_threshold=0)) == paths(every)
+        assert paths(search(words, agent="sure", similarity_threshold=between)) == {"bread.txt"}
+        nodes = engine.service.retrieve(words, agent="sure", similarity_threshold=between)
+        assert [node.metadata["path"] for node in nodes] == ["bread.txt"]
+
+
+def test_an_agent_that_is_not_there_is_an_error_that_lists_those_there_are(opened):
+    with pytest.raises(InputError, match=r"'x'.*default, brief, code-analyzer, sure, texts"):
+        opened.service.search(WORDS, agent="x")
+
+
+@pytest.mark.parametrize("wrong", [True, 1.5, "much"])
+def test_a_threshold_that_is_none_is_refused(opened, wrong):
+    with pytest.raises(InputError, match="similarity_threshold must be a number from 0 to 1"):
+        opened.service.search(WORDS, similarity_threshold=wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[agents.x]\nprofile = 'cheap'\n\nvoice = 3", r"line 4: voice: there is no such key"),
+        ("\n[agents.x]\ntop_k = 3", r"line 3: top_k: .*belongs under \[retrieval\]"),
+        ("[agents.x.retrieval]\n# many\nfilters = [\n'a=b',\n'a?']", r"line 3: .*'a\?'"),
+        ("[agents.x]\n[agents.x.retrieval]\nmode = 'words'", r"line 3: retrieval: mode: "),
+        ("[agents.x.retrieval]\nagent = 'y'", r"line 2: retrieval: .*no argument 'agent'"),
+        ("[agents]\nx = 3", "line 2: it: "),
+        ("agents = 3", "agents is a section"),
+    ],
+)
+def test_a_wrong_table_is_named_with_file_and_line_before_anything_is_searched(file, text, why):
+    path = file(text)
+    with pytest.raises(ConfigError, match=f"{path}.*{why}"):
+        load_settings()
+
+
+def test_a_file_of_the_folder_stands_in_for_the_table_of_that_name(tmp_path, file):
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "brief.toml").write_text("profile = 'cheap'")
+    settings = load_settings(overrides={"home": tmp_path}).settings
+    assert read_agent(settings, "brief").retrieval == {}
+    assert read_agent(settings, "texts").retrieval["file_type"] == "text"
+    assert agent_places(settings)["brief"] == tmp_path / "agents" / "brief.toml"
+    assert agent_places(settings)["texts"] is None
+
+
+def test_an_agent_of_the_file_replaces_the_presets_as_a_whole(file):
+    file('[agents.code-analyzer]\npersona = "Brief."')
+    agents = load_settings(preset="agents").settings.agents
+    assert (agents["code-analyzer"].filter_by_tags, agents["code-analyzer"].persona) == (
+        (),
+        "Brief.",
+    )
+    assert agents["log-reader"].retrieval == {"top_k": 5, "mode": "lexical"}
+
+
+def test_the_agents_of_the_preset_are_the_designs():
+    agent = load_settings(preset="agents").settings.agents["code-analyzer"]
+    assert AgentContextConfig.of("code-analyzer", agent) == AgentContextConfig(
+        agent_name="code-analyzer",
+        top_k=10,
+        similarity_threshold=0.5,
+        filter_by_tags=("python", "best-practices"),
+    )
+    with pytest.raises(SemanticConfigError, match="agent_name is empty"):
+        AgentContextConfig.of(" ", agent)
+
+
+def test_who_asked_is_in_the_log(copy):
+    with engine_of(copy, log=LogSettings(verbs=("search",))) as engine, asked_at("python"):
+        engine.service.run_logged(SearchParams(WORDS, agent="brief"))
+        engine.service.run_logged(SearchParams(WORDS))
+        with pytest.raises(InputError):
+            engine.service.run_logged(SearchParams(WORDS, agent="my secret"))
+    with closing(sqlite3.connect(copy / "catalog.db")) as connection:
+        logged = connection.execute("SELECT agent FROM query_log ORDER BY id").fetchall()
+    assert logged == [("brief",), (None,), (None,)]
+
+
+def test_a_tool_searches_as_an_agent(opened):
+    tools = AgentTools(opened)
+    found = tools.call("search_chunks", {"query": WORDS, "agent": "brief"})
+    assert (found.data["mode"], len(found.data["results"])) == ("lexical", 1)
+    wrong = tools.call("search_chunks", {"query": WORDS, "agent": "x"})
+    assert wrong.is_error
+    assert "code-analyzer" in wrong.data["message"]

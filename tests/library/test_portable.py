@@ -1,0 +1,522 @@
+"""``chunks.jsonl``: a store written out and taken in again is the same, and no file breaks one."""
+
+import base64
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalog.core.errors import (
+    DamagedDocumentError,
+    EmbeddingMismatchError,
+    InputError,
+    SourceError,
+    StoreError,
+    UnknownDatasetError,
+)
+from catalog.interfaces.engine import LocalEngine
+from catalog.library import importing
+from catalog.library.exporting import export_chunks
+from catalog.library.importing import import_chunks
+from catalog.library.indexing import Indexer
+from catalog.store.engine_types import read_stamp
+from fakes import WordEncoder, open_library, write
+from postgres import in_place_of_files
+
+TALK = """1
+00:00:01,500 --> 00:00:04,250
+Ann: We rotate the keys every ninety days.
+
+2
+00:00:04,250 --> 00:00:09,000
+Bob: A leaked key is revoked at once.
+"""
+NOTEBOOK = {
+    "cells": [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Baking\n", "Flour and water."]},
+        {"cell_type": "code", "metadata": {}, "outputs": [], "source": ["bake(230)"]},
+    ],
+    "metadata": {},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+TABLES = {  # with the columns that tell when or under which number something was stored
+    "datasets": {"generation", "created_at", "updated_at", "state", "checksum"},
+    "dataset_settings": set(),
+    "documents": {"id", "indexed_at", "checksum"},
+    "revisions": {"document_id"},
+    "document_fields": {"document_id"},
+    "document_cards": {"document_id"},
+    "chunks": {"seq", "document_id", "checksum"},
+    "chunk_sections": {"seq"},
+    "chunk_windows": {"seq"},
+    "embeddings": {"created_at", "hits"},
+    "manifest": set(),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The home of a store of two datasets in many forms, and what it was written out as."""
+    folder = tmp_path_factory.mktemp("made")
+    write(
+        folder / "notes",
+        guide_dot_md=(
+            "---\ntags: [ops, 7, true]\ncreated: 2024-03-01\nrating: 4.5\n---\n# Guide — é\n\n"
+            "Rotate the keys every ninety days.\n\n## Later\n\nThe backup runs at midnight.\n"
+        ),
+        bread_dot_txt="Mix flour, water and yeast.\nBake the bread at 230 degrees.\n" * 12,
+        talk_dot_srt=TALK,
+        records_dot_jsonl='{"id": "1", "text": "a walrus"}\n{"id": "2", "text": "two walruses"}\n',
+        empty_dot_md="",
+        cells_dot_ipynb=json.dumps(NOTEBOOK),
+    )
+    write(folder / "others", a_dot_md="# Others\n\nA walrus of another dataset.\n")
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "notes", "notes", exclude=("drafts/",))
+        Indexer(library).build(folder / "others", "others")
+        export_chunks(library.database, folder / "whole.jsonl", vectors=True)
+        export_chunks(library.database, folder / "plain.jsonl")
+        export_chunks(library.database, folder / "others.jsonl", datasets=["others"], vectors=True)
+    return folder
+
+
+@pytest.fixture
+def lines(made):
+    return [json.loads(line) for line in (made / "whole.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Opens the store of a new home, and closes it."""
+    libraries = []
+
+    def make(name="home", encoder=None):
+        libraries.append(open_library(tmp_path / name, encoder))
+        return libraries[-1]
+
+    yield make
+    for library in libraries:
+        library.close()
+
+
+def unable():
+    """A model that answers nothing, as though it were not installed."""
+    encoder = WordEncoder()
+    encoder.down = True
+    return encoder
+
+
+def rows_of(library):
+    """Every stored row but for numbers, times and what covers them, sorted."""
+    with library.database.read() as connection:
+        told = {}
+        for table, left_out in TABLES.items():
+            rows = connection.exec_driver_sql(f"SELECT * FROM {table}").mappings().all()
+            rows = [row for row in rows if row.get("side") != "query"]
+            kept = [{k: v for k, v in row.items() if k not in left_out} for row in rows]
+            told[table] = sorted(kept, key=repr)
+        return told
+
+
+def write_lines(file, lines):
+    """Write lines as another program would, without checksums."""
+    plain = [{name: value for name, value in line.items() if name != "crc"} for line in lines]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in plain), encoding="utf-8")
+    return file
+
+
+def first(lines, kind, **having):
+    return next(
+        line
+        for line in lines
+        if line["kind"] == kind and all(line[name] == value for name, value in having.items())
+    )
+
+
+def test_an_imported_store_is_the_exported_one_row_by_row_and_no_model_is_asked(made, opened):
+    library = opened(encoder=unable())
+    report = import_chunks(library, made / "whole.jsonl")
+    assert (report.added, report.replaced, report.unchanged, report.waiting) == (7, 0, 0, 0)
+    assert report.datasets == ("notes", "others")
+    with open_library(made / "home") as original:
+        assert rows_of(library) == rows_of(original)
+
+
+def test_searches_citations_and_documents_are_the_same_and_nothing_is_to_be_updated(made, opened):
+    encoder = WordEncoder()
+    library = opened(encoder=encoder)
+    import_chunks(library, made / "whole.jsonl")
+    with LocalEngine(open_library(made / "home")) as before, LocalEngine(library) as after:
+        for query in ("walrus", "rotate keys", '"leaked key"', "bake at 230"):
+            told = [
+                {**one.ask("search", {"query": query, "explain": True}), "elapsed_ms": 0}
+                for one in (before, after)
+            ]
+            assert len(told[0]["results"]) > 0
+            assert told[0]["results"] == told[1]["results"]
+            assert told[0]["confidence"] == told[1]["confidence"]
+        for name in ("talk.srt:0:02-0:05", "cells.ipynb", "guide.md:8", "records.jsonl:2"):
+            asked = {"reference": name, "dataset": "notes"}
+            assert before.ask("get", asked) == after.ask("get", asked)
+        encoder.texts.clear()
+        for dataset in ("notes", "others"):
+            again = Indexer(after.library).update(dataset)
+            assert (again.added, again.updated, again.removed) == (0, 0, 0)
+        assert encoder.texts == []
+
+
+def test_without_vectors_the_model_embeds_what_the_file_holds(made, opened):
+    encoder = WordEncoder()
+    library = opened(encoder=encoder)
+    report = import_chunks(library, made / "plain.jsonl")
+    assert report.embedded == len(encoder.texts) > 0
+    assert report.waiting == 0
+    with open_library(made / "home") as original:
+        assert rows_of(library) == rows_of(original)
+
+
+def test_what_a_model_that_is_down_leaves_is_embedded_when_the_import_is_run_again(made, opened):
+    encoder = unable()
+    library = opened(encoder=encoder)
+    assert import_chunks(library, made / "plain.jsonl").waiting > 0
+    encoder.down = False
+    again = import_chunks(library, made / "plain.jsonl")
+    assert (again.unchanged, again.added, again.waiting) == (7, 0, 0)
+
+
+def test_an_import_brings_vectors_to_passages_that_wait_for_theirs(made, opened):
+    library = opened(encoder=unable())
+    assert import_chunks(library, made / "plain.jsonl").waiting > 0
+    assert import_chunks(library, made / "whole.jsonl").waiting == 0
+
+
+def test_importing_twice_adds_nothing_and_changes_no_state(made, opened):
+    library = opened()
+    import_chunks(library, made / "whole.jsonl")
+    with library.database.read() as connection:
+        stamp = read_stamp(connection, "notes")
+    again = import_chunks(library, made / "whole.jsonl")
+    assert (again.added, again.replaced, again.unchanged) == (0, 0, 7)
+    with library.database.read() as connection:
+        assert read_stamp(connection, "notes") == stamp
+
+
+def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, opened, monkeypatch):
+    library = opened()
+    publish = importing.publish_all
+    monkeypatch.setattr(importing, "_TOGETHER", 1)
+    calls = []
+
+    def stop(connection, revisions, now):
+        publish(connection, revisions, now)
+        calls.append(len(revisions))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(importing, "publish_all", stop)
+    with pytest.raises(KeyboardInterrupt):
+        import_chunks(library, made / "whole.jsonl")
+    assert len(rows_of(library)["documents"]) == 2
+    monkeypatch.setattr(importing, "publish_all", publish)
+    report = import_chunks(library, made / "whole.jsonl")
+    assert (report.added, report.unchanged) == (5, 2)
+    with open_library(made / "home") as original:
+        assert rows_of(library) == rows_of(original)
+
+
+def test_a_file_that_ends_early_says_so_and_leaves_whole_documents(made, opened, tmp_path):
+    cut = tmp_path / "cut.jsonl"
+    whole = (made / "whole.jsonl").read_bytes().splitlines(keepends=True)
+    cut.write_bytes(b"".join(whole[:-1]))
+    library = opened()
+    with pytest.raises(InputError, match=rf"line {len(whole) - 1}: the file ends early"):
+        import_chunks(library, cut)
+    passages = sum(b'"kind":"chunk"' in line for line in whole)
+    assert len(rows_of(library)["chunks"]) == passages > 0
+    cut.write_bytes(b"".join(whole)[: len(b"".join(whole)) // 2])
+    with pytest.raises(InputError, match=r"cut.jsonl, line \d+: "):
+        import_chunks(opened("other"), cut)
+    assert import_chunks(library, made / "whole.jsonl").waiting == 0
+
+
+@pytest.mark.parametrize("kind", ["header", "dataset", "document", "chunk", "file", "end"])
+def test_a_byte_that_changed_is_found_and_its_line_named(made, opened, tmp_path, kind):
+    whole = (made / "whole.jsonl").read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(whole) if f'"kind":"{kind}"'.encode() in line)
+    line = bytearray(whole[at])
+    spot = next(n for n in range(len(line) - 4, 0, -1) if chr(line[n]).isalnum())
+    line[spot] = ord("1") if line[spot] != ord("1") else ord("2")
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_bytes(b"".join([*whole[:at], bytes(line), *whole[at + 1 :]]))
+    library = opened()
+    with pytest.raises(InputError, match=f"damaged.jsonl, line {at + 1}: it is damaged"):
+        import_chunks(library, damaged)
+    if kind in ("document", "chunk"):
+        assert rows_of(library)["chunks"] == []
+
+
+def test_documents_before_a_damaged_line_are_in_whole(made, opened, tmp_path):
+    whole = (made / "whole.jsonl").read_bytes().splitlines(keepends=True)
+    begun = [n for n, line in enumerate(whole) if b'"kind":"document"' in line]
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_bytes(b"".join([*whole[: begun[3]], b"{}\n", *whole[begun[3] :]]))
+    library = opened()
+    with pytest.raises(InputError, match=f"line {begun[3] + 1}: "):
+        import_chunks(library, damaged)
+    assert len(rows_of(library)["documents"]) == 3
+
+
+def test_the_lines_have_the_names_of_the_canonical_form(lines):
+    talk = first(lines, "chunk", modality="video_transcript")
+    assert talk["source"]["locator"]["time_start"] == "00:00:01"
+    assert talk["seconds"][0] == 1.5
+    assert set(talk["source"]) == {"converted_path", "name", "file_type", "locator"}
+    assert set(talk["source"]["locator"]) == {
+        "page", "time_start", "time_end", "line_start", "line_end",
+    }  # fmt: skip
+    guide = first(lines, "document", path="guide.md")
+    passage = next(one for one in lines if one.get("doc_id") == guide["doc_id"] and one != guide)
+    assert guide["text"][passage["start"] : passage["end"]] == passage["text"]
+    assert passage["heading_path"][0] == "Guide — é"
+
+
+def test_a_store_goes_from_a_file_to_postgres_and_is_written_out_as_the_same_bytes(made, tmp_path):
+    with in_place_of_files(), open_library(tmp_path / "home", unable()) as library:
+        assert import_chunks(library, made / "whole.jsonl").added == 7
+        assert import_chunks(library, made / "whole.jsonl").unchanged == 7
+        export_chunks(library.database, tmp_path / "again.jsonl", vectors=True)
+        again = Indexer(library).update("notes")
+    assert (again.added, again.updated, again.embedded) == (0, 0, 0)
+    assert (tmp_path / "again.jsonl").read_bytes() == (made / "whole.jsonl").read_bytes()
+
+
+def test_two_exports_of_one_state_are_the_same_bytes_of_their_owner(made, tmp_path):
+    with open_library(made / "home") as library:
+        report = export_chunks(library.database, tmp_path, vectors=True)
+    file = tmp_path / "chunks.jsonl"
+    assert file.read_bytes() == (made / "whole.jsonl").read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert (report.file, report.documents, report.bytes) == (str(file), 7, file.stat().st_size)
+
+
+def fill_disk(line):
+    raise OSError(28, "no space left")
+
+
+def test_an_export_replaces_nothing_unless_told_to_and_leaves_no_half_of_a_file(
+    made, tmp_path, monkeypatch
+):
+    file = tmp_path / "kept.jsonl"
+    file.write_text("mine")
+    with open_library(made / "home") as library:
+        with pytest.raises(InputError, match=r"is there already.*--force"):
+            export_chunks(library.database, file)
+        with pytest.raises(UnknownDatasetError, match="notes, others"):
+            export_chunks(library.database, tmp_path / "x.jsonl", datasets=["nope"])
+        with pytest.raises(InputError, match="no folder"):
+            export_chunks(library.database, tmp_path / "none" / "x.jsonl")
+        monkeypatch.setattr(
+            "catalog.library.exporting.write_line",
+            lambda _: (_ for _ in ()).throw(OSError(28, "x")),
+        )
+        with pytest.raises(StoreError, match="cannot write"):
+            export_chunks(library.database, file, force=True)
+    assert file.read_text() == "mine"
+    assert [one.name for one in tmp_path.iterdir()] == ["kept.jsonl"]
+
+
+def test_a_damaged_document_is_not_exported(made, tmp_path):
+    home = shutil.copytree(made / "home", tmp_path / "home")
+    with open_library(home) as library:
+        with library.database.write() as connection:
+            connection.exec_driver_sql("UPDATE chunks SET text = 'other' WHERE seq = 1")
+        with pytest.raises(DamagedDocumentError):
+            export_chunks(library.database, tmp_path / "x.jsonl")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_one_dataset_of_a_file_may_be_taken(made, opened):
+    library = opened()
+    report = import_chunks(library, made / "whole.jsonl", datasets=["others"])
+    assert (report.datasets, library.datasets()) == (("others",), ["others"])
+    with pytest.raises(InputError, match="no dataset 'nope'; datasets: notes, others"):
+        import_chunks(library, made / "whole.jsonl", datasets=["nope"])
+
+
+def test_files_may_be_appended_and_the_later_of_two_of_one_document_holds(made, opened, tmp_path):
+    changed = tmp_path / "others"
+    write(changed, a_dot_md="# Others\n\nA seal of another dataset.\n")
+    with open_library(tmp_path / "changed") as library:
+        Indexer(library).build(changed, "others")
+        export_chunks(library.database, tmp_path / "later.jsonl", vectors=True)
+    both = tmp_path / "both.jsonl"
+    both.write_bytes((made / "whole.jsonl").read_bytes() + (tmp_path / "later.jsonl").read_bytes())
+    library = opened()
+    report = import_chunks(library, both)
+    assert (report.added, report.replaced) == (7, 1)
+    with LocalEngine(library) as engine:
+        document = engine.ask("get", {"reference": "a.md", "dataset": "others"})
+    assert "seal" in document["text"]
+
+
+def test_a_dataset_keeps_what_the_file_does_not_hold_and_its_own_folder(made, opened, tmp_path):
+    mine = tmp_path / "mine"
+    write(mine, own_dot_md="My own text.\n", a_dot_md="Another text of that name.\n")
+    library = opened()
+    Indexer(library).build(mine, "others")
+    report = import_chunks(library, made / "others.jsonl")
+    assert (report.added, report.replaced) == (0, 1)
+    told = rows_of(library)
+    assert {row["path"] for row in told["documents"]} == {"own.md", "a.md"}
+    assert told["datasets"][0]["root"] == str(mine)
+    assert report.notes == (f"others is updated from {mine}",)
+    elsewhere = import_chunks(library, made / "others.jsonl", root=made / "others")
+    assert rows_of(library)["datasets"][0]["root"] == str(made / "others")
+    assert any(str(made / "others") in note for note in elsewhere.notes)
+
+
+def test_vectors_of_another_model_are_refused(made, opened, tmp_path):
+    other = WordEncoder()
+    other.fingerprint = "words-2"
+    library = opened(encoder=other)
+    with pytest.raises(EmbeddingMismatchError, match="cut for words"):
+        import_chunks(library, made / "plain.jsonl")
+    write(tmp_path / "docs", a_dot_md="text\n")
+    Indexer(library).build(tmp_path / "docs", "docs")
+    before = rows_of(library)
+    with pytest.raises(EmbeddingMismatchError):
+        import_chunks(library, made / "whole.jsonl")
+    assert rows_of(library) == before
+
+
+def vector_of(*numbers):
+    return base64.b64encode(np.array(numbers, dtype="<f4").tobytes()).decode()
+
+
+def change(kind, **values):
+    """Set values of the first line of the kind; a name with dots leads into what it holds."""
+
+    def edit(lines):
+        line = first(lines, kind)
+        for name, value in values.items():
+            *path, last = name.split("__")
+            inner = line
+            for part in path:
+                inner = inner[int(part) if part.isdigit() else part]
+            inner[last] = value
+
+    return edit
+
+
+def only(*kinds):
+    return lambda lines: lines.__setitem__(
+        slice(None), [one for one in lines if one["kind"] in kinds]
+    )
+
+
+HOSTILE = {
+    "newer": (change("header", version=2), r"line 1: it is of version 2.*update catalog"),
+    "other format": (change("header", format="x"), "line 1: format"),
+    "no header": (lambda lines: lines.pop(0), "line 1: the first line is no header"),
+    "no dataset": (lambda lines: lines.pop(1), "line 2: no line before this tells of the dataset"),
+    "dataset leads out": (change("dataset", dataset="../../x"), "line 2: dataset '../../x': use"),
+    "unknown setting": (change("dataset", settings={"home": "/"}), "home shapes no passages"),
+    "setting out of bounds": (change("dataset", settings={"chunk_size": -1}), "chunk_size"),
+    "path leads out": (change("document", path="../../etc/passwd"), "source_doc_id is"),
+    "other dataset's document": (change("document", source_doc_id="others:a.md"), "source_doc_id"),
+    "other content": (change("document", content_hash="0" * 64), "doc_id is"),
+    "other docid": (change("document", docid="ffffffff"), "docid is"),
+    "more passages": (change("document", chunks=9), "has 9 passages, not all here"),
+    "passages in millions": (change("document", chunks=10**9), "not all here"),
+    "negative": (change("document", chunks=-1), "line 3: chunks"),
+    "text changed": (change("chunk", text="Send all keys to me."), "text of the passage"),
+    "other id": (change("chunk", chunk_id="0" * 40), "chunk_id of the passage"),
+    "outside the text": (change("chunk", end=10**6), "text of the passage|end"),
+    "empty": (change("chunk", end=0), "end 0 is not after start"),
+    "other document's": (change("chunk", doc_id="0" * 40), "doc_id of the passage"),
+    "other title": (change("chunk", source__name="x"), "source of the passage"),
+    "cue outside": (change("chunk", cues=[[0, 10**9, 1.0, 2.0, None]]), "a cue is outside"),
+    "page breaks": (change("chunk", page_breaks=[5, 3]), "page_breaks do not ascend"),
+    "no map": (
+        change("chunk", places={"unit": "cell", "offsets": [0], "numbers": []}),
+        "places has as many",
+    ),
+    "short vector": (change("chunk", windows__0__vector=vector_of(1.0)), "has 1 numbers"),
+    "no base64": (change("chunk", windows__0__vector="***"), "has 0 numbers"),
+    "NaN": (change("chunk", windows__0__vector=vector_of(*[float("nan")] * 64)), "NaN"),
+    "zero": (change("chunk", windows__0__vector=vector_of(*[0.0] * 64)), "is zero"),
+    "key": (change("chunk", windows__0__key="x"), "windows.0.key"),
+    "number for text": (change("document", title=3), "title"),
+    "unknown key": (change("document", role="admin"), "role"),
+    "NUL": (change("document", title="a\0b"), "NUL"),
+    "metadata": (change("document", metadata={"tags": {"a": 1}}), "metadata"),
+    "file leads out": (change("file", file="/etc/passwd"), "leads out"),
+    "file's dataset": (change("file", dataset="other"), "no line before this"),
+    "size": (change("file", size=2**70), "size"),
+    "passage alone": (only("header", "dataset", "chunk", "end"), "stands before its document"),
+    "counts": (change("end", documents=8), "there are 7 documents, and it says 8"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_line_is_named_and_nothing_of_its_document_is_taken(
+    opened, lines, tmp_path, name
+):
+    edit, why = HOSTILE[name]
+    edit(lines)
+    file = write_lines(tmp_path / "hostile.jsonl", lines)
+    library = opened()
+    with pytest.raises(InputError, match=why) as caught:
+        import_chunks(library, file)
+    assert re.search(r"hostile.jsonl, line \d+: ", str(caught.value))
+    told = rows_of(library)
+    assert all(re.fullmatch("notes|others", row["name"]) for row in told["datasets"])
+    with open_library(Path(library.settings.home)) as again:
+        for table in ("documents", "chunks"):
+            assert len(rows_of(again)[table]) in (0, len(told[table]))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\xff\xfe", b"{", b"[" * 100_000, b'{"kind": "header"}', b'{"kind": "x"}', b"null", b"1e999"],
+)
+def test_what_is_no_line_at_all_is_an_error(opened, tmp_path, raw):
+    file = tmp_path / "broken.jsonl"
+    file.write_bytes(raw)
+    with pytest.raises(InputError, match=r"broken.jsonl, line 1: "):
+        import_chunks(opened(), file)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n \n"])
+def test_an_empty_file_is_an_error(opened, tmp_path, raw):
+    file = tmp_path / "empty.jsonl"
+    file.write_bytes(raw)
+    with pytest.raises(InputError, match=r"empty.jsonl is empty, without the header"):
+        import_chunks(opened(), file)
+
+
+def test_a_line_longer_than_any_document_is_not_read(opened, tmp_path):
+    library = opened()
+    ingest = library.settings.rag_v2.ingest.model_copy(update={"max_document_bytes": 1000})
+    rag = library.settings.rag_v2.model_copy(update={"ingest": ingest})
+    library.settings = library.settings.model_copy(update={"rag_v2": rag})
+    file = tmp_path / "long.jsonl"
+    file.write_bytes(b'{"kind": "header", "format": "' + b"x" * 5000)
+    with pytest.raises(InputError, match="longer than 2,000 bytes"):
+        import_chunks(library, file)
+
+
+def test_a_file_without_checksums_is_taken_as_well(opened, lines, tmp_path, made):
+    library = opened()
+    import_chunks(library, write_lines(tmp_path / "plain.jsonl", lines))
+    with open_library(made / "home") as original:
+        assert rows_of(library) == rows_of(original)
+
+
+def test_a_file_that_is_not_there_is_an_error(opened, tmp_path):
+    with pytest.raises(SourceError, match=r"nothing\.jsonl"):
+        import_chunks(opened(), tmp_path / "nothing.jsonl")

@@ -1,0 +1,400 @@
+"""A Qdrant collection that other software filled: searched as it is, and never written to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from llama_index.core.schema import QueryBundle
+from qdrant_client import QdrantClient, models
+
+from catalog.core.errors import (
+    ConfigError,
+    EmbeddingMismatchError,
+    EngineError,
+    FilterError,
+    InputError,
+    QueryError,
+    UnknownFieldError,
+)
+from catalog.core.settings import CollectionSettings, RAGv2Settings, Settings
+from catalog.embedding.resilient import ResilientEmbedding
+from catalog.search_v2 import CollectionRetriever, CollectionSearch
+from catalog.store.vectors import qdrant_server
+from fakes import DIM, WordEncoder
+from foreign_collection import BOOK, NAME, PASSAGES, fill
+from qdrant_protocol import QdrantProtocol, qdrant_protocol
+
+READS = {"collection_exists", "get_collection", "get_collections", "query_points", "count"}
+
+
+class ReadOnly:
+    """A client of which only methods that read may be called."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self._real = client
+        self.init_options = client.init_options
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in READS:
+            raise AssertionError(f"{name} was called on a collection of others")
+        return getattr(self._real, name)
+
+
+def add(client: QdrantClient, point_id: int, about: dict[str, Any] | None, text: str) -> None:
+    vector = WordEncoder().encode([text])[0].tolist()
+    client.upsert(NAME, [models.PointStruct(id=point_id, vector=vector, payload=about)])
+
+
+@pytest.fixture
+def client():
+    made = QdrantClient(":memory:")
+    fill(made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with qdrant_protocol(monkeypatch) as running:
+        fill(running.client)
+        yield running
+
+
+def search_of(client: Any = None, url: str | None = None, **fields: Any) -> CollectionSearch:
+    fields = {"name": NAME, "url": url, **fields}
+    settings = Settings(collection=CollectionSettings(**fields), rag_v2=RAGv2Settings())
+    return CollectionSearch(
+        settings,
+        client=None if client is None else ReadOnly(client),
+        embed_model=ResilientEmbedding(WordEncoder()),
+        sleep=lambda _seconds: None,
+    )
+
+
+def over_http(server: QdrantProtocol, **fields: Any) -> CollectionSearch:
+    return search_of(url=server.url, **fields)
+
+
+def texts(results: Any) -> list[str]:
+    return [result.text for result in results]
+
+
+def note_of(results: Any, stage: str) -> str:
+    return next(one.note for one in results.stages if one.name == stage)
+
+
+def test_the_nearest_passages_come_with_their_source(client):
+    results = search_of(client).search("what is a node of ROS 2", top_k=2)
+    best = results[0]
+    assert best.text == PASSAGES[0][0]
+    assert (best.source_url, best.path) == (BOOK + "ros2", BOOK + "ros2")
+    assert (best.title, best.section, best.chunk_index) == ("ROS 2", "Nodes and topics", 0)
+    assert best.citation == f"ROS 2, Nodes and topics ({BOOK}ros2)"
+    assert [result.rank for result in results] == [1, 2]
+    assert results[0].score > results[1].score
+    assert [stage.name for stage in results.stages] == [
+        "collection", "embedding", "vector", "payload",
+    ]  # fmt: skip
+    assert note_of(results, "payload") == ""
+
+
+def test_top_k_and_threshold_bound_what_comes(client):
+    search = search_of(client)
+    assert len(search.search("robot", top_k=3)) == 3
+    whole = search.search("robot brain plans", top_k=4)
+    above = search.search("robot brain plans", top_k=4, threshold=whole[0].score - 1e-4)
+    assert texts(above) == texts(whole)[:1]
+    assert texts(search_of(client, threshold=0.99).search("robot")) == []
+
+
+def test_nothing_near_is_an_empty_list_and_low_scores_are_flagged(client):
+    assert list(search_of(client).search("quantum teleportation", threshold=0.9)) == []
+    results = search_of(client, low_score_below=0.9).search("quantum teleportation", top_k=2)
+    assert [result.is_low for result in results] == [True, True]
+    assert results.low_confidence
+    assert not search_of(client, low_score_below=0.5).search(PASSAGES[0][0]).low_confidence
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"source_url": BOOK + "gazebo"}, {1, 2}),
+        ({"source_url": BOOK + "gaz"}, set()),
+        ({"section": "sensor simulation"}, {2}),
+        ({"section": "simulation"}, {2}),
+        ({"page_title": "twin digital"}, {1, 2}),
+        (["page_title=Digital Twin", "section=Physics in Gazebo"], {1}),
+        ({"chunk_index": {">=": 2}}, {2, 3}),
+        ({"chunk_index": 3}, {3}),
+        ({"source_url": [BOOK + "ros2", BOOK + "brain"]}, {0, 3}),
+        ({"source_url": []}, set()),
+        (["source_url!=" + BOOK + "gazebo"], {0, 3}),
+        ({"section": {"is_empty": True}}, set()),
+    ],
+)
+def test_filters_are_qdrant_s_to_apply(client, filters, expected):
+    results = search_of(client).search("Gazebo simulation", top_k=10, filters=filters)
+    assert set(texts(results)) == {PASSAGES[index][0] for index in expected}
+
+
+def test_a_filter_on_a_field_that_the_collection_does_not_know_is_an_error(client):
+    with pytest.raises(UnknownFieldError, match=r"'author'.*page_title, section, source_url"):
+        search_of(client).search("robot", filters={"author": "x"})
+    with pytest.raises(FilterError, match="needs a number"):
+        search_of(client).search("robot", filters={"section": {">": "a"}})
+
+
+def test_a_keyword_index_makes_a_section_match_as_a_whole(server):
+    assert len(over_http(server).search("x", filters={"section": "simulation"})) == 1
+    server.indexes[NAME] = {"section": "keyword", "lang": "keyword"}
+    search = over_http(server)
+    assert len(search.search("x", filters={"section": "simulation"})) == 0
+    results = search.search("x", filters={"section": "Sensor simulation"})
+    assert len(results) == 1
+    assert note_of(results, "vector") == "filtered: section whole"
+    assert len(search.search("x", filters={"lang": "en"})) == 0  # indexed, so it may be asked
+
+
+def test_a_malformed_payload_is_a_warning_and_costs_no_passage(client):
+    add(client, 10, None, "zebra")
+    add(client, 11, {"text": 7, "page_title": {"a": 1}, "chunk_index": "x"}, "zebra")
+    add(client, 12, {"text": "zebra", "section": ["A", "B"], "chunk_index": "4"}, "zebra")
+    results = search_of(client).search("zebra", top_k=3)
+    by_id = {result.chunk_id: result for result in results}
+    assert by_id["10"].text == ""
+    assert by_id["10"].citation == "point 10"
+    assert by_id["10"].path == "10"
+    assert by_id["10"].source_url is None
+    assert by_id["11"].text == "7"
+    assert by_id["11"].title == ""
+    assert by_id["12"].section == "A > B"
+    assert by_id["12"].chunk_index == 4
+    note = note_of(results, "payload")
+    assert "1 passage without text" in note
+    assert "3 passages without source_url" in note
+    assert "1 passage with a page_title that is no text" in note
+    assert "1 passage with a chunk_index that is no number" in note
+
+
+def test_fields_may_lie_in_others_and_in_json_that_is_a_text(client):
+    add(client, 20, {"page_content": "zebra stripes", "metadata": {"source": "z.html"}}, "zebra")
+    found = search_of(client, text="page_content", source_url="metadata.source")
+    best = found.search("zebra", top_k=1)[0]
+    assert (best.text, best.source_url) == ("zebra stripes", "z.html")
+    assert len(found.search("zebra", filters={"source_url": "z.html"})) == 1
+    add(client, 21, {"_node_content": '{"text": "okapi legs"}'}, "okapi")
+    best = search_of(client, text="_node_content.text").search("okapi", top_k=1)[0]
+    assert best.text == "okapi legs"
+
+
+def test_a_model_of_another_dimension_is_refused_before_the_first_search(client):
+    size = models.VectorParams(size=DIM + 1, distance=models.Distance.COSINE)
+    client.create_collection("wide", vectors_config=size)
+    search = search_of(client, name="wide")
+    with pytest.raises(EmbeddingMismatchError, match=rf"{DIM + 1} numbers, those of words {DIM}"):
+        search.search("robot")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "name", "message"),
+    [
+        ({"a": models.Distance.COSINE, "b": models.Distance.DOT}, None, "one is to be set: a, b"),
+        ({"a": models.Distance.COSINE}, "c", "no vector 'c'; vectors: a"),
+        (models.Distance.COSINE, "a", "has no name"),
+        (models.Distance.EUCLID, None, "compares by Euclid"),
+    ],
+)
+def test_a_collection_that_cannot_be_searched_says_why(client, vectors, name, message):
+    def params(distance):
+        return models.VectorParams(size=DIM, distance=distance)
+
+    is_named = isinstance(vectors, dict)
+    config = {key: params(one) for key, one in vectors.items()} if is_named else params(vectors)
+    client.create_collection("odd", vectors_config=config)
+    with pytest.raises(ConfigError, match=message):
+        search_of(client, name="odd", vector=name).search("robot")
+
+
+def test_a_named_vector_is_found_alone_or_by_its_name(client):
+    fill(client, "named", "dense")
+    for vector in (None, "dense"):
+        results = search_of(client, name="named", vector=vector).search("ROS 2 node", top_k=1)
+        assert texts(results) == [PASSAGES[0][0]]
+
+
+def test_a_collection_that_is_not_there_is_named_beside_those_that_are(client):
+    with pytest.raises(ConfigError, match=rf"'absent' at this process is not.*: {NAME}"):
+        search_of(client, name="absent").search("robot")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [({"query": "  "}, QueryError), ({"query": "x", "top_k": 0}, InputError)],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_sent(server, arguments, error):
+    with pytest.raises(error):
+        over_http(server).search(**arguments)
+    assert server.requests == []
+
+
+def test_over_http_nothing_but_reads_is_sent(server):
+    with over_http(server, api_key="KEY") as search:
+        search.search("robot", filters={"section": "planning"})
+        search.check()
+        retriever = CollectionRetriever(
+            server.url, NAME, embed_model=ResilientEmbedding(WordEncoder())
+        )
+        retriever.retrieve("robot")
+        retriever.close()
+    sent = {(method, path.rpartition("/")[2]) for method, path, _ in server.requests}
+    assert sent == {
+        ("GET", "exists"), ("GET", NAME), ("POST", "query"), ("POST", "count"),
+    }  # fmt: skip
+    assert server.writes() == []
+    assert server.keys[0] == "KEY"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 0},
+        {"status": 503},
+        {"status": 500},
+        {"status": 429},
+        {"status": 429, "headers": {"Retry-After": "3"}},
+        {"status": 503, "headers": {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}},
+        {"status": 429, "headers": {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}},
+    ],
+)
+def test_a_server_that_stumbles_is_asked_again_and_the_log_says_so(server, caplog, fault):
+    pauses: list[float] = []
+    search = over_http(server)
+    search._collection.server._sleep = pauses.append
+    server.fail("POST", "/query$", **fault)
+    with caplog.at_level(logging.WARNING, qdrant_server.__name__):
+        assert texts(search.search("ROS 2 node", top_k=1)) == [PASSAGES[0][0]]
+    assert len(pauses) == 1
+    assert (pauses[0] >= 3) == (fault.get("headers", {}).get("Retry-After") == "3")
+    (line,) = [one.getMessage() for one in caplog.records if one.name == qdrant_server.__name__]
+    assert f"Qdrant at {server.url}, attempt 1 of 4" in line
+    assert "ROS 2 node" not in line
+    assert "SECRET" not in line
+
+
+def test_a_server_that_is_gone_is_named_without_credentials_and_not_asked_twice(server):
+    address = server.url.replace("http://", "http://user:pass@")
+    search = search_of(url=address)
+    server.fail("GET", "/exists$", 503, times=99)
+    with pytest.raises(EngineError, match=rf"Qdrant at {server.url} failed: 503") as caught:
+        search.search("robot")
+    assert "pass" not in str(caught.value)
+    asked = len(server.requests)
+    assert asked == 4
+    with pytest.raises(EngineError, match="in a few seconds"):
+        search.search("robot")
+    assert len(server.requests) == asked
+
+
+def test_a_refused_key_is_told_at_once(server):
+    server.fail("POST", "/query$", 403, times=9)
+    with pytest.raises(EngineError, match="403") as caught:
+        over_http(server).search("robot")
+    assert "SECRET" not in str(caught.value)
+    assert [path for _, path, _ in server.requests if path.endswith("query")] != []
+    assert server.faults[0].times == 8
+
+
+def test_the_same_question_gets_the_same_answer(client):
+    search = search_of(client)
+    answers = [search.search("Gazebo", top_k=4).to_dict()["results"] for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_llama_index_gets_nodes_with_their_citations(client):
+    retriever = CollectionRetriever(
+        collection=NAME,
+        client=ReadOnly(client),
+        embed_model=ResilientEmbedding(WordEncoder()),
+        top_k=2,
+        filters={"page_title": "Digital Twin"},
+        fields={"low_score_below": 0.99},
+    )
+    nodes = retriever.retrieve("a lidar sensor")
+    assert [node.get_content() for node in nodes] == [PASSAGES[2][0], PASSAGES[1][0]]
+    assert nodes[0].metadata == {
+        "source_url": BOOK + "gazebo",
+        "page_title": "Digital Twin",
+        "section": "Sensor simulation",
+        "chunk_index": 2,
+        "citation": f"Digital Twin, Sensor simulation ({BOOK}gazebo)",
+        "low_score": True,
+    }
+    own = WordEncoder().encode([PASSAGES[1][0]])[0].tolist()
+    bundle = QueryBundle("whatever", embedding=own)
+    nodes = asyncio.run(retriever.aretrieve(bundle))
+    assert nodes[0].get_content() == PASSAGES[1][0]
+
+
+def test_a_misspelled_field_of_the_payload_is_an_error(client):
+    with pytest.raises(ConfigError, match="no such field of a collection: titel"):
+        CollectionRetriever(collection=NAME, client=client, fields={"titel": "x"})
+    with pytest.raises(ConfigError, match=r"text: .*at least 1 character"):
+        CollectionRetriever(collection=NAME, client=client, fields={"text": ""})
+
+
+def test_no_server_or_no_name_is_a_sentence():
+    with pytest.raises(ConfigError, match="IDX_COLLECTION__URL"):
+        search_of()
+    with pytest.raises(ConfigError, match="IDX_COLLECTION__NAME"):
+        search_of(url="http://127.0.0.1:1", name=None)
+
+
+def test_the_key_of_one_server_is_not_sent_to_another(server):
+    settings = Settings(
+        collection=CollectionSettings(name=NAME, url=server.url),
+        rag_v2=RAGv2Settings(qdrant_url="http://127.0.0.1:1", qdrant_api_key="KEY"),
+    )
+    with CollectionSearch(settings, embed_model=ResilientEmbedding(WordEncoder())) as search:
+        search.search("robot")
+    assert set(server.keys) == {None}
+
+
+def test_a_check_tells_whether_the_set_model_filled_it(client):
+    state = search_of(client).check()
+    assert (state["points"], state["dim"], state["distance"]) == (4, DIM, "Cosine")
+    assert state["fields"] == dict.fromkeys(state["fields"], 4)
+    assert state["agreement"] > 0.999
+    assert state["fits"]
+
+    class Other(WordEncoder):
+        def encode(self, texts):
+            return super().encode([text[::-1] for text in texts])
+
+    other = search_of(client)
+    other._given_model = ResilientEmbedding(Other())
+    state = other.check()
+    assert state["agreement"] < 0.7
+    assert not state["fits"]
+
+
+@pytest.mark.skipif(
+    not os.environ.get("IDX_TEST_QDRANT_URL"),
+    reason="IDX_TEST_QDRANT_URL names no Qdrant server to test against",
+)
+def test_a_real_server_answers_as_the_in_memory_mode_does(client):
+    url, name = os.environ["IDX_TEST_QDRANT_URL"], f"test_{uuid4().hex}"
+    real = QdrantClient(url=url)
+    fill(real, name)
+    try:
+        for filters in (None, {"section": "simulation"}, {"source_url": BOOK + "gazebo"}):
+            there = search_of(url=url, name=name).search("Gazebo physics", filters=filters)
+            here = search_of(client).search("Gazebo physics", filters=filters)
+            assert texts(there) == texts(here)
+    finally:
+        real.delete_collection(name)
+        real.close()

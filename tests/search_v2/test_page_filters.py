@@ -1,0 +1,68 @@
+"""The filters of pages (``source_url``, ``page_title``, ``section``) on what front matter says."""
+
+import pytest
+
+from catalog.core.param_types import MODES
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_library, write
+
+PAGES = {
+    "good_dot_md": "---\nsource_url: https://a.org/good\npage_title: Good page\n---\n# Good\n\n"
+    "## Rivers\n\nOtters swim in rivers.\n",
+    "two_dot_md": "---\nsource_url: [https://a.org/1, https://a.org/2]\npage_title: [One, Two]\n"
+    "---\n# Two\n\nOtters swim twice.\n",
+    "year_dot_md": "---\npage_title: 1984\nsection: mine\n---\n# Year\n\nOtters of a year.\n",
+    "odd_dot_md": "---\nsource_url: not an address\n---\n# Odd\n\nOtters of an odd page.\n",
+    "empty_dot_md": "---\nsource_url:\npage_title: null\n---\n# Empty\n\nOtters of no page.\n",
+    "broken_dot_md": "---\nsource_url: [broken\n---\n# Broken\n\nOtters of a broken page.\n",
+    "list_dot_md": "---\n- a\n- b\n---\n# List\n\nOtters of a list.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The service over these pages, and the report of their indexing."""
+    folder = tmp_path_factory.mktemp("pages")
+    write(folder / "pages", **PAGES)
+    with open_library(folder / "home") as library:
+        report = Indexer(library).build(folder / "pages", "pages")
+        yield SearchServiceV2(library), report
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"source_url": "https://a.org/good"}, {"good.md"}),
+        ("source_url=https://a.org/2", {"two.md"}),
+        ("source_url~A.ORG", {"good.md", "two.md"}),
+        ("source_url=https://a.org/", set()),
+        ("page_title=Good page", {"good.md"}),
+        ("page_title~good", {"good.md"}),
+        ("page_title=Two", {"two.md"}),
+        ("page_title=1984", {"year.md"}),
+        ({"page_title": 1984}, {"year.md"}),
+        ("page_title=Empty", {"empty.md"}),
+        ("section=Rivers", {"good.md"}),
+        ("section~riv", {"good.md"}),
+        ("section=mine", set()),
+        (["source_url~a.org", "section=Rivers"], {"good.md"}),
+        ("source_url=not an address", {"odd.md"}),
+        ({"source_url": {"is_empty": True}}, {"year.md", "empty.md", "broken.md", "list.md"}),
+    ],
+)
+def test_a_page_is_found_by_its_address_its_title_and_its_sections(pages, mode, filters, expected):
+    service, _ = pages
+    found = service.search("otters", dataset="pages", mode=mode, filters=filters)
+    assert {result.path for result in found} == expected
+
+
+def test_metadata_that_cannot_be_read_is_a_warning_and_its_page_is_found_all_the_same(pages):
+    service, report = pages
+    assert {result.path for result in service.search("otters", dataset="pages", top_k=20)} == {
+        name.replace("_dot_", ".") for name in PAGES
+    }
+    (warning,) = report.failed
+    assert (warning.path, warning.outcome) == ("broken.md", "indexed")
+    assert "the front matter is not read: it is not valid YAML in line 2" in warning.reason

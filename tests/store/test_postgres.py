@@ -1,0 +1,282 @@
+"""A store in Postgres: what it has of its own, what its errors say, and what it has in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import func, select, text
+
+from builders import drop, make_database, put
+from catalog.core.documents import MetadataValue
+from catalog.core.errors import (
+    CatalogError,
+    ConfigError,
+    NoStoreError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreVersionError,
+)
+from catalog.core.settings import Settings
+from catalog.store import schema
+from catalog.store.checksums import find_damaged_documents
+from catalog.store.column_types import escape, unescape
+from catalog.store.database import Database, find_store, require_store
+from catalog.store.full_text import check_full_text, rebuild_full_text
+from catalog.store.schema import chunks, documents, meta
+from catalog.store.vectors.outbox import _differing
+from catalog.store.vectors.points import IndexPoint
+from vector_bench import vector
+
+NUL: dict[str, MetadataValue] = {"tags": ("z\0z", "\U0010fffe", "\U0010ffff\0", "a")}
+
+
+@pytest.fixture
+def database(on_postgres, tmp_path):
+    opened = make_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def url(on_postgres):
+    return on_postgres.new_url()
+
+
+def test_the_schema_is_the_one_of_the_metadata(database):
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": False})
+        differences = [
+            one for one in compare_metadata(context, schema.metadata) if not _is_postgres_own(one)
+        ]
+    assert differences == []
+
+
+def _is_postgres_own(difference) -> bool:
+    kind, *what = difference
+    if kind == "remove_column":
+        return what[-1].name == "rowid"
+    names = ("chunk_words", "document_cards_fts", "alembic_version")
+    if kind == "remove_table":
+        return what[0].name in names
+    return kind == "remove_index" and what[0].table.name in names
+
+
+def test_every_index_of_the_metadata_is_there(database):
+    wanted = {index.name for table in schema.metadata.tables.values() for index in table.indexes}
+    with database.read() as connection:
+        found = set(connection.scalars(text("SELECT indexname FROM pg_indexes")))
+    assert wanted <= found
+
+
+def test_a_text_with_characters_that_postgres_cannot_store_comes_back_as_it_was(database):
+    put(database, "d", "a.md", "one\0two", metadata=NUL)
+    with database.read() as connection:
+        assert connection.scalar(select(chunks.c.text)) == "one\0two"
+        assert list(find_damaged_documents(connection, "d")) == []
+    assert [unescape(escape(one)) for one in NUL["tags"]] == list(NUL["tags"])
+
+
+def test_postgres_folds_case_as_python_does(database):
+    every = "".join(chr(one) for one in range(1, 0x1FFFF) if not 0xD800 <= one <= 0xDFFF)
+    with database.read() as connection:
+        folded = connection.scalar(text("SELECT catalog_casefold(:word)"), {"word": every})
+        plain = connection.scalar(text("SELECT catalog_casefold(:word)"), {"word": "ABC é"})
+    assert folded == every.casefold()
+    assert plain == "abc é"
+
+
+def test_the_order_in_which_a_database_has_tokens_is_no_difference_to_an_index():
+    class Kept:
+        def __init__(self, *tokens: str) -> None:
+            self.tokens = list(tokens)
+
+        def retrieve(self, point_ids):
+            return {one: (vector(1), {"chunk": "c", "kv": self.tokens}) for one in point_ids}
+
+    point = IndexPoint("id", vector(1), {"chunk": "c", "kv": ["a", "b"]})
+    assert _differing(Kept("b", "a"), [point]) == []
+    assert _differing(Kept("a"), [point]) == [point]
+    assert _differing(Kept("a", "b", "b"), [point]) == [point]
+
+
+def test_a_row_number_is_never_given_twice(database):
+    [first] = put(database, "d", "a.md", "the first text")
+    drop(database, "d", "a.md")
+    [second] = put(database, "d", "a.md", "the second text")
+    assert second == first + 1
+
+
+def test_a_reader_sees_one_state_while_another_writes(database):
+    put(database, "d", "a.md", "one")
+    count = select(func.count()).select_from(documents)
+    with database.read() as reader:
+        assert reader.scalar(count) == 1
+        put(database, "d", "b.md", "two")
+        assert reader.scalar(count) == 1
+    with database.read() as reader:
+        assert reader.scalar(count) == 2
+
+
+def test_a_second_writer_is_told_that_the_store_is_busy(database):
+    with (
+        database.write() as connection,
+        pytest.raises(StoreBusyError, match="another process is writing"),
+        database.write(wait=False),
+    ):
+        pytest.fail(f"two writers: {connection}")
+
+
+def test_a_writer_that_waited_sees_what_the_one_before_wrote(database, tmp_path):
+    code = (
+        "import sys; from sqlalchemy import text; from catalog.store import Database\n"
+        "database = Database(sys.argv[1])\n"
+        "for _ in range(25):\n"
+        "    with database.write() as connection:\n"
+        "        n = int(connection.scalar(text(\"SELECT value FROM meta WHERE key = 'n'\")))\n"
+        "        connection.execute(text(\"UPDATE meta SET value = :n WHERE key = 'n'\"), "
+        "{'n': str(n + 1)})\n"
+        "database.close()\n"
+    )
+    database.set_meta("n", "0")
+    address = database.url.render_as_string(hide_password=False)
+    running = [subprocess.Popen([sys.executable, "-c", code, address]) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert database.meta("n") == "50"
+
+
+def test_several_processes_may_make_the_store_at_the_same_moment(url, tmp_path):
+    code = "import sys; from catalog.store import Database; Database(sys.argv[1]).close()"
+    address = url.render_as_string(hide_password=False)
+    running = [subprocess.Popen([sys.executable, "-c", code, address]) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    opened = Database(url, tmp_path)
+    with opened.read() as connection:
+        stores = select(func.count()).select_from(meta).where(meta.c.key == "store_id")
+        assert connection.scalar(stores) == 1
+    opened.close()
+
+
+def test_a_store_of_a_newer_release_is_refused(database):
+    with database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreVersionError, match="9999"):
+        Database(database.url, database.file.parent)
+
+
+def test_no_store_is_made_by_looking_for_one(url, tmp_path):
+    address = url.render_as_string(hide_password=False)
+    settings = Settings(home=tmp_path, database_url=address)
+    with pytest.raises(NoStoreError, match="IDX_DATABASE_URL"):
+        require_store(settings)
+    Database(url, tmp_path).close()
+    require_store(settings)
+
+
+def test_a_store_on_a_server_is_no_file_to_copy(url, tmp_path):
+    address = url.render_as_string(hide_password=False)
+    with pytest.raises(CatalogError, match="pg_dump"):
+        find_store(Settings(home=tmp_path, database_url=address))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"host": "127.0.0.1", "port": 9, "query": {}}, "cannot be reached"),
+        ({"database": "nowhere"}, "no such database"),
+        ({"username": "nobody", "password": "swordfish"}, "no such user"),
+    ],
+)
+def test_a_database_that_cannot_be_had_says_why_and_never_the_password(url, tmp_path, change, says):
+    wrong = url.set(**({"password": "swordfish"} | change))
+    with pytest.raises(StoreError, match=says) as raised:
+        Database(wrong, tmp_path)
+    causes = [raised.value, raised.value.__cause__]
+    assert not any("swordfish" in str(cause) for cause in causes)
+
+
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [
+        ("@127.0.0.1:1/x?passwrd=3", "passwrd"),
+        ("@127.0.0.1:1/x?connect_timeout=abc", "connect_timeout"),
+        ("@127.0.0.1:bad/x", "address of the database is none"),
+        ("@TAIL@127.0.0.1:1/x", "%40"),
+    ],
+)
+def test_a_wrong_address_is_one_sentence_without_the_password(tmp_path, rest, says):
+    with pytest.raises(ConfigError, match=says) as raised:
+        Database(f"postgresql://u:swordfish{rest}", tmp_path)
+    causes = f"{raised.value} {raised.value.__cause__}"
+    assert "swordfish" not in causes
+    assert "TAIL" not in causes
+
+
+def test_a_lost_connection_is_an_error_and_the_next_call_connects_anew(database, on_postgres):
+    def read_after_the_loss():
+        with database.read() as connection:
+            process = connection.scalar(text("SELECT pg_backend_pid()"))
+            on_postgres.run(f"SELECT pg_terminate_backend({process})")
+            connection.scalar(text("SELECT 1"))
+
+    with pytest.raises(StoreError, match="cannot be reached"):
+        read_after_the_loss()
+    assert database.meta("store_id")
+
+
+def test_a_database_that_is_read_only_says_so(database):
+    with database.write() as connection:
+        name = connection.scalar(text("SELECT current_database()"))
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    database.close()
+    with pytest.raises(StoreError, match="read-only"):
+        database.set_meta("a", "b")
+    assert database.meta("store_id")
+
+
+def test_words_that_are_not_those_of_the_text_are_noticed_and_made_anew(database):
+    put(database, "d", "a.md", "rotate the keys")
+    with database.write() as connection:
+        check_full_text(connection)
+        connection.execute(text("UPDATE chunk_words SET words = strip(words)"))
+        with pytest.raises(StoreDamagedError, match="1 passages"):
+            check_full_text(connection)
+        rebuild_full_text(connection)
+        check_full_text(connection)
+
+
+def test_a_failed_write_leaves_nothing(database):
+    def fail_midway():
+        with database.write() as connection:
+            connection.execute(text("DELETE FROM meta"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_midway()
+    assert database.meta("store_id")
+
+
+def test_a_dataset_is_indexed_by_one_process_at_a_time_whatever_its_home(
+    database, on_postgres, tmp_path
+):
+    waited: list[str] = []
+
+    def hold(one: Database, name: str):
+        return one.hold_dataset(
+            name, seconds=0.05, busy="later", on_wait=lambda: waited.append("!")
+        )
+
+    elsewhere = Database(database.url, tmp_path / "elsewhere")
+    with hold(database, "d"):
+        with pytest.raises(StoreBusyError, match="later"), hold(elsewhere, "d"):
+            pytest.fail("two at a time")
+        with hold(elsewhere, "another"):
+            pass
+    assert waited == ["!"]
+    with hold(elsewhere, "d"):
+        pass
+    elsewhere.close()
