@@ -188,6 +188,7 @@ def test_a_file_of_the_folder_stands_in_for_the_table_of_that_name(tmp_path, fil
     assert read_agent(settings, "texts").retrieval["file_type"] == "text"
     assert agent_places(settings)["brief"] == tmp_path / "agents" / "brief.toml"
     assert agent_places(settings)["texts"] is None
+    assert next(iter(agent_places(settings).items())) == ("default", None)
 
 
 def test_an_agent_of_the_file_replaces_the_presets_as_a_whole(file):

@@ -144,6 +144,12 @@ def test_a_request_that_takes_too_long_is_asked_again(server):
     assert len(sleeps) == 1
 
 
+def test_an_answer_far_longer_than_the_vectors_of_its_texts_is_not_read_to_its_end(server):
+    server.dead = lambda handler, _answer: handler.send(200, b" " * 3_000_000)
+    with pytest.raises(EmbeddingServerError, match="over 2800000 bytes"):
+        model_of(server)[0].embed(TEXTS)
+
+
 def test_the_tries_grow_apart_by_chance_and_end(server):
     server.dead = status(500)
     model, sleeps = model_of(server)
@@ -326,7 +332,7 @@ def test_what_took_longer_than_there_is_patience_is_not_asked_again(server):
     encoder = ServedEncoder(server.settings(timeout_seconds=0.3), side="query", patience=0.2)
     with pytest.raises(EmbeddingServerError, match=r"no answer in 0\.3 s"):
         encoder.encode(["walrus"])
-    assert len(server.requests) == 1
+    assert len(server.requests) <= 1
 
 
 def test_nomic_has_its_prefixes_and_size_under_each_of_its_names(server):

@@ -41,17 +41,17 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
         return Agent()
     raise InputError(
         f"there is no agent {name!r} in the settings or in {_folder(settings)}; "
-        f"agents: {', '.join(dict.fromkeys([DEFAULT, *agent_places(settings)]))}"
+        f"agents: {', '.join(agent_places(settings))}"
     )
 
 
 def agent_places(settings: Settings) -> dict[str, Path | None]:
-    """Return the names of all agents and their files; ``None``: the settings have it.
+    """Return the names of all agents and their files, the one that is always there first.
 
-    A file stands in for the table of that name.
+    ``None``: the settings have it, or nobody wrote it. A file stands in for the table of its name.
     """
     places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
-    return dict(sorted(places.items()))
+    return {DEFAULT: None, **dict(sorted(places.items()))}
 
 
 def with_agent(params: ParamsT, agent: Agent) -> ParamsT:

@@ -49,24 +49,27 @@ class JsonServer:
         setting: str,
         error: type[CatalogError],
         api_key: str | None = None,
-        most_bytes: int = 20_000_000,
     ) -> None:
         """Take the address; raise :class:`ConfigError`, which names ``setting``, if it is none."""
         parts = _split(url, setting)
         host = parts.netloc.rpartition("@")[2]
         if api_key and host != parts.netloc:  # one of the two would be sent, and not the key
             raise ConfigError(f"{setting} holds a user, and a key is set: give one of them")
-        self._url, self._error, self._most_bytes = url, error, most_bytes
-        self._setting = setting
+        self._url, self._error, self._setting = url, error, setting
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._calls = BoundedCalls(_ABANDONED)
         self.label = f"{name} at {host}"
         self.public_url = parts._replace(netloc=host).geturl()
 
-    def post(self, body: Mapping[str, Any], seconds: float) -> ServerAnswer:
-        """Return what the server answers within ``seconds``, whatever its status."""
+    def post(
+        self, body: Mapping[str, Any], seconds: float, *, most_bytes: int = 20_000_000
+    ) -> ServerAnswer:
+        """Return what the server answers within ``seconds``, whatever its status.
+
+        An answer of over ``most_bytes`` raises, read no further.
+        """
         try:  # the whole request, for httpx bounds only each wait of it
-            return self._calls.call(lambda: self._post(body, seconds), seconds)
+            return self._calls.call(lambda: self._post(body, seconds, most_bytes), seconds)
         except LLMTimeoutError as error:
             raise self._late(seconds) from error
         except LLMError as error:
@@ -79,7 +82,7 @@ class JsonServer:
         except (ValueError, RecursionError) as error:
             raise self._error(f"{self.label} answered, but not in JSON that can be read") from error
 
-    def _post(self, body: Mapping[str, Any], seconds: float) -> ServerAnswer:
+    def _post(self, body: Mapping[str, Any], seconds: float, most_bytes: int) -> ServerAnswer:
         import httpx
 
         deadline = time.monotonic() + seconds
@@ -90,9 +93,8 @@ class JsonServer:
             ) as response:
                 for chunk in response.iter_bytes():
                     content += chunk
-                    if len(content) > self._most_bytes:
-                        most = self._most_bytes
-                        raise self._error(f"{self.label} answered with over {most} bytes")
+                    if len(content) > most_bytes:
+                        raise self._error(f"{self.label} answered with over {most_bytes} bytes")
                     if time.monotonic() > deadline:
                         raise self._late(seconds)
                 return ServerAnswer(response.status_code, dict(response.headers), bytes(content))

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
 QUERY_PATIENCE = 2.0  # seconds after which a search asks no more
 _MAX_TOKENS = 512  # of a model of which nothing is known
-_MOST_BYTES = 200_000_000  # of an answer: 2,048 vectors of 3,072 numbers, and some blanks
+_MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
 _REFUSED, _UNKNOWN, _UNPAID, _LIMITED = (401, 403), (404, 405, 410), 402, 429
 _WAIT = (408, 409, 425, _LIMITED)
 _TOO_LONG = (b"too long", b"too large", b"maximum context", b"context length", b"too many tokens")
@@ -72,7 +72,6 @@ class ServedEncoder:
             setting="IDX_EMBEDDING__URL",
             error=EmbeddingServerError,
             api_key=settings.api_key,
-            most_bytes=_MOST_BYTES,
         )
         self._profile = profile_of(settings.model)
         seconds = settings.retry_seconds if patience is None else patience
@@ -119,16 +118,17 @@ class ServedEncoder:
 
     def _encode(self, texts: Sequence[str]) -> list[Vector]:
         body = self._form.request(self.model, [storable(text) for text in texts], self._side)
-        answer = self._patience.call(lambda: self._ask(body), self._note_retry)
+        answer = self._patience.call(lambda: self._ask(body, len(texts)), self._note_retry)
         self._note_tokens(self._form.tokens(answer), texts)
         rows = self._form.rows(answer, len(texts))
         if rows is None:
             raise EmbeddingError(f"{self._server.label} did not give each text one vector")
         return [_unit(row) for row in rows]
 
-    def _ask(self, body: dict[str, Any]) -> Any:
+    def _ask(self, body: dict[str, Any], texts: int) -> Any:
         self._add(EmbeddingUsage(requests=1))
-        reply = self._server.post(body, self._settings.timeout_seconds)
+        most_bytes = (texts + 1) * _MOST_BYTES
+        reply = self._server.post(body, self._settings.timeout_seconds, most_bytes=most_bytes)
         if not reply.is_success:
             raise self._refusal(reply)
         return self._server.read(reply)

@@ -180,7 +180,7 @@ def _query_problems(queries: object) -> Iterator[str]:
             SuiteQuery.model_validate(raw)
         except ValidationError as error:
             name = raw.get("id", number) if isinstance(raw, dict) else number
-            yield f"query {name}: {format_errors(error)}"
+            yield f"query {name}: {format_errors(error, SuiteQuery.model_fields)}"
 
 
 def _require_filter(name: str, form: Any, *, is_optional: bool = False) -> Any:

@@ -21,14 +21,16 @@ def agents(
     preset: PresetOption = None,
 ) -> None:
     """List the agents that --agent can name, and what each says."""
-    rows = list(_read_agents(settings_for(context, home, preset).settings))
+    settings = settings_for(context, home, preset).settings
+    rows = list(_read_agents(settings))
     if json:
         print_json(rows)
         return
-    if not rows:
-        say("There is no agent: [agents.NAME] in the settings makes one, see docs/answers.md.")
     for row in rows:
-        say(f"{row['name']}  [{row['file'] or 'settings'}]", *_agent_lines(row["agent"]))
+        place = row["file"] or ("settings" if row["name"] in settings.agents else "as it comes")
+        say(f"{row['name']}  [{place}]", *_agent_lines(row["agent"]))
+    if len(rows) == 1:
+        say("[agents.NAME] in the settings makes another: see docs/answers.md.")
 
 
 def _read_agents(settings: Settings) -> Iterator[dict[str, Any]]:
