@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +22,14 @@ from catalog.store import migrate, sqlite_pool
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+_MEMORY, _ROOM = Path("/dev/shm"), 6 << 30
+if (
+    "TMPDIR" not in os.environ
+    and os.access(_MEMORY, os.W_OK)
+    and shutil.disk_usage(_MEMORY).free > _ROOM
+):  # most of the tests' time was waiting for a disk
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
