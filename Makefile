@@ -1,10 +1,12 @@
-# make demo | test | lint | bench | chaos — each sets up what it needs in .venv first.
+# make demo | test | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 CHAOS_SECONDS ?= 180
+CHUNKS ?= 10000 50000
+KEEP ?= .bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench chaos clean
+.PHONY: demo test lint bench bench-scale chaos clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
@@ -26,6 +28,11 @@ chaos: .venv/dev.stamp
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/speed.py
+
+# Latency, memory and recall of every combination of engines, beside other stacks, indexing, clients.
+# CHUNKS="10000 50000 200000 1000000" for more; what is built stays in KEEP. PEERS="--peer txtai=PYTHON".
+bench-scale: .venv/dev.stamp
+	$(BIN)/python benchmarks/scale.py --chunks $(CHUNKS) --keep $(KEEP) $(PEERS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

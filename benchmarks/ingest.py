@@ -1,12 +1,15 @@
 """What indexing costs beside the bare embedding model, by the length of passages, on real text.
 
+    python benchmarks/ingest.py                      # over this project's docs
     python benchmarks/ingest.py ../shared/data/scifact/corpus.jsonl --words 20 200 500
 
-Cuts a BEIR corpus into records of so many words. Embeds them with the model alone, a text that is
-too long for it in as few windows as hold all of it, then builds a store from the same records, in
-turns. Prints tokens a second of both by the clock, how many more of them the build has the model
-read (where a passage stands, what neighbours share), and how much longer it takes: by the clock
-and in CPU time of all threads, which a busy machine bends less.
+Cuts a BEIR corpus, or the Markdown files of a folder, into records of so many words. Embeds them
+with the model alone, a text that is too long for it in as few windows as hold all of it, then
+builds a store from the same records, in turns. Prints tokens a second of both by the clock, how
+many more of them the build has the model read (where a passage stands, what neighbours share), and
+how much longer it takes: by the clock and in CPU time of all threads, which a busy machine bends
+less. Then seconds of CPU: of an update with nothing changed, of one with one record changed, and of
+the model alone for this record.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.embedding.windows import SPECIAL_TOKENS
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from step import conditions
+
+CHANGED = "zanzibar"  # a word that a record gets
 
 
 class Reading(BaseEventHandler):
@@ -46,14 +52,15 @@ class Reading(BaseEventHandler):
 
 def main() -> None:
     options = _arguments()
-    rows = map(json.loads, options.corpus.read_text(encoding="utf-8").splitlines())
-    words = [word for row in rows for word in f"{row['title']} {row['text']}".split()]
+    words = _words(options.corpus)
     model = get_embed_model(load_settings(preset=options.preset).settings.embedding)
     model.embed(["warm up"])
     reading = Reading()
     get_dispatcher().add_event_handler(reading)
+    print(conditions())
     print(
         "words  records  model tokens/s  build tokens/s  read more  build/model  build/model, CPU"
+        "  unchanged  one changed  model for it"
     )
     for length in options.words:
         count = min(options.total // length, len(words) // length)
@@ -62,15 +69,29 @@ def main() -> None:
         turns = []
         for _ in range(options.turns):
             bare = _timed(lambda windows=windows: model.embed(windows))
-            reading.texts.clear()
-            turns.append((*bare, *_build(texts, options.preset)))
-        tokens, read = _count(model, windows), _count(model, reading.texts[1:])
-        bare, bare_cpu, whole, whole_cpu = map(statistics.median, zip(*turns, strict=True))
+            changed = model.windows(f"{CHANGED} {texts[0]}")
+            _, of_one = _timed(lambda changed=changed: model.embed(changed))
+            built, read = _build(texts, options.preset, reading)
+            turns.append((*bare, *built, of_one))
+        tokens, more = _count(model, windows), _count(model, read) / _count(model, windows) - 1
+        bare, bare_cpu, whole, whole_cpu, none, one, of_one = map(
+            statistics.median, zip(*turns, strict=True)
+        )
         print(
             f"{length:5}  {count:7}  {tokens / bare:14,.0f}  {tokens / whole:14,.0f}"
-            f"  {read / tokens - 1:9.1%}  {whole / bare:11.2f}  {whole_cpu / bare_cpu:16.2f}",
+            f"  {more:9.1%}  {whole / bare:11.2f}  {whole_cpu / bare_cpu:16.2f}"
+            f"  {none:9.3f}  {one:11.3f}  {of_one:12.3f}",
             flush=True,
         )
+
+
+def _words(corpus: Path) -> list[str]:
+    """Return the words of a BEIR corpus, or of the Markdown files of a folder."""
+    if corpus.is_dir():
+        files = sorted(corpus.rglob("*.md"))
+        return [word for file in files for word in file.read_text(encoding="utf-8").split()]
+    rows = map(json.loads, corpus.read_text(encoding="utf-8").splitlines())
+    return [word for row in rows for word in f"{row['title']} {row['text']}".split()]
 
 
 def _count(model: ResilientEmbedding, texts: list[str]) -> int:
@@ -78,8 +99,13 @@ def _count(model: ResilientEmbedding, texts: list[str]) -> int:
     return sum(len(model.encoder.counter.spans(text)) + SPECIAL_TOKENS for text in texts)
 
 
-def _build(texts: list[str], preset: str | None) -> tuple[float, float]:
-    """Build a store of these records; return seconds by the clock and of CPU."""
+def _build(
+    texts: list[str], preset: str | None, reading: Reading
+) -> tuple[tuple[float, ...], list[str]]:
+    """Build a store of these records and update it; return times, and what was embedded for it.
+
+    Seconds of the build by the clock and of CPU, then of CPU with nothing and one record changed.
+    """
     records = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as scratch:
         corpus = Path(scratch) / "corpus.jsonl"
@@ -88,7 +114,14 @@ def _build(texts: list[str], preset: str | None) -> tuple[float, float]:
         settings = load_settings(preset=preset, overrides=overrides).settings
         with Library(settings) as library:
             library.model.embed(["warm up"])
-            return _timed(lambda: Indexer(library).build(corpus, "bench"))
+            reading.texts.clear()
+            built = _timed(lambda: Indexer(library).build(corpus, "bench"))
+            read = list(reading.texts)
+            _, unchanged = _timed(lambda: Indexer(library).update("bench"))
+            records[0]["text"] = f"{CHANGED} {texts[0]}"
+            corpus.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+            _, one_changed = _timed(lambda: Indexer(library).update("bench"))
+            return (*built, unchanged, one_changed), read
 
 
 def _timed(act: Callable[[], object]) -> tuple[float, float]:
@@ -99,7 +132,8 @@ def _timed(act: Callable[[], object]) -> tuple[float, float]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("corpus", type=Path)
+    docs = Path(__file__).parents[1] / "docs"
+    parser.add_argument("corpus", type=Path, nargs="?", default=docs)
     parser.add_argument("--words", type=int, nargs="+", default=[20, 200, 500], help="in a record")
     parser.add_argument("--total", type=int, default=30_000, help="words in all, for each length")
     parser.add_argument("--turns", type=int, default=3)

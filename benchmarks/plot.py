@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 COLOURS = ("#2563eb", "#dc2626", "#16a34a", "#9333ea", "#ca8a04")
 WIDTH, HEIGHT, EDGE = 520, 300, 50
 
 
-def draw_growth(file: Path, sizes: Sequence[int], rows: Mapping[str, Sequence[float]]) -> None:
-    """Write a line for each row, named at its end, with the value at every size."""
+def draw_growth(
+    file: Path, sizes: Sequence[int], rows: Mapping[str, Sequence[float]], caption: str
+) -> None:
+    """Write a line for each row, named at its end, with the value at every size.
+
+    ``caption`` says under them where and when the values were measured.
+    """
     every = [value for values in rows.values() for value in values]
     low, high = math.log(min(every)), math.log(max(every))
     first, last = math.log(sizes[0]), math.log(sizes[-1])
@@ -24,7 +30,7 @@ def draw_growth(file: Path, sizes: Sequence[int], rows: Mapping[str, Sequence[fl
     parts = []
     for size in sizes:
         x, _ = place(size, min(every))
-        parts.append(f'<text x="{x:.0f}" y="{HEIGHT - 15}" text-anchor="middle">{size:,}</text>')
+        parts.append(f'<text x="{x:.0f}" y="{HEIGHT - 30}" text-anchor="middle">{size:,}</text>')
     for colour, (name, values) in zip(COLOURS, rows.items(), strict=False):
         points = [place(size, value) for size, value in zip(sizes, values, strict=True)]
         line = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
@@ -33,6 +39,8 @@ def draw_growth(file: Path, sizes: Sequence[int], rows: Mapping[str, Sequence[fl
             parts.append(f'<text x="{x:.0f}" y="{y - 5:.0f}" fill="{colour}">{value:.3g}</text>')
         x, y = points[-1]
         parts.append(f'<text x="{x + 40:.0f}" y="{y - 5:.0f}" fill="{colour}">{name}</text>')
+    below = f'x="{EDGE - 20}" y="{HEIGHT - 8}" font-size="9"'
+    parts.append(f"<text {below}>{escape(caption)}</text>")
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
     style = 'font-family="sans-serif" font-size="11"'
     file.write_text(f"{head} {style}>\n" + "\n".join(parts) + "\n</svg>\n", encoding="utf-8")

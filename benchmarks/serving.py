@@ -1,14 +1,17 @@
 """What a running server saves a command, and what an agent's call costs beside its query.
 
     python benchmarks/serving.py [--corpus FOLDER] [--turns 15] [--calls 200]
-    python benchmarks/serving.py --clients 1 4 16 64 [--corpus FOLDER] [--calls 400]
+    python benchmarks/serving.py --clients 1 4 16 64 [--store FOLDER] [--calls 400]
 
 Indexes the folder (default: this project's docs) with the real model into a new home, then
 prints milliseconds, median and 95th percentile: whole ``catalog`` processes alone and with
 ``catalog serve`` running, with their ratio; and what one MCP call takes beside its query, over
 stdio and streamable HTTP, as the SDK's client sees it. With ``--clients`` instead: so many clients
 of ``/v1/search`` at once, each asking again as soon as it is answered, in a process of their own
-on the same cores; answers a second, milliseconds, and how many were refused (503) and asked again.
+on the same cores; answers a second, milliseconds, how many were refused (503) and asked again, and
+how many failed otherwise. The knee of the curve is the number of clients after which the next one
+adds less than a tenth to the answers a second: beyond it clients only wait longer. ``--store`` is a
+size's folder of ``benchmarks/speed.py --keep``, in place of a folder of documents.
 """
 
 from __future__ import annotations
@@ -30,18 +33,30 @@ import httpx
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
+from step import conditions, knee
+from synthetic import queries
+
 BUSY = 503
 QUERY = "how is a document published"
 CATALOG = str(Path(sys.executable).with_name("catalog"))
+SERVE = (CATALOG, "serve", "--http", "127.0.0.1:0")
 OFFLINE = {"IDX_EMBEDDING__OFFLINE": "true"}
 
 
 def main() -> None:
     options = _arguments()
+    if options.serve:
+        serve_store(options.serve)
+        return
     with tempfile.TemporaryDirectory(prefix="serving-") as folder:
         home = Path(folder) / "home"
         environment = {**os.environ, **OFFLINE, "IDX_HOME": str(home)}
         os.environ.update(environment)
+        if options.store:
+            environment["IDX_HOME"] = str(options.store / "ours")
+            serve_synthetic = [sys.executable, __file__, "--serve", str(options.store)]
+            _crowds(environment, options.clients, options.calls, serve_synthetic)
+            return
         build = ["index", "build", str(options.corpus), "--dataset", "docs"]
         subprocess.run([CATALOG, *build], check=True, capture_output=True, env=environment)
         if options.clients:
@@ -51,36 +66,63 @@ def main() -> None:
         _calls(environment, options.calls)
 
 
-def _crowds(environment: dict[str, str], sizes: Sequence[int], calls: int) -> None:
-    print(f"{calls} hybrid queries of 10 passages, all different: p50 / p95 in ms")
-    with _server(environment) as address:
-        for size in sizes:
+def _crowds(
+    environment: dict[str, str], sizes: Sequence[int], calls: int, command: Sequence[str] = SERVE
+) -> None:
+    print(f"{calls} hybrid queries of 10 passages, all different: p50 / p95 in ms; {conditions()}")
+    texts, rates = queries(calls * len(sizes)), []
+    with _server(environment, command) as address:
+        for number, size in enumerate(sizes):
+            asked = texts[number * calls : (number + 1) * calls]
+            if command is SERVE:  # of documents that have no such words
+                asked = [f"{QUERY} {size} {call}" for call in range(calls)]
             started = time.perf_counter()
-            times, refused = asyncio.run(_crowd(f"{address}/v1/search", size, calls))
-            rate = len(times) / (time.perf_counter() - started)
-            print(f"  {size:3} clients {rate:7.1f} answers/s {_told(times)}   refused {refused}")
+            times, refused, failed = asyncio.run(_crowd(f"{address}/v1/search", size, asked))
+            rates.append(len(times) / (time.perf_counter() - started))
+            print(
+                f"  {size:3} clients {rates[-1]:7.1f} answers/s {_told(times)}"
+                f"   refused {refused}   failed {failed}",
+                flush=True,
+            )
+    print(f"knee: {knee(sizes, rates)} clients")
 
 
-async def _crowd(url: str, size: int, calls: int) -> tuple[list[float], int]:
-    """Return the milliseconds of each answer, and how many requests were refused before."""
+async def _crowd(url: str, size: int, texts: Sequence[str]) -> tuple[list[float], int, int]:
+    """Return the milliseconds of each answer, how often it was refused before, and failures."""
     times: list[float] = []
-    refused, numbers = 0, iter(range(calls))
+    refused, failed, remaining = 0, 0, iter(texts)
 
     async def ask(client: httpx.AsyncClient) -> None:
-        nonlocal refused
-        for number in numbers:
-            body = {"query": f"{QUERY} {size} {number}"}
+        nonlocal refused, failed
+        for text in remaining:
+            body = {"query": text}
             started = time.perf_counter()
             while (answer := await client.post(url, json=body)).status_code == BUSY:
                 refused += 1
                 await asyncio.sleep(float(answer.headers["Retry-After"]))
-            answer.raise_for_status()
-            times.append((time.perf_counter() - started) * 1000)
+            if answer.is_error:
+                failed += 1
+            else:
+                times.append((time.perf_counter() - started) * 1000)
 
     async with httpx.AsyncClient(limits=httpx.Limits(max_connections=size), timeout=60) as client:
         await client.post(url, json={"query": "warm up"})
         await asyncio.gather(*(ask(client) for _ in range(size)))
-    return times, refused
+    return times, refused, failed
+
+
+def serve_store(folder: Path) -> None:
+    """Serve a store with made-up vectors, whose model no setting names, as the command does."""
+    from catalog.core.home import settings_key
+    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.server import asgi
+    from catalog.interfaces.server.security import parse_address
+    from ours import open_library
+
+    home = folder / "ours"
+    with open_library(home) as library:
+        address = parse_address("127.0.0.1:0")
+        asgi.serve(LocalEngine(library), address, home, settings_key(home, None))
 
 
 def _commands(environment: dict[str, str], turns: int) -> None:
@@ -153,10 +195,9 @@ async def _asked(client: Client, queries: Sequence[str], name: str) -> list[tupl
 
 
 @contextmanager
-def _server(environment: dict[str, str]) -> Iterator[str]:
-    command = [CATALOG, "serve", "--http", "127.0.0.1:0"]
-    announced = Path(environment["IDX_HOME"]) / "serve.json"
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+def _server(environment: dict[str, str], command: Sequence[str] = SERVE) -> Iterator[str]:
+    announced, quiet = Path(environment["IDX_HOME"]) / "serve.json", subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as process:
         try:
             while not announced.exists():
                 time.sleep(0.05)
@@ -191,6 +232,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     docs = Path(__file__).parents[1] / "docs"
     parser.add_argument("--corpus", type=Path, default=docs)
+    parser.add_argument("--store", type=Path, help="of speed.py --keep, for --clients")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument(

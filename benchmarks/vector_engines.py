@@ -25,7 +25,7 @@ from catalog.library.library import Library
 from catalog.store.engine_types import Restriction
 from catalog.store.vectors import VECTOR_ENGINES
 from catalog.store.vectors.base import VectorEngine
-from speed import _model
+from ours import model
 from synthetic import queries
 
 DEPTH = 48
@@ -37,7 +37,7 @@ def main() -> None:
     """Print a line for each engine, without and with a filter."""
     options = _arguments()
     settings = load_settings(overrides={"home": options.folder / "ours"}).settings
-    with Library(settings, model=_model()) as library:
+    with Library(settings, model=model()) as library:
         vectors = [library.model.embed_query(text) for text in queries(options.queries)]
         exact = library.indexes.exact(DATASET)
         print(f"{'engine':24}{'fill s':>8}{'p50':>8}{'p95':>8}{'recall@10':>11}")

@@ -1,0 +1,117 @@
+"""The stock LlamaIndex stack as a system to measure.
+
+``QueryFusionRetriever`` over ``BM25Retriever`` and ``QdrantVectorStore`` on a local path, over the
+same passages and vectors.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from given import ASKED_EXACTLY, Given
+from ours import model, sections
+from step import WARM_UP, latency, memory, seconds
+from synthetic import queries
+
+
+def build(folder: Path) -> dict[str, float]:
+    """Index the same sections with the plain LlamaIndex parts."""
+    from llama_index.retrievers.bm25 import BM25Retriever
+
+    embedding = model()
+
+    def index() -> None:
+        nodes = _nodes(folder, embedding)
+        _index(folder, embedding, nodes)
+        lexical = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=20)
+        lexical.persist(str(folder / "bm25"))
+
+    return {"build s": seconds(index)}
+
+
+def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, float]:
+    """Open what was built, query it, then replace one file."""
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.retrievers import QueryFusionRetriever
+    from llama_index.retrievers.bm25 import BM25Retriever
+
+    embedding = model(Given(folder / "given") if is_given else None)
+    texts = queries(count + WARM_UP)
+    parts: list[Any] = []
+
+    def start() -> None:
+        lexical = BM25Retriever.from_persist_dir(str(folder / "bm25"))
+        vector = _index(folder, embedding, []).as_retriever(similarity_top_k=20)
+        fusion = QueryFusionRetriever(
+            [lexical, vector],
+            llm=MockLLM(),
+            mode="reciprocal_rerank",
+            similarity_top_k=30,
+            num_queries=1,
+            use_async=False,
+        )
+        fusion.retrieve(texts[0])
+        parts.extend((lexical, vector, fusion))
+
+    found = {"open s": seconds(start)}
+    for name, retriever in zip(("lexical", "vector", "hybrid"), parts, strict=True):
+        found |= latency(name, retriever.retrieve, texts)
+    found |= memory()
+    nodes = _nodes(folder, embedding)
+    found["recall@10"] = _recall(parts[1], nodes)
+
+    def update_one_file() -> None:
+        """What the stock parts can do: replace the file's points, index all words again."""
+        mine = [node for node in nodes if node.metadata["path"] == "doc00003.md"]
+        parts[1]._index.delete_nodes([node.node_id for node in mine])
+        parts[1]._index.insert_nodes(mine)
+        BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=20)
+
+    return found | {"one file s": seconds(update_one_file)}
+
+
+def _nodes(folder: Path, embedding: Any) -> list[Any]:
+    from llama_index.core.schema import TextNode
+
+    return [
+        TextNode(
+            id_=str(uuid.uuid5(uuid.NAMESPACE_URL, str(number))),
+            text=text,
+            metadata={"path": path},
+            embedding=embedding.encoder.encode([text])[0].tolist(),
+            excluded_embed_metadata_keys=["path"],
+        )
+        for number, (path, text) in enumerate(sections(folder))
+    ]
+
+
+def _index(folder: Path, embedding: Any, nodes: list[Any]) -> Any:
+    from llama_index.core import StorageContext, VectorStoreIndex
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+    from qdrant_client import QdrantClient
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    store = QdrantVectorStore("bench", client=QdrantClient(path=str(folder / "qdrant")))
+    if not nodes:
+        return VectorStoreIndex.from_vector_store(store, embed_model=embedding)
+    context = StorageContext.from_defaults(vector_store=store)
+    return VectorStoreIndex(nodes, storage_context=context, embed_model=embedding)
+
+
+def _recall(retriever: Any, nodes: list[Any]) -> float:
+    """Return the share of the ten nearest that the stock index finds."""
+    matrix = np.array([node.embedding for node in nodes], dtype=np.float32)
+    ids, shares = [node.node_id for node in nodes], []
+    for query in queries(ASKED_EXACTLY):
+        scores = matrix @ np.asarray(retriever._embed_model.get_query_embedding(query))
+        nearest = {ids[row] for row in np.argsort(-scores)[:10].tolist()}
+        found = {hit.node.node_id for hit in retriever.retrieve(query)[:10]}
+        shares.append(len(found & nearest) / len(nearest))
+    return float(np.mean(shares))
