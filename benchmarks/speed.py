@@ -11,8 +11,9 @@ model, unless there are peers: those have no such model, so that queries' vector
 for all, and an embedding is in nobody's times. A peer runs on the Python that has it
 (``txtai_peer.py``, ``haiku_peer.py``). ``recall@10`` is the share of the ten nearest passages of
 all that the vector index finds; an exponent of 1 is linear growth. Each system runs in a process
-of its own, so that its memory is its own. With ``--keep`` what is built stays in the folder and is
-not built again. ``--plot`` draws the medians over the sizes. Nothing here is a pass or a fail.
+of its own, so that its memory is its own; ``CPU`` is the mean of all its threads, where times are
+by the clock. With ``--keep`` what is built stays in the folder and is not built again. ``--plot``
+draws the medians over the sizes. Nothing here is a pass or a fail.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from step import WARM_UP, conditions, exponents, run, run_once
 from synthetic import queries, write_corpus
 
 ROWS = (
-    "build s", "open s", "lexical p50", "lexical p95", "vector p50", "vector p95", "recall@10",
-    "hybrid p50", "hybrid p95", "filtered p95", "memory MB", "private MB", "no change s",
-    "one file s",
+    "build s", "open s", "lexical p50", "lexical p95", "lexical CPU", "vector p50", "vector p95",
+    "vector CPU", "recall@10",
+    "hybrid p50", "hybrid p95", "hybrid CPU", "filtered p95", "memory MB", "private MB",
+    "no change s", "one file s",
 )  # fmt: skip
 GROWING = ("lexical p50", "vector p50", "hybrid p50", "hybrid p95", "memory MB")
 Numbers = dict[str, float]
