@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count, islice
 from pathlib import Path
 
 import httpx
@@ -55,27 +56,31 @@ def main() -> None:
         if options.store:
             environment["IDX_HOME"] = str(options.store / "ours")
             serve_synthetic = [sys.executable, __file__, "--serve", str(options.store)]
-            _crowds(environment, options.clients, options.calls, serve_synthetic)
+            words = iter(queries(options.calls * len(options.clients)))
+            _crowds(environment, options.clients, options.calls, words, serve_synthetic)
             return
         build = ["index", "build", str(options.corpus), "--dataset", "docs"]
         subprocess.run([CATALOG, *build], check=True, capture_output=True, env=environment)
         if options.clients:
-            _crowds(environment, options.clients, options.calls)
+            numbered = (f"{QUERY} {number}" for number in count())
+            _crowds(environment, options.clients, options.calls, numbered)
             return
         _commands(environment, options.turns)
         _calls(environment, options.calls)
 
 
 def _crowds(
-    environment: dict[str, str], sizes: Sequence[int], calls: int, command: Sequence[str] = SERVE
+    environment: dict[str, str],
+    sizes: Sequence[int],
+    calls: int,
+    texts: Iterator[str],
+    command: Sequence[str] = SERVE,
 ) -> None:
     print(f"{calls} hybrid queries of 10 passages, all different: p50 / p95 in ms; {conditions()}")
-    texts, rates = queries(calls * len(sizes)), []
+    rates = []
     with _server(environment, command) as address:
-        for number, size in enumerate(sizes):
-            asked = texts[number * calls : (number + 1) * calls]
-            if command is SERVE:  # of documents that have no such words
-                asked = [f"{QUERY} {size} {call}" for call in range(calls)]
+        for size in sizes:
+            asked = list(islice(texts, calls))
             started = time.perf_counter()
             times, refused, failed = asyncio.run(_crowd(f"{address}/v1/search", size, asked))
             rates.append(len(times) / (time.perf_counter() - started))
@@ -97,10 +102,12 @@ async def _crowd(url: str, size: int, texts: Sequence[str]) -> tuple[list[float]
         for text in remaining:
             body = {"query": text}
             started = time.perf_counter()
-            while (answer := await client.post(url, json=body)).status_code == BUSY:
-                refused += 1
-                await asyncio.sleep(float(answer.headers["Retry-After"]))
-            if answer.is_error:
+            try:
+                while (answer := await client.post(url, json=body)).status_code == BUSY:
+                    refused += 1
+                    await asyncio.sleep(float(answer.headers["Retry-After"]))
+                answer.raise_for_status()
+            except httpx.HTTPError:
                 failed += 1
             else:
                 times.append((time.perf_counter() - started) * 1000)
