@@ -103,10 +103,11 @@ def _print(chunks: int, found: Mapping[str, Numbers]) -> None:
     head = "".join(f"{name:>10}{'ours/' + name:>13}" for name in others)
     print(f"{'':14}{'ours':>10}{head}")
     for row in ROWS:
-        line = f"{row:14}{ours[row]:>10.2f}"
+        digits = 3 if row == "recall@10" else 2
+        line = f"{row:14}{ours[row]:>10.{digits}f}"
         for name in others:
             theirs = found[name].get(row)
-            shown = (f"{theirs:.2f}", f"{ours[row] / theirs:.3f}") if theirs else ("–", "–")
+            shown = (f"{theirs:.{digits}f}", f"{ours[row] / theirs:.3f}") if theirs else ("–", "–")
             line += f"{shown[0]:>10}{shown[1]:>13}"
         print(line)
     print(f"no change / build: {ours['no change s'] / ours['build s']:.4f}", flush=True)
