@@ -89,8 +89,8 @@ def serve(
         for mode in MODES:
             spent = _spent(server)
             found |= latency(mode, ask(mode), texts)
-            asked = WARM_UP + found[f"{mode} queries"]
-            found[f"{mode} CPU"] += (_spent(server) - spent) * 1000 / asked
+            of_server = (_spent(server) - spent) * 1000 / found[f"{mode} asked"]
+            found[f"{mode} CPU"] += of_server
         found |= memory()
         found["server MB"] = sum(one.memory_full_info().pss for one in _processes(server)) / 1e6
         return found | {"recall@10": recall(library)}
