@@ -51,13 +51,16 @@ def _vector(text: str) -> Any:
     return vector / np.linalg.norm(vector)
 
 
-def open_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:
+def open_library(
+    home: Path, encoder: WordEncoder | None = None, *, database_url: str | None = None, **rag: Any
+) -> Library:
     """A library with a :class:`WordEncoder`, small chunks and the exact vector engine.
 
     Qdrant's flushes files to disk at every build: :func:`open_qdrant_library` is for what needs it.
     """
     quick = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "exact"}
-    settings = Settings(home=home, rag_v2=RAGv2Settings(**{**quick, **rag}))
+    rag_v2 = RAGv2Settings(**{**quick, **rag})
+    settings = Settings(home=home, database_url=database_url, rag_v2=rag_v2)
     return Library(settings, model=ResilientEmbedding(encoder or WordEncoder()))
 
 

@@ -35,6 +35,7 @@ class Stores:
 
     admin: Engine
     url: URL
+    server: Any
     opened: list[Database] = field(default_factory=list)
     made: dict[str, URL] = field(default_factory=dict)
 
@@ -72,7 +73,7 @@ class Stores:
 
 
 @cache
-def _start() -> tuple[Stores, Any]:
+def _start() -> Stores:
     """Start the server; a test is skipped where it cannot run."""
     if importlib.util.find_spec("pgserver") is None:
         pytest.skip("NO POSTGRES: the package pgserver is not installed")
@@ -87,27 +88,27 @@ def _start() -> tuple[Stores, Any]:
         shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"NO POSTGRES: pgserver cannot run here: {error!r}")
     url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
-    admin = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1)
+    admin = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
     with admin.connect() as connection:
         for setting in _FAST:
             connection.exec_driver_sql(f"ALTER SYSTEM SET {setting} = off")
         connection.exec_driver_sql("SELECT pg_reload_conf()")
         connection.exec_driver_sql(f"CREATE DATABASE {_TEMPLATE}")
     Database(url.set(database=_TEMPLATE), Path(folder)).close()
-    return Stores(admin, url.set(drivername="postgresql")), server
+    return Stores(admin, url.set(drivername="postgresql"), server)
 
 
 def stores() -> Stores:
     """The stores of the one server of this process."""
-    return _start()[0]
+    return _start()
 
 
 def stop() -> None:
     """Stop the server, if it was started."""
     if _start.cache_info().currsize:
-        on_server, server = _start()
+        on_server = _start()
         on_server.admin.dispose()
-        server.cleanup()
+        on_server.server.cleanup()
         _start.cache_clear()
 
 

@@ -11,7 +11,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,11 +21,15 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 
+DRIPS, FLOODS = 1, 2
+
+
 @dataclass
 class Fault:
     """What becomes of the next ``times`` requests that match, after ``skip`` of them.
 
-    ``status`` 0 cuts the connection; ``is_done``: the work is done all the same.
+    ``status`` 0 cuts the connection, ``DRIPS`` begins a reply and goes on with a blank now and
+    then, ``FLOODS`` goes on without end; ``is_done``: the work is done all the same.
     """
 
     method: str
@@ -58,6 +62,7 @@ class QdrantProtocol(ThreadingHTTPServer):
         self.requests: list[tuple[str, str, Any]] = []
         self.keys: list[str | None] = []
         self.faults: list[Fault] = []
+        self.is_over = threading.Event()
         self.created: dict[str, dict[str, Any]] = {}
         self.indexes: dict[str, dict[str, str]] = {}
 
@@ -245,6 +250,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
+        if fault is not None and fault.status in (DRIPS, FLOODS):
+            self._go_on(fault.status)
+            return
         if fault is not None:
             self._send(fault.status, {"status": {"error": "SECRET of a document"}}, fault.headers)
             return
@@ -258,6 +266,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"title": "qdrant - vector search engine", "version": "1.99.0"}, {})
             return
         self._send(200, {"result": result, "status": "ok", "time": 0.0}, {})
+
+    def _go_on(self, how: int) -> None:
+        """Send blanks until the client hangs up or the test is over."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        blanks = b" " if how == DRIPS else b" " * 100_000
+        with suppress(OSError):
+            while not self.server.is_over.wait(0.02 if how == DRIPS else 0):
+                self.wfile.write(blanks)
 
     do_GET = _handle  # noqa: N815 - the names that http.server calls
     do_POST = _handle  # noqa: N815
@@ -288,6 +307,7 @@ def qdrant_protocol(monkeypatch: pytest.MonkeyPatch) -> Iterator[QdrantProtocol]
         try:
             yield running
         finally:
+            running.is_over.set()
             running.shutdown()
             thread.join()
             running.client.close()

@@ -4,6 +4,8 @@ import base64
 import json
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from catalog.core.errors import (
     UnknownDatasetError,
 )
 from catalog.interfaces.engine import LocalEngine
+from catalog.ingest.sync_report import Silent
 from catalog.library import importing
 from catalog.library.exporting import export_chunks
 from catalog.library.importing import import_chunks
@@ -361,6 +364,24 @@ def test_files_may_be_appended_and_the_later_of_two_of_one_document_holds(made, 
     with LocalEngine(library) as engine:
         document = engine.ask("get", {"reference": "a.md", "dataset": "others"})
     assert "seal" in document["text"]
+
+
+def test_two_imports_that_name_datasets_in_other_orders_do_not_wait_for_each_other(made, opened):
+    """The other one holds what this one comes to last, and wants what it has had."""
+    library, other, is_waiting = opened(), Indexer(opened()), threading.Event()
+
+    class Told(Silent):
+        def start(self, total, doing="", *, then=""):
+            if "another process indexes" in doing:
+                is_waiting.set()
+
+    with ThreadPoolExecutor(1) as pool, other.hold("others", Silent()):
+        reading = pool.submit(import_chunks, library, made / "whole.jsonl", progress=Told())
+        assert is_waiting.wait(60)
+        with other.hold("notes", Told()):
+            is_waiting.clear()
+    assert reading.result(60).added == 7
+    assert not is_waiting.is_set()
 
 
 def test_a_dataset_keeps_what_the_file_does_not_hold_and_its_own_folder(made, opened, tmp_path):

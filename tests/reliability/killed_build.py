@@ -15,6 +15,7 @@ from sqlalchemy.engine import Engine
 
 from catalog.core.errors import CatalogError
 from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 from fakes import WordEncoder, open_qdrant_library
 
 
@@ -109,10 +110,21 @@ def fail_on_statement(count: int, what: str) -> None:
     event.listen(Engine, "before_cursor_execute", failing)
 
 
+def open_small_steps(home: Path, url: str | None = None) -> Library:
+    """A library, its store at ``url`` or in the home, that publishes and embeds a few at a time."""
+    library = open_qdrant_library(
+        home, WordEncoder(), database_url=url, ingest={"group_chars": 400}
+    )
+    library.model.embed_batch_size = 4
+    return library
+
+
 NO_FILTER = 77  # exit code where the system has no such filter
 
 
-def build(folder: Path, home: Path, where: str, count: int, moment: str) -> None:
+def build(
+    folder: Path, home: Path, where: str, count: int, moment: str, url: str | None = None
+) -> None:
     """Build, and end the process: 0 all is well, 3 something is noted, 4 an error of ours.
 
     The disk of one that ``reads`` or ``writes`` fails; the moment ``anew`` does every document so.
@@ -126,8 +138,7 @@ def build(folder: Path, home: Path, where: str, count: int, moment: str) -> None
     elif where != "nowhere":
         kill_on_call(where, count, after=moment == "after")
     try:
-        with open_qdrant_library(home, WordEncoder(), ingest={"group_chars": 400}) as library:
-            library.model.embed_batch_size = 4
+        with open_small_steps(home, url) as library:
             report = Indexer(library).build(folder, "notes", reread=moment == "anew")
         code = 3 if report.unfinished or report.notes else 0
     except CatalogError:

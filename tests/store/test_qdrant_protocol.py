@@ -16,10 +16,11 @@ from catalog.core.errors import EngineError, EngineLockedError, EngineUnreachabl
 from catalog.core.settings import QdrantSettings
 from catalog.store.database import set_meta
 from catalog.store.vectors import outbox as outbox_module
+from catalog.store.vectors import qdrant_server
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.qdrant_server import open_client
 from catalog.store.vectors.server import ServerEngine
-from qdrant_protocol import QdrantProtocol, qdrant_protocol
+from qdrant_protocol import DRIPS, FLOODS, QdrantProtocol, qdrant_protocol
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -338,6 +339,21 @@ def test_a_search_of_a_dead_server_ends_soon_and_the_next_one_at_once(server, en
     assert server.requests == []
     server.faults.clear()
     engine._server._clock = lambda: 1e12
+    assert answers(desk, engine) == ALL
+
+
+def test_a_reply_that_drips_or_floods_does_not_hold_a_search(server, engines, desk, monkeypatch):
+    monkeypatch.setattr(qdrant_server, "_MOST_BYTES", 1_000_000)
+    engine = engines()
+    engine.refresh()
+    engine._server._seconds = 0.2
+    for how, why in ((DRIPS, "no answer within 0.2 s"), (FLOODS, "over 1000000 bytes")):
+        fault = server.fail("POST", "/points/query$", how, times=10_000)
+        engine._server._failure = None  # it is asked at once, not in five seconds
+        with pytest.raises(EngineUnreachableError, match=why):
+            answers(desk, engine)
+        fault.times = 0
+    engine._server._failure = None
     assert answers(desk, engine) == ALL
 
 

@@ -27,6 +27,7 @@ CatalogError
 │       └── CutShortError        it is still being written, or lost its end
 ├── StoreError                   the database cannot do it
 │   ├── StoreBusyError           another process holds the write lock: try again
+│   ├── StoreUnreachableError    the database server does not answer: run it again when it does
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
 │   │   └── DamagedDocumentError what is stored of one document changed by itself: index it again
@@ -194,6 +195,13 @@ class StoreError(CatalogError):
 
 class StoreBusyError(StoreError):
     """Another process holds the write lock: try again in a moment."""
+
+
+class StoreUnreachableError(StoreError):
+    """The database server is away, or a connection to it broke: try again when it answers.
+
+    Whether what was about to be stored is stored is not known; running it again settles that.
+    """
 
 
 class StoreVersionError(StoreError):

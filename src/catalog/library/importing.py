@@ -112,7 +112,7 @@ class _ImportRun:
         locks: ExitStack,
     ) -> None:
         self._library, self._file, self._wanted, self._root = library, file, datasets, root
-        self._progress, self._locks = progress, locks
+        self._progress, self._locks, self._held = progress, locks, ""
         self._model: ModelLine | None = None
         self._opened: list[str] = []  # datasets of which something is taken
         self._known: set[str] = set()  # those that the file has told of
@@ -147,6 +147,7 @@ class _ImportRun:
         embedded = waiting = 0
         failed: tuple[Failure, ...] = ()
         for dataset in self._opened:
+            self._hold(dataset)
             report = complete_dataset(self._library, dataset, self._progress)
             embedded += report.embedded
             failed += report.failed
@@ -207,6 +208,7 @@ class _ImportRun:
                 self._require_told(line.dataset)
                 check_inside(line.file)
                 if line.dataset in self._opened:
+                    self._hold(line.dataset)
                     self._files.append(line)
                     if len(self._files) >= _FILES:
                         self._note_files()
@@ -225,14 +227,14 @@ class _ImportRun:
         return line.model
 
     def _open(self, line: DatasetLine) -> None:
-        """Make the dataset, unless it is there, under its lock, which is held to the end."""
+        """Make the dataset, unless it is there, under its lock."""
         name = line.dataset
         check_dataset_name(name)
         self._known.add(name)
         if self._wanted and name not in self._wanted:
             return
+        self._hold(name)
         if name not in self._opened:
-            self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
             self._opened.append(name)
         made_with = self._settings(line)
         root = line.root if self._root is None else str(self._root.resolve())
@@ -246,6 +248,19 @@ class _ImportRun:
         if root:
             there = "" if Path(root).exists() else ", which is not here (--root names another)"
             self._notes.append(f"{name} is updated from {root}{there}")
+
+    def _hold(self, name: str) -> None:
+        """Hold the lock of this dataset and of no other, with nothing left to store of those.
+
+        Two imports that name datasets in another order never wait for each other so.
+        """
+        if name == self._held:
+            return
+        self._note_files()
+        self._locks.close()
+        self._held = ""
+        self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
+        self._held = name
 
     def _settings(self, line: DatasetLine) -> DatasetSettings | None:
         if line.settings is None:
@@ -271,6 +286,7 @@ class _ImportRun:
         self._require_told(line.dataset)
         if line.dataset not in self._opened:
             return
+        self._hold(line.dataset)
         if any(one.source_doc_id == line.source_doc_id for one in self._group):
             self._publish()  # of two of one document the later one holds
         self._group.append(to_revision(line, passages, model))
@@ -319,6 +335,8 @@ class _ImportRun:
         """Note in the manifest how the files were read whose documents are in."""
         self._publish()
         files, self._files = self._files, []
+        if not files:
+            return
         with self._library.database.write() as connection:
             for name in dict.fromkeys(line.dataset for line in files):
                 of_it = {line.file: _entry(line) for line in files if line.dataset == name}

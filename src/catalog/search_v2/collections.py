@@ -70,7 +70,9 @@ class CollectionSearch:
             raise ConfigError("no collection is named: set IDX_COLLECTION__NAME, or name one")
         self.name = name or chosen.name or ""
         self._owns_client = client is None
-        server = QdrantServer(client or _open_client(self._settings), sleep=sleep)
+        server = QdrantServer(
+            client or _open_client(self._settings), seconds=chosen.timeout_seconds, sleep=sleep
+        )
         self._collection = ForeignCollection(server, self.name, chosen.vector)
         self._given_model = embed_model
 

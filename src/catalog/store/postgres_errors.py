@@ -19,6 +19,7 @@ from catalog.core.errors import (
     StoreBusyError,
     StoreDamagedError,
     StoreError,
+    StoreUnreachableError,
 )
 
 _BUSY = {
@@ -35,6 +36,11 @@ _REFUSED = {
     "42501": "its user may not do that: grant the rights to the tables of the store",
     "57014": "the database server cancelled it: it took longer than statement_timeout allows",
 }
+_BUSY_AT_CONNECTING = (  # where the client's library gives no SQLSTATE
+    ("too many", "53300"),
+    ("remaining connection slots", "53300"),
+    ("the database system is", "57P03"),
+)
 _AT_CONNECTING = (
     ("password authentication failed", "it refuses the user or the password"),
     ("no password supplied", "it wants a password, and the address has none"),
@@ -94,11 +100,14 @@ def _is_connection(error: DBAPIError) -> bool:
 
 
 def _connection_error(text: str, place: str) -> StoreError:
+    for words, state in _BUSY_AT_CONNECTING:
+        if f"FATAL:  {words}" in text or f"FATAL:  sorry, {words}" in text:
+            return StoreBusyError(f"the store {place}: {_BUSY[state]}")
     for words, meaning in _AT_CONNECTING:
         if f"FATAL:  {words}" in text or (words in text and " " in words):
             return StoreError(f"the database server refuses {place}: {meaning}")
     line = " ".join(text.split())[:300]
-    return StoreError(
+    return StoreUnreachableError(
         f"the database {place} cannot be reached: {line}; check IDX_DATABASE_URL, and that the "
         "server runs"
     )

@@ -9,6 +9,7 @@ COMMITTED): with one writer at a time that is what it would see in SQLite.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
 
-from catalog.core.errors import MissingExtraError, StoreBusyError
+from catalog.core.errors import MissingExtraError, StoreBusyError, StoreUnreachableError
 from catalog.core.ids import sha1_hex
 from catalog.core.private_files import make_folder
 from catalog.store.migrate import LOCK_SECONDS, PREPARING
@@ -37,9 +39,21 @@ _TRY = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
 _TRY_LONG = text(f"SELECT pg_try_advisory_lock({_LOCK})")  # until it is released, or the end
 _HOLD_LONG = text(f"SELECT pg_advisory_lock({_LOCK})")
 _RELEASE = text(f"SELECT pg_advisory_unlock({_LOCK})")
+_HOLDER = text("SELECT pg_backend_pid()")
+_IS_HELD = text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = :holder "
+    f"AND objid::bigint = {_LOCK} & 4294967295"
+)
 _TIMEOUT = text("SELECT set_config('lock_timeout', :milliseconds, false)")
 _POOL = 5  # connections that are kept
 _MOST_MORE = 60  # a server answers on 40 threads
+_PATIENCE = {  # without these a host that is gone is waited for without end, or for hours
+    "connect_timeout": "10",  # seconds, for each address of a host
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",  # milliseconds
+}
 _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -53,6 +67,7 @@ class PostgresPool:
         with suppress(OSError):  # who uses it will say so
             make_folder(home)
         self.engine: Engine = make_engine(url)
+        self._thread = threading.local()  # of the thread that holds them: locks of datasets
 
     @contextmanager
     def begin_write(self, *, wait: bool) -> Iterator[Connection]:
@@ -64,6 +79,7 @@ class PostgresPool:
                     _wait_for_lock(writing, "write", BUSY_TIMEOUT_MS)
                 elif not writing.scalar(_TRY, {"purpose": "write"}):
                     raise StoreBusyError(_BUSY)
+                self._require_dataset_lock(writing)
                 yield writing
 
     @contextmanager
@@ -88,10 +104,26 @@ class PostgresPool:
             if not alone.scalar(_TRY_LONG, named):
                 on_wait()
                 self._wait_long(alone, named, seconds, busy)
+            before = getattr(self._thread, "held", ())
+            self._thread.held = (*before, {**named, "holder": alone.scalar(_HOLDER)})
             try:
                 yield
             finally:
-                alone.execute(_RELEASE, named)
+                self._thread.held = before
+                with suppress(DBAPIError):  # a connection that is gone took the lock along
+                    alone.execute(_RELEASE, named)
+
+    def _require_dataset_lock(self, writing: Connection) -> None:
+        """Raise :class:`StoreUnreachableError` if this thread has lost the lock of a dataset.
+
+        The server gives it up with the connection, and another run may have begun since.
+        """
+        for held in getattr(self._thread, "held", ()):
+            if not writing.scalar(_IS_HELD, held):
+                raise StoreUnreachableError(
+                    f"the connection to {address_of(self._url)} that held the lock of this run "
+                    "was lost: another run may have begun"
+                )
 
     def _wait_long(
         self, connection: Connection, named: dict[str, str], seconds: float, busy: str
@@ -141,9 +173,10 @@ def begin_derived(database: Database, name: str, seconds: float) -> Iterator[Con
 
 def make_engine(url: URL) -> Engine:
     """Return an engine whose transactions see one state each; raise :class:`MissingExtraError`."""
+    url = url.set(drivername="postgresql+psycopg", query={**_PATIENCE, **url.query})
     try:
         engine = create_engine(
-            url.set(drivername="postgresql+psycopg"),
+            url,
             isolation_level="REPEATABLE READ",
             pool_pre_ping=True,
             pool_size=_POOL,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from catalog.core.errors import CatalogError
+from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
 from catalog.core.os_errors import describe_os_error, remedy
 from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
@@ -138,6 +138,7 @@ def time_left(seconds: float) -> str:
 
 
 RESUMABLE = "what was stored is kept: run the same command to continue"
+_GO_ON = (StoreBusyError, StoreUnreachableError)  # which pass
 
 
 class TerminalProgress:
@@ -216,7 +217,7 @@ class TerminalProgress:
         trace: TracebackType | None,
     ) -> None:
         self._close_bar()
-        if kind is KeyboardInterrupt and self._is_resumable:
+        if self._is_resumable and isinstance(error, (KeyboardInterrupt, *_GO_ON)):
             complain(RESUMABLE)
 
     def _close_bar(self) -> None:

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,7 +28,8 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError
+from catalog.core.bounded_calls import WHOLE, BoundedCalls
+from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError, LLMError
 from catalog.core.retrieval_events import tell_retry
 from catalog.core.retry_after import read_retry_after
 
@@ -37,6 +39,9 @@ ATTEMPTS = 4
 LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
 PATIENCE = 5.0  # seconds after which a search tries no more
 REST = 5.0  # seconds in which no search tries a server that failed one
+SECONDS = 30.0  # for a request, where nothing else is said
+_ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
+_MOST_BYTES = 200_000_000  # of a reply: 10,000 points of 3,072 numbers in JSON, and some blanks
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
 FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, *_UNREADABLE)
 _NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)", re.DOTALL)
@@ -49,7 +54,8 @@ class QdrantServer:
 
     Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times with growing random pauses, or
     those that the server asks for. What fails then raises :class:`EngineUnreachableError`, what is
-    refused :class:`EngineError`; both name ``address``.
+    refused :class:`EngineError`; both name ``address``. A whole reply under :meth:`hurry` has to
+    come within ``seconds``, any other within :data:`WHOLE` times as many.
     """
 
     def __init__(
@@ -57,11 +63,13 @@ class QdrantServer:
         client: QdrantClient,
         address: str | None = None,
         *,
+        seconds: float = SECONDS,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client = client
         self.address = address or address_of(client)
+        self._seconds, self._calls = seconds, BoundedCalls(_ABANDONED)
         self._sleep, self._clock = sleep, clock
         self._thread = threading.local()
         self._failure: tuple[float, EngineUnreachableError] | None = None
@@ -69,11 +77,13 @@ class QdrantServer:
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return what the function returns, sooner or later; soon or never under :meth:`hurry`."""
         stop: Callable[[RetryCallState], bool] = stop_after_attempt(ATTEMPTS)
+        seconds = WHOLE * self._seconds
         if getattr(self._thread, "is_hurried", False):
             self._require_rested()
+            seconds = self._seconds
             stop = stop_after_attempt(ATTEMPTS) | stop_before_delay(PATIENCE)
         try:
-            answer = self._retry(function, stop, args, kwargs)
+            answer = self._retry(partial(function, *args, **kwargs), stop, seconds)
         except EngineUnreachableError as error:
             self._failure = (self._clock(), error)
             raise
@@ -107,10 +117,9 @@ class QdrantServer:
 
     def _retry(
         self,
-        function: Callable[..., T],
+        function: Callable[[], T],
         stop: Callable[[RetryCallState], bool],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        seconds: float,
     ) -> T:
         retrying = Retrying(
             stop=stop,
@@ -121,11 +130,18 @@ class QdrantServer:
             reraise=True,
         )
         try:
-            return retrying(function, *args, **kwargs)
+            return retrying(self._attempt, function, seconds)
         except FAILURES as error:
             kind = EngineUnreachableError if _is_transient(error) else EngineError
             advice = _KEYS if _is_refused(error) else ""
             raise kind(f"Qdrant at {self.address} failed: {reason_of(error)}{advice}") from error
+
+    def _attempt(self, function: Callable[[], T], seconds: float) -> T:
+        """Return what the function returns in time: the client bounds each wait for a piece."""
+        try:
+            return self._calls.call(function, seconds)
+        except LLMError as error:
+            raise TimeoutError(str(error)) from error
 
     def _log_attempt(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -149,7 +165,11 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a key without TLS: logged below
             client = QdrantClient(
-                url=url, api_key=api_key, timeout=max(1, round(timeout)), check_compatibility=False
+                url=url,
+                api_key=api_key,
+                timeout=max(1, round(timeout)),
+                check_compatibility=False,
+                event_hooks={"response": [_bound]},
             )
     except (ValueError, AssertionError) as error:  # their text may hold user and password
         raise ConfigError("the address of the Qdrant server is not as http://host:6333") from error
@@ -158,10 +178,32 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
     return client
 
 
+def _bound(reply: httpx.Response) -> None:
+    """Have a reply of too many bytes fail while it is read."""
+    assert isinstance(reply.stream, httpx.SyncByteStream)
+    reply.stream = _BoundedStream(reply.stream)
+
+
+class _BoundedStream(httpx.SyncByteStream):
+    def __init__(self, stream: httpx.SyncByteStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for piece in self._stream:
+            size += len(piece)
+            if size > _MOST_BYTES:
+                raise httpx.DecodingError(f"it answered with over {_MOST_BYTES} bytes")
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 def describe_server(url: str, api_key: str | None, timeout: float) -> str:
     """Say that a server answers, which release it is, and how fast; raises as its calls do."""
     client = open_client(url, api_key, timeout)
-    server = QdrantServer(client)
+    server = QdrantServer(client, seconds=timeout)
     try:
         release = server.ask(client.info).version
         started = time.perf_counter()

@@ -68,7 +68,8 @@ class ServerEngine:
         self._owns_client = owns_client
         self._dim = dim
         self._fingerprint = fingerprint
-        self._server = QdrantServer(client, sleep=sleep, clock=clock)
+        seconds = self._options.timeout_seconds
+        self._server = QdrantServer(client, seconds=seconds, sleep=sleep, clock=clock)
         self._versions = CollectionVersions(self._server, self.collection, fingerprint)
         self._outbox = Outbox(database, dataset, dim, self._keep_applied)
         self._guard = threading.RLock()
