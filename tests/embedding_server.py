@@ -31,6 +31,8 @@ class EmbeddingServer(ThreadingHTTPServer):
         self.poison, self.poison_status = "POISON", 400
         self.dead: Fault | None = None  # what every request gets
         self.key, self.dim = KEY, DIM
+        self.name: str | None = None  # under which it says to answer
+        self.turn = 0  # by how many places another model's numbers stand elsewhere
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.embedded: list[str] = []  # each text as often as its vector was sent
         self.released = threading.Event()  # ends what is slow
@@ -83,13 +85,15 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self, texts: list[str]) -> dict[str, Any]:
         """Return the vectors of the texts as the form of the request has them."""
         vectors = [
-            np.resize(3 * it, self.server.dim).tolist() for it in WordEncoder().encode(texts)
+            np.resize(3 * np.roll(it, self.server.turn), self.server.dim).tolist()
+            for it in WordEncoder().encode(texts)
         ]
         if "/embed?" in f"{self.path}?":
             billed = {"input_tokens": 2 * len(texts)}
             return {"embeddings": {"float": vectors}, "meta": {"billed_units": billed}}
         rows = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
-        return {"object": "list", "data": rows, "usage": {"total_tokens": 2 * len(texts)}}
+        named = {"model": self.server.name} if self.server.name else {}
+        return {"object": "list", **named, "data": rows, "usage": {"total_tokens": 2 * len(texts)}}
 
     def send(self, status: int, answer: Any, **headers: str) -> None:
         """Send a whole reply; underscores of header names are hyphens."""

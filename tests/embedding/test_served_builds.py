@@ -165,6 +165,39 @@ def test_a_key_that_is_revoked_midway_stops_the_run_and_loses_nothing(tmp_path, 
         assert_whole(library, server, folder)
 
 
+@pytest.mark.parametrize("change", [{"turn": 5}, {"dim": 32}], ids=["vectors", "dimension"])
+def test_a_failover_to_another_model_midway_stops_the_run_and_none_of_its_vectors_is_kept(
+    tmp_path, server, folder, change
+):
+    def fail_over(number):
+        if number == 3:
+            for name, value in {"name": "model-b", **change}.items():
+                setattr(server, name, value)
+
+    server.name, server.on_request = "model-a", fail_over
+    with open_remote(tmp_path / "home", server, **IMPATIENT) as library:
+        dim = server.dim
+        with pytest.raises(ConfigError, match="another model than when this began"):
+            Indexer(library).build(folder, "notes")
+        done = sum(map(len, server.texts()[:2]))
+        server.on_request = lambda number: None
+        server.name, server.turn, server.dim = "model-a", 0, dim
+        assert Indexer(library).build(folder, "notes").embedded == COUNT - done
+        with library.database.read() as connection:
+            stored = connection.scalars(select(embeddings.c.vector)).all()
+    assert len(stored) == COUNT
+
+
+def test_the_same_model_under_another_name_is_gone_on_with(tmp_path, server, folder):
+    def rename(number):
+        if number == 3:
+            server.name = "model-a-replica-2"
+
+    server.name, server.on_request = "model-a", rename
+    with open_remote(tmp_path / "home", server, **IMPATIENT) as library:
+        assert Indexer(library).build(folder, "notes").embedded == COUNT
+
+
 def test_a_hybrid_search_goes_by_words_while_the_server_is_down(tmp_path, server, folder):
     with open_remote(tmp_path / "home", server) as library:
         Indexer(library).build(folder, "notes")

@@ -19,6 +19,11 @@ def seeds(count=1):
         yield int.from_bytes(os.urandom(4))
 
 
+def some(*cases, count):
+    """The first ``count`` cases, and all of them while ``IDX_TEST_CHAOS_SECONDS`` are given."""
+    return list(cases)[: None if os.environ.get("IDX_TEST_CHAOS_SECONDS") else count]
+
+
 def check(given_property, examples=25):
     """Check a Hypothesis property for every seed; a failure names the seed that replays it."""
     bounded = settings(

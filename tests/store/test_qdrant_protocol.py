@@ -208,6 +208,28 @@ def test_a_build_that_a_dead_server_ends_is_gone_on_with(server, engines, desk, 
     assert engines().verify() == 0
 
 
+@pytest.mark.parametrize("left", [0, 3, None], ids=["nothing", "half", "no collection"])
+def test_a_server_that_is_killed_and_comes_back_without_its_last_writes_is_filled_again(
+    server, engines, desk, left
+):
+    engine = engines()
+    engine.refresh()
+    desk.put("new.md", vector(1, 0.5))
+    server.fail("PUT", "/points$", 0, times=10_000, is_done=True)
+    with pytest.raises(EngineUnreachableError):
+        engine.refresh()
+    server.faults.clear()
+    if left is None:
+        server.client.delete_collection(FIRST)
+    else:
+        records, _ = server.client.scroll(FIRST, limit=100)
+        server.client.delete(FIRST, [record.id for record in records[left:]])
+    engines().refresh()
+    assert engines().verify() == 0
+    assert points(server, alias_of(server)) == COUNT + 1
+    assert sorted(answers(desk, engines())) == sorted([*ALL, "new.md"])
+
+
 def test_a_batch_dropped_in_the_middle_of_an_update_is_done_again(server, engines, desk):
     engine = engines()
     engine.refresh()

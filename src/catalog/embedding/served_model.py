@@ -30,6 +30,7 @@ FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
 QUERY_PATIENCE = 2.0  # seconds after which a search asks no more
 _MAX_TOKENS = 512  # of a model of which nothing is known
 _MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
+_SAME, _ASKED_AGAIN = 0.999, 5  # likeness of vectors that differ by rounding alone; requests
 _REFUSED, _UNKNOWN, _UNPAID, _LIMITED = (401, 403), (404, 405, 410), 402, 429
 _WAIT = (408, 409, 425, _LIMITED)
 _TOO_LONG = (b"too long", b"too large", b"maximum context", b"context length", b"too many tokens")
@@ -78,6 +79,7 @@ class ServedEncoder:
         self._patience = Patience(seconds, sleep=sleep)
         self._now = now
         self._usage = EmbeddingUsage()
+        self._first: tuple[str, str, Vector] | None = None  # a model's name, a text and its vector
         self._counting = Lock()
         self.counter = EstimatedTokenCounter()
 
@@ -120,10 +122,42 @@ class ServedEncoder:
         body = self._form.request(self.model, [storable(text) for text in texts], self._side)
         answer = self._patience.call(lambda: self._ask(body, len(texts)), self._note_retry)
         self._note_tokens(self._form.tokens(answer), texts)
-        rows = self._form.rows(answer, len(texts))
+        vectors = self._read(answer, len(texts))
+        if (name := _name_of(answer)) is not None:
+            self._require_same_model(name, texts[0], vectors[0])
+        return vectors
+
+    def _read(self, answer: Any, count: int) -> list[Vector]:
+        rows = self._form.rows(answer, count)
         if rows is None:
             raise EmbeddingError(f"{self._server.label} did not give each text one vector")
         return [_unit(row) for row in rows]
+
+    def _require_same_model(self, name: str, text: str, vector: Vector) -> None:
+        """Raise :class:`ConfigError` once the server answers by another model, as after a failover.
+
+        One that answers under another name, and gives the first text the vector it had, is the
+        same.
+        """
+        if self._first is None:
+            self._first = (name, text, vector)
+        known, text, vector = self._first
+        if name == known:
+            return
+        body = self._form.request(self.model, [storable(text)], self._side)
+        for _ in range(_ASKED_AGAIN):
+            answer = self._patience.call(lambda: self._ask(body, 1), self._note_retry)
+            if _name_of(answer) == name:  # not the first of two that take turns
+                [again] = self._read(answer, 1)
+                if again.shape == vector.shape and float(again @ vector) >= _SAME:
+                    self._first = (name, text, vector)
+                    return
+                break
+        raise ConfigError(
+            f"{self._server.label} answers by another model than when this began, and vectors of "
+            "two models cannot be compared: see to the server, or embed everything anew with "
+            "'catalog index rebuild --keep-settings'"
+        )
 
     def _ask(self, body: dict[str, Any], texts: int) -> Any:
         self._add(EmbeddingUsage(requests=1))
@@ -172,6 +206,12 @@ class ServedEncoder:
     def _add(self, usage: EmbeddingUsage) -> None:
         with self._counting:
             self._usage += usage
+
+
+def _name_of(answer: Any) -> str | None:
+    """Return what the server calls the model that answered, if it says so."""
+    name = answer.get("model") if isinstance(answer, dict) else None
+    return published_name(name) if isinstance(name, str) else None
 
 
 def _unit(row: Any) -> Vector:

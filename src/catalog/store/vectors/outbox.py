@@ -17,13 +17,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, bindparam, delete, select
+from sqlalchemy import Connection, FromClause, bindparam, delete, func, select
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.ids import point_id, sha1_hex
 from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, outbox
+from catalog.store.schema import chunk_windows, chunks, embedded_windows, outbox
 from catalog.store.vectors.points import (
     TOKENS,
     IndexPoint,
@@ -188,6 +188,13 @@ class Outbox:
             wrong += len(_differing(index, points))
             count += len(points)
         return max(wrong, abs(index.count - count))
+
+    def count_points(self) -> int:
+        """Return how many points the truth has, with those of damaged vectors."""
+        query = select(func.count()).select_from(embedded_windows)
+        with self._database.read() as connection:
+            of_it = query.where(chunks.c.dataset == self._dataset)
+            return connection.scalar(of_it) or 0
 
     def _points(self, windows: FromClause = chunk_windows) -> Iterator[list[IndexPoint]]:
         """Yield every point of the windows, those of :data:`BATCH` chunks at a time."""

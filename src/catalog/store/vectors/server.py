@@ -109,9 +109,16 @@ class ServerEngine:
         return ""
 
     def refresh(self) -> int:
-        """Apply the outbox and return the number of points changed."""
+        """Apply the outbox and return the number of points changed.
+
+        A collection of another size than the truth, as after a failover that lost the last writes,
+        is compared with it point by point.
+        """
         with self._guard, self._writing(BUILD_WAIT_SECONDS):
-            return self._bring_up(wait=True)[1]
+            index, changed = self._bring_up(wait=True)
+            if index.count != self._outbox.count_points():
+                changed += self._outbox.refill(index)
+            return changed
 
     def rebuild(self) -> int:
         """Fill a new collection from the truth and return its number of points."""
