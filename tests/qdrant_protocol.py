@@ -20,7 +20,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from qdrant_client import QdrantClient, models
 
-
 DRIPS, FLOODS = 1, 2
 
 

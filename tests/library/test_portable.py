@@ -19,8 +19,8 @@ from catalog.core.errors import (
     StoreError,
     UnknownDatasetError,
 )
-from catalog.interfaces.engine import LocalEngine
 from catalog.ingest.sync_report import Silent
+from catalog.interfaces.engine import LocalEngine
 from catalog.library import importing
 from catalog.library.exporting import export_chunks
 from catalog.library.importing import import_chunks

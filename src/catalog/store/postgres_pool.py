@@ -39,10 +39,10 @@ _TRY = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
 _TRY_LONG = text(f"SELECT pg_try_advisory_lock({_LOCK})")  # until it is released, or the end
 _HOLD_LONG = text(f"SELECT pg_advisory_lock({_LOCK})")
 _RELEASE = text(f"SELECT pg_advisory_unlock({_LOCK})")
-_HOLDER = text("SELECT pg_backend_pid()")
+_HOLDER = text(f"SELECT pg_backend_pid() AS holder, {_LOCK} & 4294967295 AS number")
 _IS_HELD = text(
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = :holder "
-    f"AND objid::bigint = {_LOCK} & 4294967295"
+    "AND objid::bigint = :number"
 )
 _TIMEOUT = text("SELECT set_config('lock_timeout', :milliseconds, false)")
 _POOL = 5  # connections that are kept
@@ -105,7 +105,8 @@ class PostgresPool:
                 on_wait()
                 self._wait_long(alone, named, seconds, busy)
             before = getattr(self._thread, "held", ())
-            self._thread.held = (*before, {**named, "holder": alone.scalar(_HOLDER)})
+            held = alone.execute(_HOLDER, named).mappings().one()
+            self._thread.held = (*before, dict(held))
             try:
                 yield
             finally:

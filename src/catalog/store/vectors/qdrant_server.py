@@ -130,11 +130,12 @@ class QdrantServer:
             reraise=True,
         )
         try:
-            return retrying(self._attempt, function, seconds)
+            answer: T = retrying(self._attempt, function, seconds)
         except FAILURES as error:
             kind = EngineUnreachableError if _is_transient(error) else EngineError
             advice = _KEYS if _is_refused(error) else ""
             raise kind(f"Qdrant at {self.address} failed: {reason_of(error)}{advice}") from error
+        return answer
 
     def _attempt(self, function: Callable[[], T], seconds: float) -> T:
         """Return what the function returns in time: the client bounds each wait for a piece."""

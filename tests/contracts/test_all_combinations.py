@@ -1,0 +1,162 @@
+"""One corpus in every store, under every engine of words and of vectors: the same ten passages."""
+
+import os
+from itertools import cycle, islice, product
+from pathlib import Path
+
+import pytest
+
+import postgres
+from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.vectors import pgvector
+from conftest import DATA
+from fakes import open_library
+from qdrant_protocol import qdrant_protocol
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
+)
+PAGES = ("filters", "formats", "qdrant", "postgres", "embedding", "backup", "serving", "agents")
+QUERIES = (
+    "rotate the api key of a server",
+    "what happens when the disk is full",
+    "filters by date and tag",
+    '"advisory lock" postgres',
+    "how many vectors are compared one by one",
+    "pages of a pdf",
+    "subtitles and time codes",
+    "connection refused",
+    "a model of another name",
+    "restore a copy -postgres",
+    "quantization int8 memory",
+    "tokens are estimated",
+    "NOT in a list",
+    "front matter yaml",
+    "collection alias moved",
+    "who may read confidential documents",
+    "archives and bombs",
+    "Retry-After seconds",
+    "path prefix of a document",
+    "write ahead log",
+)
+WORDS = ("bm25", "fts")
+VECTORS = {
+    "sqlite": ("exact", "qdrant", "sqlite-vec", "qdrant server"),
+    "postgres": ("exact", "qdrant", "sqlite-vec", "qdrant server", "pgvector"),
+}
+LEAST_RECALL = 0.98
+
+
+class Corpus:
+    """A folder that is built once into a file and once into Postgres, and asked in each way."""
+
+    def __init__(self, home, url, server_url, queries, restrictions):
+        self.home, self.queries, self.restrictions = home, queries, restrictions
+        self._addresses = {"sqlite": None, "postgres": url.render_as_string(hide_password=False)}
+        self._server_url = server_url
+
+    def open(self, store, words="bm25", vectors="exact"):
+        name, _, is_server = vectors.partition(" ")
+        # one index of vectors for each store, whatever the engine of words
+        told = {"qdrant_url": self._server_url} if is_server else {}
+        prefix = {"qdrant": {"collection_prefix": f"{store}_"}} if is_server else {}
+        return open_library(
+            self.home / store,
+            database_url=self._addresses[store],
+            chunk_size=160,
+            lexical_engine=words,
+            vector_engine=name,
+            **told,
+            **prefix,
+        )
+
+    def build(self, folder):
+        for store in VECTORS:
+            with self.open(store) as library:
+                report = Indexer(library).build(folder, "d")
+                assert (report.failed, report.incomplete) == ((), 0)
+        return report.chunks
+
+    def ask(self, mode, *combination):
+        """The ids of the best ten for each query; restrictions take turns."""
+        with self.open(*combination) as library:
+            service = SearchServiceV2(library)
+            turns = islice(cycle(self.restrictions), len(self.queries))
+            return [
+                [
+                    result.chunk_id
+                    for result in service.search(
+                        query, dataset="d", mode=mode, top_k=10, strict=True, **restriction
+                    )
+                ]
+                for query, restriction in zip(self.queries, turns, strict=True)
+            ]
+
+
+def recall(found, expected):
+    """The share of the passages that should be there which are."""
+    there = sum(len(set(one) & set(other)) for one, other in zip(found, expected, strict=True))
+    return there / sum(map(len, expected))
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Open a corpus over a fresh file, a fresh database and a fresh Qdrant server."""
+    with (
+        postgres.removed_after(postgres.stores()) as _,
+        qdrant_protocol(monkeypatch) as server,
+    ):
+        url = postgres.stores().new_url(empty=False)
+        yield lambda *asked: Corpus(tmp_path / "homes", url, server.url, *asked)
+
+
+def check_all(corpus):
+    """Hold every combination to the first: exact engines to its order, a graph to its recall."""
+    expected = {
+        (mode, words): corpus.ask(mode, "sqlite", words, "exact")
+        for mode, words in (*product(("lexical", "hybrid"), WORDS), ("vector", "bm25"))
+    }
+    assert all(map(any, expected.values()))
+    for store, words in product(VECTORS, WORDS):
+        assert corpus.ask("lexical", store, words) == expected["lexical", words], (store, words)
+    for store, vectors in ((store, one) for store, every in VECTORS.items() for one in every):
+        assert corpus.ask("vector", store, "bm25", vectors) == expected["vector", "bm25"], vectors
+        for words in WORDS:
+            found = corpus.ask("hybrid", store, words, vectors)
+            assert found == expected["hybrid", words], (store, words, vectors)
+    return expected
+
+
+def test_one_corpus_gives_the_same_passages_under_every_store_and_engine(
+    opened, tmp_path, monkeypatch
+):
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for number, name in enumerate(PAGES):
+        text = (Path(__file__).parents[2] / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        tag = "even" if number % 2 == 0 else "odd"
+        (folder / f"{name}.md").write_text(f"---\ntags: [{tag}]\n---\n{text}", encoding="utf-8")
+    restrictions = (
+        {},
+        {"filters": {"tags": "even"}},
+        {"docs": [f"{one}.md" for one in PAGES[1:4]]},
+    )
+    corpus = opened(QUERIES, restrictions)
+    assert corpus.build(folder) > 100
+    expected = check_all(corpus)["vector", "bm25"]
+    monkeypatch.setattr(pgvector.PgVectorEngine.__init__, "__kwdefaults__", {"graph_from": 1})
+    with corpus.open("postgres", vectors="pgvector") as library:
+        Indexer(library).update("d", reread=True)
+    assert recall(corpus.ask("vector", "postgres", "bm25", "pgvector"), expected) >= LEAST_RECALL
+
+
+def test_scifact_gives_the_same_passages_under_every_store_and_engine(
+    opened, tmp_path, monkeypatch, capsys
+):
+    """Some five thousand abstracts: with ``IDX_TEST_CHAOS_SECONDS``, for it takes minutes."""
+    source = DATA / "scifact"
+    if not os.environ.get("IDX_TEST_CHAOS_SECONDS"):
+        pytest.skip("NOT COMPARED on SciFact: set IDX_TEST_CHAOS_SECONDS")
+    if not source.is_dir():
+        pytest.skip(f"NOT COMPARED on SciFact: there is no {source}")
