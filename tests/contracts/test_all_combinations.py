@@ -1,6 +1,8 @@
 """One corpus in every store, under every engine of words and of vectors: the same ten passages."""
 
+import json
 import os
+import time
 from itertools import cycle, islice, product
 from pathlib import Path
 
@@ -172,7 +174,7 @@ def test_scifact_gives_the_same_passages_under_every_store_and_engine(
             record = json.loads(line)
             half = "even" if int(record["_id"]) % 2 == 0 else "odd"
             told = {"id": record["_id"], "title": record["title"], "text": record["text"]}
-            written.write(json.dumps(told | {"half": half}) + "\n")
+            written.write(json.dumps(told | {"metadata": {"half": half}}) + "\n")
     queries = (source / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:60]
     restrictions = ({}, {"filters": {"half": "even"}})
     corpus = opened([json.loads(line)["text"] for line in queries], restrictions)

@@ -250,17 +250,13 @@ class _ImportRun:
             self._notes.append(f"{name} is updated from {root}{there}")
 
     def _hold(self, name: str) -> None:
-        """Hold the lock of this dataset and of no other, with nothing left to store of those.
-
-        Two imports that name datasets in another order never wait for each other so.
-        """
-        if name == self._held:
-            return
-        self._note_files()
-        self._locks.close()
-        self._held = ""
-        self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
-        self._held = name
+        """Hold the lock of this dataset alone: two imports never wait for each other so."""
+        if name != self._held:
+            self._note_files()
+            self._locks.close()
+            self._held = ""
+            self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
+            self._held = name
 
     def _settings(self, line: DatasetLine) -> DatasetSettings | None:
         if line.settings is None:
@@ -334,13 +330,10 @@ class _ImportRun:
     def _note_files(self) -> None:
         """Note in the manifest how the files were read whose documents are in."""
         self._publish()
-        files, self._files = self._files, []
-        if not files:
-            return
-        with self._library.database.write() as connection:
-            for name in dict.fromkeys(line.dataset for line in files):
-                of_it = {line.file: _entry(line) for line in files if line.dataset == name}
-                manifest.record(connection, name, *of_it.values())
+        files, self._files = {line.file: _entry(line) for line in self._files}, []
+        if files:
+            with self._library.database.write() as connection:
+                manifest.record(connection, self._held, *files.values())
 
 
 def _parse(raw: bytes, most: int) -> Line | None:
