@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def _print_growth(options: argparse.Namespace, every: Sequence[Mapping[str, Numb
             print(f"  {row:14}{exponent:6.2f}")
     if options.plot:
         ours = {row: [found["ours"][row] for found in every] for row in GROWING}
-        draw_growth(options.plot, options.chunks, ours, conditions())
+        caption = f"catalog {version('catalog')}; {conditions()}"
+        draw_growth(options.plot, options.chunks, ours, caption)
 
 
 def _arguments() -> argparse.Namespace:

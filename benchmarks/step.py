@@ -119,10 +119,11 @@ def knee(sizes: Sequence[int], rates: Sequence[float]) -> int:
 
 
 def conditions() -> str:
-    """Return date, machine, its load and Python, as they belong beside every number."""
+    """Return date, machine, its load and versions, as they belong beside every number."""
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     cores = f"{os.cpu_count()} cores of {_processor()}"
-    return f"{date.today()}, {cores}, CPython {platform.python_version()}, load {load}"
+    versions = f"CPython {platform.python_version()}, numpy {np.__version__}"
+    return f"{date.today()}, {cores}, {versions}, load {load}"
 
 
 def _processor() -> str:
