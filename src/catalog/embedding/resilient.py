@@ -15,6 +15,8 @@ from llama_index.core.instrumentation.events.embedding import (
     EmbeddingStartEvent,
 )
 from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.dispatcher import Dispatcher
+from llama_index_instrumentation.event_handlers import NullEventHandler
 from pydantic import PrivateAttr
 
 from catalog.core.errors import EmbeddingError
@@ -130,11 +132,11 @@ class ResilientEmbedding(BaseEmbedding):
     @contextmanager
     def _reported(self, texts: Sequence[str]) -> Iterator[list[npt.NDArray[np.float32] | None]]:
         """Tell LlamaIndex of an embedding; what is appended to the yielded list is its result."""
-        if not self._reports:
-            yield []
-            return
         own = self.callback_manager
         manager = own if own.handlers else LlamaSettings.callback_manager
+        if not (self._reports and (manager.handlers or _is_heard(_dispatcher))):
+            yield []
+            return
         about = self.to_dict()
         _dispatcher.event(EmbeddingStartEvent(model_dict=about))
         with manager.event(CBEventType.EMBEDDING, {EventPayload.SERIALIZED: about}) as event:
@@ -163,6 +165,15 @@ class ResilientEmbedding(BaseEmbedding):
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
         return await asyncio.to_thread(self._get_text_embedding, text)
+
+
+def _is_heard(dispatcher: Dispatcher | None) -> bool:
+    """Tell whether any handler takes the events: to describe one takes long beside a query."""
+    while dispatcher is not None:
+        if any(not isinstance(one, NullEventHandler) for one in dispatcher.event_handlers):
+            return True
+        dispatcher = dispatcher.parent if dispatcher.propagate else None
+    return False
 
 
 def _require_all(result: EmbeddingResult) -> list[npt.NDArray[np.float32]]:

@@ -117,7 +117,10 @@ def relative_score(
 
 def single(ranked: RankedList) -> list[FusedHit]:
     """Return one list as it is: the score is the engine's own."""
-    return fuse([ranked], lambda _source, _rank, score: score)
+    return [
+        FusedHit(chunk_id, score, (ListContribution(ranked, rank, score, score),), 0.0)
+        for rank, (chunk_id, score) in enumerate(ranked.hits, start=1)
+    ]
 
 
 def fuse(

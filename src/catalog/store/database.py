@@ -23,7 +23,6 @@ from catalog.core.home import home_folder
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder
 from catalog.core.settings import Settings
-from catalog.store import schema
 from catalog.store.migrate import migrate
 from catalog.store.schema import meta
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS, WRITE, SqlitePool, url_file
@@ -49,6 +48,7 @@ INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are
 
 
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
+_ANY = select(meta.c.key).limit(1)
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
@@ -173,7 +173,7 @@ class Database:
             if hasattr(self._thread, "connection"):  # within another: that one's state
                 yield
                 return
-            connection.execute(select(schema.meta.c.key).limit(1)).all()  # BEGIN alone is lazy
+            connection.execute(_ANY).all()  # BEGIN alone is lazy
             self._thread.connection = connection
             try:
                 yield

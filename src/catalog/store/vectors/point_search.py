@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MOST_TIES = 4_096  # points fetched to order equal scores by row number
+_MOST_SPARE = 24  # points fetched first, beyond those wanted, for second windows and stale points
 _NAMED = select(chunks.c.chunk_id, chunks.c.seq).where(
     # the index by chunk id tells that, and the rows are not read: an id is of one dataset
     among_bound(chunks.c.chunk_id, "ids")
@@ -73,7 +74,7 @@ def nearest_chunks(
             condition = point_condition(connection, restriction)
     if condition is False:
         return []
-    limit = 2 * k + 8
+    limit = k + min(k, _MOST_SPARE) + 8  # each point more is a vector read from disk
     seqs: dict[str, int | None] = {}
     while True:
         points = fetch(limit, None if isinstance(condition, bool) else condition)

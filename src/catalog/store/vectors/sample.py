@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
 
 SIZE = 2_000  # chunks: the deviation is then within 3 % of that of all, 19 times in 20
+_BLOCK = 8_192  # numbers multiplied at a time: BLAS shares larger products among threads
 
 
 class VectorSample:
@@ -52,7 +53,8 @@ class VectorSample:
         length = float(np.linalg.norm(vector))
         if len(sample.first) == 0 or length == 0:
             return 0, FLAT
-        cosines = np.maximum.reduceat(sample.matrix @ (vector / length), sample.first)
+        products = _multiply(sample.matrix, vector / length)
+        cosines = np.maximum.reduceat(products, sample.first)
         return sample.size, Spread(float(cosines.mean()), float(cosines.std()))
 
     def _current(self, connection: Connection) -> _Sample:
@@ -72,6 +74,18 @@ def spread_over(samples: Iterable[VectorSample], vector: Floats) -> Spread:
     mean = sum(size * of_one.mean for size, of_one in measured) / total
     square = sum(size * (of_one.deviation**2 + of_one.mean**2) for size, of_one in measured)
     return Spread(mean, math.sqrt(max(0.0, square / total - mean * mean)))
+
+
+def _multiply(matrix: Floats, vector: Floats) -> Floats:
+    """Return the dot product of each row, in this thread alone.
+
+    BLAS's own threads wait for one another beside the other leg, and then a while for more work.
+    """
+    rows, dim = matrix.shape
+    height = max(1, _BLOCK // dim)
+    end = rows - rows % height
+    blocks = matrix[:end].reshape(-1, height, dim)
+    return np.concatenate([(blocks @ vector).ravel(), matrix[end:] @ vector])
 
 
 class _Sample(NamedTuple):
