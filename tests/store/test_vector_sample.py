@@ -33,6 +33,20 @@ def test_the_spread_is_of_cosines_each_chunk_by_its_best_window(desk: Bench):
     assert spread == pytest.approx((0.8, 0.2), abs=1e-6)
 
 
+@pytest.mark.of_sqlite
+@pytest.mark.parametrize("rows", [1, 2, 4, 9])
+def test_the_spread_is_the_same_however_many_rows_are_multiplied_at_a_time(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch, rows: int
+):
+    # cosines with (1, 0, …): 1, .6, 0, .8 and -1, of mean .28
+    for place, numbers in enumerate([(1, 0), (3, 4), (0, 1), (4, 3), (-1, 0)]):
+        desk.put(f"{place}.md", vector(*numbers))
+    monkeypatch.setattr(sample, "_BLOCK", rows * len(vector(1)))
+    spread = VectorSample(desk.database, DATASET).spread(vector(1))
+    assert spread.mean == pytest.approx(0.28, abs=1e-6)
+    assert spread.deviation == pytest.approx(pstdev([1, 0.6, 0, 0.8, -1]), abs=1e-6)
+
+
 def test_without_vectors_there_is_no_spread(desk: Bench):
     of_sample = VectorSample(desk.database, DATASET)
     assert of_sample.spread(vector(1)) == FLAT
