@@ -53,7 +53,8 @@ class Indexes:
         with self._lock:
             if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
-                engine = get_lexical_engine(name, self._database, dataset, folder)
+                own = {"settings": self._settings.rag_v2.tsvector} if name == "tsvector" else {}
+                engine = get_lexical_engine(name, self._database, dataset, folder, **own)
                 self._lexical[name, dataset] = engine
             return self._lexical[name, dataset]
 

@@ -31,6 +31,7 @@ from catalog.core.settings.sections import (
     Settings,
 )
 from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
+from catalog.core.settings.tsvector import TsvectorSettings
 
 __all__ = [
     "AnswerSettings",
@@ -44,6 +45,7 @@ __all__ = [
     "RAGv2Settings",
     "ServeSettings",
     "Settings",
+    "TsvectorSettings",
     "acts_only_with",
     "default_shaping",
     "describe_shaping",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from catalog.core.settings.qdrant import QdrantSettings
+from catalog.core.settings.tsvector import TsvectorSettings
 from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
 
 # Of a setting whose change re-cuts or re-embeds the documents.
@@ -133,7 +134,10 @@ class RAGv2Settings(BaseSettings):
         "[section: Heading > Heading]', on a line of their own.",
         json_schema_extra=NEEDS_REBUILD,
     )
-    lexical_engine: Literal["bm25", "fts"] = Field("bm25", description="Keyword engine.")
+    lexical_engine: Literal["bm25", "fts", "tsvector"] = Field(
+        "bm25",
+        description="Keyword engine; tsvector: Postgres' own, for a store there.",
+    )
     vector_engine: Literal["qdrant", "sqlite-vec", "pgvector", "exact"] = Field(
         "qdrant", description="Vector engine."
     )
@@ -303,6 +307,7 @@ class RAGv2Settings(BaseSettings):
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
+    tsvector: TsvectorSettings = Field(default_factory=TsvectorSettings)
 
     def __init__(self, **values: Any) -> None:
         refuse_unknown_variables(V2_PREFIX, type(self))

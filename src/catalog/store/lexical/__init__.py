@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEXICAL_ENGINES", "get_lexical_engine", "join_lexical_engines"]
 
-LEXICAL_ENGINES = ("bm25", "fts")
+LEXICAL_ENGINES = ("bm25", "fts", "tsvector")
 
 
 def get_lexical_engine(
@@ -23,7 +23,8 @@ def get_lexical_engine(
     """Return the engine of that name over one dataset; ``folder`` is for its derived files.
 
     ``options`` go to the engine: ``analyzer``, ``k1`` and ``b`` for ``bm25``, ``language`` for
-    ``fts``. Raises :class:`ConfigError` for a name that is not in :data:`LEXICAL_ENGINES`.
+    ``fts``, ``settings`` for ``tsvector``. Raises :class:`ConfigError` for a name that is
+    not in :data:`LEXICAL_ENGINES`, or a store that is elsewhere.
     """
     if name == "bm25":
         from catalog.store.lexical.bm25 import Bm25Engine
@@ -33,6 +34,10 @@ def get_lexical_engine(
         from catalog.store.lexical.fts import FtsEngine
 
         return FtsEngine(database, dataset, **options)
+    if name == "tsvector":
+        from catalog.store.lexical.tsvector import TsvectorEngine
+
+        return TsvectorEngine(database, dataset, **options)
     raise ConfigError(f"unknown lexical engine {name!r}; engines: {', '.join(LEXICAL_ENGINES)}")
 
 
@@ -47,6 +52,11 @@ def join_lexical_engines(
         from catalog.store.lexical.joined import JoinedBm25Engine
 
         return JoinedBm25Engine(ranked)
+    if engines[0].name == "tsvector":
+        from catalog.store.lexical.tsvector import TsvectorEngine
+
+        own = [engine for engine in engines if isinstance(engine, TsvectorEngine)]
+        return TsvectorEngine(database, datasets, own[0].settings)
     from catalog.store.lexical.fts import FtsEngine
 
     return FtsEngine(database, datasets)

@@ -1,0 +1,256 @@
+"""The tsvector engine: Postgres' own text search over the passages of a store in Postgres.
+
+Words are cut, stopped and stemmed by a text search configuration of the server. ``ts_rank`` knows
+neither how rare a word is nor how long a passage is on average, so it is asked for one word at a
+time, and stands for the number of times in BM25 (https://en.wikipedia.org/wiki/Okapi_BM25).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Float,
+    Select,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    literal_column,
+    select,
+    tablesample,
+    true,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, REAL, TSQUERY
+
+from catalog.core.errors import ConfigError, EngineLockedError
+from catalog.core.lru_cache import LRUCache
+from catalog.core.settings.tsvector import TsvectorSettings
+from catalog.store.database import Database
+from catalog.store.engine_types import Hit, Hits, Restriction, Spread
+from catalog.store.filter_sql import DatasetNames
+from catalog.store.full_text import LEAST
+from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
+from catalog.store.match_types import quote_word
+from catalog.store.schema import chunks
+
+K1, B = 1.2, 0.75
+MOST_CANDIDATES = 20_000  # passages that are ranked; past them, only those with rare words
+SAMPLE = 2_000  # passages that tell the scores of those that are not ranked
+BUILD_WAIT_SECONDS = 600.0
+APPLY_WAIT_SECONDS = 5.0
+_TRIES = 20  # in which a dataset is found unchanged between bringing up and searching
+_WEIGHTS = [0.25, 0.5, 0.75, 1.0]  # of D, C, B and A
+_ONCE = 4 * math.pi**2 / 6  # ts_rank of a word that is once in D is the inverse of this
+
+
+class TsvectorEngine:
+    """Keyword search over one dataset, or several as one, by Postgres' text search.
+
+    Tables beside the truth hold the words (:class:`TsvectorTables`), brought up before a search. A
+    word is looked for in as many passages as hold it while those of all words are no more than
+    ``most_candidates``; past that only the rarer ones are, and the others count in what those
+    find. Raises :class:`ConfigError` for a truth that is elsewhere.
+    """
+
+    name = "tsvector"
+
+    def __init__(
+        self,
+        database: Database,
+        dataset: DatasetNames,
+        settings: TsvectorSettings | None = None,
+        *,
+        most_candidates: int = MOST_CANDIDATES,
+    ) -> None:
+        if database.engine.dialect.name != "postgresql":
+            raise ConfigError(
+                "the keyword engine 'tsvector' is Postgres' own text search, and this store is a "
+                "file: set IDX_DATABASE_URL, or choose another engine"
+            )
+        self.database = database
+        self.dataset = dataset
+        self.settings = settings or TsvectorSettings()
+        self._most = most_candidates
+        names = (dataset,) if isinstance(dataset, str) else dataset
+        self._tables = [TsvectorTables(database, name, self.settings) for name in names]
+        self._searchable: LRUCache[str, bool] = LRUCache(1000)
+
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
+        """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
+        if k <= 0 or restriction.dataset != self.dataset or restriction.scope.is_nothing:
+            return Hits()
+        if restriction.containing and not self.is_searchable(text):
+            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
+        for _ in range(_TRIES):
+            with self.database.read(latest=True) as connection:
+                counts = [table.read_counts(connection) for table in self._tables]
+                current = [one for one in counts if one is not None]
+                if len(current) == len(counts):
+                    return self._rank(connection, text, k, restriction, current)
+            self._bring_up(APPLY_WAIT_SECONDS)
+        raise EngineLockedError("the dataset changes faster than its words can be indexed")
+
+    def is_searchable(self, text: str) -> bool:
+        """Tell whether the text has a word to look for."""
+        known = self._searchable.get(text)
+        if known is None:
+            with self.database.read() as connection:
+                known = self._tables[0].has_words(connection, text)
+            self._searchable.put(text, known)
+        return known
+
+    def languages(self) -> dict[str, int]:
+        """Return ``{}``: all passages are taken for one language."""
+        return {}
+
+    def refresh(self) -> None:
+        """Take in what is new."""
+        self._bring_up(BUILD_WAIT_SECONDS)
+
+    def verify(self) -> int:
+        """Return the number of passages whose words are not as in the truth, and forget such."""
+        self.refresh()
+        wrong = 0
+        for table in self._tables:
+            with self.database.read(latest=True) as connection:
+                different = table.count_differences(connection)
+            if different:
+                table.clear()
+            wrong += different
+        return wrong
+
+    def close(self) -> None:
+        """Do nothing: the database is its owner's to close."""
+
+    def _bring_up(self, seconds: float) -> None:
+        for table in self._tables:
+            table.bring_up(seconds)
+
+    def _rank(
+        self,
+        connection: Connection,
+        text: str,
+        k: int,
+        restriction: Restriction,
+        counts: Sequence[WordCounts],
+    ) -> Hits:
+        total = WordCounts(*map(sum, zip(*counts, strict=True)))
+        passages: dict[str, int] = {}
+        tables = [one for one, size in zip(self._tables, counts, strict=True) if size.passages]
+        for table in tables:
+            for word, number in table.read_terms(connection, text).items():
+                passages[word] = passages.get(word, 0) + number
+        if not passages:
+            return Hits()
+        rare, other = split_terms(passages, self._most)
+        given = _parameters([*rare, *other], passages, total) | {"match": _any_of(rare), "k": k}
+        rows = connection.execute(_best(tables, restriction), given).all()
+        hits = [Hit(seq, max(score, LEAST)) for seq, score, *_ in rows if seq is not None]
+        mean, square = (sum_ / total.passages for sum_ in rows[0][2:])
+        if other:
+            given = given | {"other": _any_of(other), "share": _share(total.passages)}
+            size, *sums = connection.execute(_sample(tables), given).one()
+            mean, square = (
+                one + rest / max(1, size) for one, rest in zip((mean, square), sums, strict=True)
+            )
+        return Hits(hits, Spread(mean, math.sqrt(max(0.0, square - mean * mean))))
+
+
+def split_terms(passages: Mapping[str, int], most: int) -> tuple[list[str], list[str]]:
+    """Return the rarest words, of at most so many passages and one at least, and the others."""
+    ordered = sorted(passages, key=lambda word: (passages[word], word))
+    held, rare = 0, 0
+    for word in ordered:
+        held += passages[word]
+        if rare and held > most:
+            break
+        rare += 1
+    return ordered[:rare], ordered[rare:]
+
+
+def _parameters(
+    words: Sequence[str], passages: Mapping[str, int], total: WordCounts
+) -> dict[str, Any]:
+    size = total.passages
+    rarity = [math.log1p((size - passages[word] + 0.5) / (passages[word] + 0.5)) for word in words]
+    return {
+        "words": [quote_word(word) for word in words],
+        "rarity": rarity,
+        "average": max(1.0, total.words / size),
+    }
+
+
+def _any_of(words: Sequence[str]) -> str:
+    return " | ".join(map(quote_word, words))
+
+
+def _share(passages: int) -> float:
+    """Return the share of a table, in percent, that about a sample's passages are."""
+    return min(100.0, 100.0 * SAMPLE / passages)
+
+
+def _score(table: Any) -> ColumnElement[float]:
+    """Return BM25 of a row, for the words, their rarity and the average length as bound."""
+    words = cast(bindparam("words", type_=ARRAY(Text())), ARRAY(TSQUERY))
+    rarity = cast(bindparam("rarity", type_=ARRAY(Float())), ARRAY(Float()))
+    each = func.unnest(words, rarity).table_valued("word", "rarity").render_derived()
+    weights = cast(literal(_WEIGHTS, ARRAY(Float())), ARRAY(REAL))
+    often = func.ts_rank(weights, table.c.words, each.c.word, 0, type_=Float()) * _ONCE
+    norm = K1 * (1 - B + B * table.c.length / cast(bindparam("average"), Float()))
+    sum_ = func.sum(each.c.rarity * (K1 + 1) * often / (often + norm))
+    return select(sum_).select_from(each).scalar_subquery()
+
+
+def _matches(table: Any, name: str) -> ColumnElement[bool]:
+    wanted: ColumnElement[bool] = table.c.words.op("@@")(
+        cast(bindparam(name, type_=Text()), TSQUERY)
+    )
+    return wanted
+
+
+def _best(tables: Sequence[TsvectorTables], restriction: Restriction) -> Select[Any]:
+    """Select the best allowed passages, and beside each the sums of all scores and squares."""
+    matching = [
+        select(one.words.c.seq, _score(one.words).label("score")).where(
+            _matches(one.words, "match")
+        )
+        for one in tables
+    ]
+    scored = union_all(*matching).cte("scored")
+    best = select(scored.c.seq, scored.c.score)
+    if not restriction.is_whole_dataset:
+        best = best.join(chunks, chunks.c.seq == scored.c.seq).where(restriction.clause())
+    limit = cast(bindparam("k"), BigInteger())
+    top = best.order_by(scored.c.score.desc(), scored.c.seq).limit(limit).subquery()
+    total = func.coalesce(func.sum(scored.c.score), 0.0).label("total")
+    squares = func.coalesce(func.sum(scored.c.score * scored.c.score), 0.0).label("squares")
+    sums = select(total, squares).select_from(scored).subquery()
+    return (
+        select(top.c.seq, top.c.score, sums.c.total, sums.c.squares)
+        .select_from(sums.outerjoin(top, true()))
+        .order_by(top.c.score.desc(), top.c.seq)
+    )
+
+
+def _sample(tables: Sequence[TsvectorTables]) -> Select[Any]:
+    """Select how many passages a sample has, and the sums over those of it that are not ranked."""
+    parts = []
+    for one in tables:
+        share = cast(bindparam("share"), REAL)
+        drawn = tablesample(one.words, func.system(share), name="drawn", seed=literal_column("0"))
+        is_left = ~_matches(drawn, "match") & _matches(drawn, "other")
+        parts.append(select(case((is_left, _score(drawn)), else_=0.0).label("score")))
+    scores = union_all(*parts).subquery()
+    total = func.coalesce(func.sum(scores.c.score), 0.0)
+    squares = func.coalesce(func.sum(scores.c.score * scores.c.score), 0.0)
+    return select(func.count(), total, squares).select_from(scores)

@@ -1,0 +1,275 @@
+"""The tables behind the ``tsvector`` engine: the words of each passage, and how rare each word is.
+
+They lie beside the truth, in its Postgres database, one pair for a dataset and a way to cut words.
+Postgres itself cuts and counts: no text leaves the server. What the tables lack of the truth, and
+have too many, is put right in one statement, in a transaction that no writer holds up; their
+comment then says of which state of the dataset they are, and how large.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Index,
+    MetaData,
+    Table,
+    Text,
+    case,
+    cast,
+    func,
+    inspect,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import REGCONFIG, TSVECTOR, insert
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import UserDefinedType
+
+from catalog.core.errors import ConfigError, EngineLockedError, StoreBusyError
+from catalog.core.ids import sha1_hex
+from catalog.core.settings.tsvector import TsvectorSettings
+from catalog.store.database import Database
+from catalog.store.engine_types import read_stamp
+from catalog.store.postgres_pool import begin_derived
+from catalog.store.schema import chunks, document_fields, documents
+
+RULES = 1  # raise it whenever the same text would give other words
+_MOST_CHARS = 200_000  # of a field: a tsvector holds a megabyte
+_ACCENTS = "[\u0300-\u036f]"
+_WORTH_STATISTICS = 1_000  # changed passages after which the planner is told anew
+
+
+class _OneByte(UserDefinedType[str]):
+    """Postgres' ``"char"``, which is not its ``char``."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Return the type as SQL names it."""
+        return '"char"'
+
+
+class WordCounts(NamedTuple):
+    """How many passages the tables hold, and how many words those have."""
+
+    passages: int
+    words: int
+
+
+class TsvectorTables:
+    """The words of one dataset's passages, and how many of them hold each word."""
+
+    def __init__(self, database: Database, dataset: str, settings: TsvectorSettings) -> None:
+        self._database, self._dataset, self._settings = database, dataset, settings
+        made_by = f"{RULES} {settings.config} {sorted(settings.labels.items())}"
+        self._family = f"words_{sha1_hex(dataset)[:16]}_"
+        name = f"{self._family}{sha1_hex(made_by)[:8]}"
+        of_both = MetaData()
+        self.words = Table(
+            name,
+            of_both,
+            Column("seq", BigInteger, primary_key=True, autoincrement=False),
+            Column("words", TSVECTOR, nullable=False),
+            Column("length", BigInteger, nullable=False),  # words, however often
+            Index(
+                f"{name}_words",
+                "words",
+                postgresql_using="gin",
+                postgresql_with={"fastupdate": "off"},
+            ),
+        )
+        self.counts = Table(
+            f"{name}_counts",
+            of_both,
+            Column("lexeme", Text(collation="C"), primary_key=True),
+            Column("passages", BigInteger, nullable=False),
+        )
+
+    def read_counts(self, connection: Connection) -> WordCounts | None:
+        """Return what the tables hold, ``None`` unless they are as the truth that is read."""
+        stamp = read_stamp(connection, self._dataset)
+        if stamp is None:
+            return WordCounts(0, 0)
+        note = self._read_note(connection)
+        if note is None or note["state"] != list(stamp):
+            return None
+        return WordCounts(note["passages"], note["words"])
+
+    def bring_up(self, seconds: float) -> int:
+        """Add what the tables lack and drop what is gone; return how many passages changed.
+
+        Raises :class:`EngineLockedError` when another process is at it for longer than ``seconds``.
+        """
+        try:
+            with begin_derived(self._database, self.words.name, seconds) as connection:
+                if self.read_counts(connection) is not None:
+                    return 0
+                self._create(connection)
+                return self._synchronise(connection)
+        except StoreBusyError as error:
+            message = f"another process fills the word table of {self._dataset!r}"
+            raise EngineLockedError(message) from error
+
+    def count_differences(self, connection: Connection) -> int:
+        """Count the passages whose words are missing, too many or not those of their text."""
+        cut = self._cut().subquery()
+        both = cut.outerjoin(self.words, self.words.c.seq == cut.c.seq, full=True)
+        is_other = cut.c.words.is_distinct_from(self.words.c.words)
+        return connection.scalar(select(func.count()).select_from(both).where(is_other)) or 0
+
+    def clear(self) -> None:
+        """Forget all words: they are cut anew when the tables are next brought up."""
+        with begin_derived(self._database, self.words.name, 5.0) as connection:
+            self._drop(connection, [self.words.name, self.counts.name])
+
+    def _create(self, connection: Connection) -> None:
+        """Make the tables unless they are there, and drop those of another way to cut words."""
+        names = inspect(connection).get_table_names()
+        if self.words.name in names:
+            return
+        try:
+            connection.scalar(select(self._config()))
+        except DBAPIError as error:
+            raise ConfigError(
+                f"the database has no text search configuration {self._settings.config!r}: "
+                "\\dF in psql lists them (IDX_RAG_V2__TSVECTOR__CONFIG)"
+            ) from error
+        self._drop(connection, [name for name in names if name.startswith(self._family)])
+        self.words.metadata.create_all(connection)
+        # Ranking reads the words of every match: they stay in the row, as they are.
+        alter = f'ALTER TABLE "{self.words.name}"'
+        connection.execute(text(f"{alter} SET (toast_tuple_target = 8160)"))
+        connection.execute(text(f"{alter} ALTER COLUMN words SET STORAGE MAIN"))
+
+    def _drop(self, connection: Connection, names: Sequence[str]) -> None:
+        for name in names:
+            connection.execute(text(f'DROP TABLE IF EXISTS "{name}"'))
+
+    def _synchronise(self, connection: Connection) -> int:
+        stamp = read_stamp(connection, self._dataset)
+        before = self._read_note(connection) or {"passages": 0, "words": 0}
+        changed, passages, words = connection.execute(self._changes()).one()
+        if changed >= _WORTH_STATISTICS:
+            connection.execute(text(f'ANALYZE "{self.words.name}"'))
+        note = {
+            "state": stamp and list(stamp),
+            "passages": before["passages"] + int(passages),
+            "words": before["words"] + int(words),
+        }
+        about = json.dumps(note).replace("'", "''").replace(":", "\\:")
+        connection.execute(text(f"COMMENT ON TABLE \"{self.words.name}\" IS '{about}'"))
+        return int(changed)
+
+    def _read_note(self, connection: Connection) -> dict[str, Any] | None:
+        here = func.to_regclass(f'"{self.words.name}"')
+        note = connection.scalar(select(func.obj_description(here, "pg_class")))
+        return None if note is None else json.loads(note)
+
+    def _changes(self) -> Any:
+        """Return the statement that brings both tables up and tells what that changed."""
+        words, counts = self.words, self.counts
+        is_live = select(chunks.c.seq).where(
+            chunks.c.seq == words.c.seq, chunks.c.dataset == self._dataset
+        )
+        gone = words.delete().where(~is_live.exists()).returning(words.c.words, words.c.length)
+        is_kept = select(words.c.seq).where(words.c.seq == chunks.c.seq)
+        lacking = self._cut(~is_kept.exists())
+        added = words.insert().from_select(["seq", "words", "length"], lacking)
+        left = gone.cte("gone")
+        came = added.returning(words.c.words, words.c.length).cte("came")
+        changed = (
+            select(came, literal(1).label("sign"))
+            .union_all(select(left, literal(-1).label("sign")))
+            .cte("changed")
+        )
+        each = func.unnest(changed.c.words).table_valued("lexeme", "positions", "weights")
+        each = each.render_derived()
+        difference = func.sum(changed.c.sign)
+        counted = (
+            select(each.c.lexeme, difference)
+            .select_from(changed.join(each, literal(True)))
+            .group_by(each.c.lexeme)
+            .having(difference != 0)
+        )
+        new = insert(counts).from_select(["lexeme", "passages"], counted)
+        kept = new.on_conflict_do_update(
+            index_elements=["lexeme"],
+            set_={"passages": counts.c.passages + new.excluded.passages},
+        )
+        size = func.coalesce(func.sum(changed.c.sign), 0)
+        total = func.coalesce(func.sum(changed.c.sign * changed.c.length), 0)
+        result = select(func.count(), size, total).select_from(changed)
+        return result.add_cte(kept.returning(counts.c.lexeme).cte("kept"))
+
+    def _cut(self, *where: ColumnElement[bool]) -> Any:
+        """Select row number, words and number of words of the dataset's passages."""
+        vector: ColumnElement[Any] = self._vector(chunks.c.text, "D")
+        for name, letter in self._settings.labels.items():
+            vector = vector.op("||")(self._vector(_field(name), letter))
+        passages = chunks.join(documents, documents.c.id == chunks.c.document_id)
+        cut = (
+            select(chunks.c.seq, fold_accents(vector).label("words"))
+            .select_from(passages)
+            .where(chunks.c.dataset == self._dataset, *where)
+            .cte("cut")
+        )
+        each = func.unnest(cut.c.words).table_valued("lexeme", "positions", "weights")
+        each = each.render_derived()
+        length = select(func.coalesce(func.sum(func.cardinality(each.c.positions)), 0))
+        length = length.select_from(each).scalar_subquery()
+        return select(cut.c.seq, cut.c.words, length.label("length"))
+
+    def _vector(self, field: ColumnElement[Any], letter: str) -> ColumnElement[Any]:
+        shortened = func.left(func.coalesce(field, ""), _MOST_CHARS)
+        cut = func.to_tsvector(self._config(), shortened)
+        return func.setweight(cut, cast(literal(letter), _OneByte()))
+
+    def read_terms(self, connection: Connection, query: str) -> dict[str, int]:
+        """Return the words of a query that some passage has, with the number of passages."""
+        counts, each = self.counts, self._lexemes(query)
+        found = select(counts.c.lexeme, counts.c.passages).join(
+            each, each.c.lexeme == counts.c.lexeme
+        )
+        rows = connection.execute(found.where(counts.c.passages > 0)).all()
+        return {lexeme: int(passages) for lexeme, passages in rows}
+
+    def has_words(self, connection: Connection, query: str) -> bool:
+        """Tell whether a text has a word that would be looked for, known or not."""
+        return connection.scalar(select(func.count()).select_from(self._lexemes(query))) != 0
+
+    def _lexemes(self, query: str) -> Any:
+        whole = query.replace("\0", " ").encode("utf-8", "replace").decode()
+        words = fold_accents(func.to_tsvector(self._config(), literal(whole, Text())))
+        each = func.unnest(words).table_valued("lexeme", "positions", "weights")
+        return each.render_derived()
+
+    def _config(self) -> ColumnElement[Any]:
+        return cast(literal(self._settings.config), REGCONFIG)
+
+
+def _field(name: str) -> ColumnElement[Any]:
+    """Return the text of a field of a passage: a column's, or a document's metadata."""
+    if name in ("title", "headings"):
+        return chunks.c[name]
+    if name == "path":  # else Postgres takes it for one word, a file's name
+        return func.regexp_replace(documents.c.path, "[^[:alnum:]]+", " ", "g")
+    values = select(func.string_agg(document_fields.c.text_value, " "))
+    is_of_it = document_fields.c.document_id == documents.c.id
+    return values.where(is_of_it, document_fields.c.field == name).scalar_subquery()
+
+
+def fold_accents(vector: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the words without accents, which stemming and stop words have seen."""
+    written = cast(vector, Text())
+    parted = func.normalize(written, text("NFD"))
+    bare = func.normalize(func.regexp_replace(parted, _ACCENTS, "", "g"), text("NFC"))
+    is_plain = func.octet_length(written) == func.length(written)
+    return case((is_plain, vector), else_=cast(bare, TSVECTOR))
