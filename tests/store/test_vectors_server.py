@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from sqlalchemy import delete, insert
 
 from builders import drop, make_database
-from catalog.core.errors import EngineError
+from catalog.core.errors import EngineError, EngineLockedError
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.outbox import Outbox
@@ -25,6 +27,8 @@ from catalog.store.vectors.qdrant_server import address_of
 from catalog.store.vectors.server import ServerEngine
 from catalog.store.vectors.server_index import MinimalQdrantVectorStore
 from catalog.store.vectors.server_versions import collection_name
+from processes import Forked
+from qdrant_protocol import qdrant_protocol
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -195,6 +199,48 @@ def test_a_search_does_not_wait_for_another_process_that_is_writing(
     with FileLock(engine._lock.lock_file):
         assert answers(desk, engine) == ALL
     assert answers(desk, engine) == ["0.md", "new.md", *ALL[1:]]
+
+
+_HOLD = f"""
+import sys
+from pathlib import Path
+from qdrant_client import QdrantClient
+from catalog.store.database import Database
+from catalog.store.vectors.server import ServerEngine
+
+store, server, home = sys.argv[1:]
+database = Database(store, Path(home))
+client = QdrantClient(url=server, check_compatibility=False)
+engine = ServerEngine(database, {DATASET!r}, client, "cat_", {DIM}, {FINGERPRINT!r})
+with engine._writing(5):
+    print("held", flush=True)
+    sys.stdin.readline()
+print(engine.refresh(), engine.verify(), flush=True)
+database.close()
+"""
+
+
+def test_machines_that_share_a_store_take_turns_at_writing(
+    on_postgres: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server_module, "APPLY_WAIT_SECONDS", 0)
+    with qdrant_protocol(monkeypatch) as server, closing(Bench(tmp_path, "exact")) as desk:
+        desk.client = QdrantClient(url=server.url, check_compatibility=False)
+        desk.put("0.md", vector(1))
+        engine = engine_of(desk)
+        engine.refresh()
+        url = desk.database.url.render_as_string(hide_password=False)
+        command = ["-c", _HOLD, url, server.url, str(tmp_path / "another-machine")]
+        with Forked(command, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n", other.communicate()[1]
+            desk.put("new.md", vector(1))
+            assert answers(desk, engine) == ["0.md"]
+            with pytest.raises(EngineLockedError):
+                engine_of(desk, "another/1").search(vector(1), 5, everything())
+            said, problem = other.communicate("go on\n")
+        assert said == "1 0\n", problem
+        assert answers(desk, engine) == ["0.md", "new.md"]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ class Indexer:
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         library.follow_adoption()
         require_model(library.database, library.wanted_model)
+        lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
         with self.hold(dataset, progress):
             library.follow_adoption()  # the run before may have changed the model
@@ -84,7 +85,6 @@ class Indexer:
                 progress=progress,
             )
             progress.start(0, "indexing words", then="embedding")
-            lexical = self._library.indexes.lexical(dataset)
             notes = (*report.notes, *made.notes(), *_refresh("lexical index", lexical.refresh))
             report = replace(report, words_seconds=time.monotonic() - clock)
             notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)

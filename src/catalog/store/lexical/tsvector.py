@@ -44,7 +44,7 @@ from catalog.store.match_types import quote_word
 from catalog.store.schema import chunks
 
 K1, B = 1.2, 0.75
-MOST_CANDIDATES = 20_000  # passages that are ranked; past them, only those with rare words
+MOST_CANDIDATES = 5_000  # passages that are ranked; past them, only those with rare words
 SAMPLE = 2_000  # passages that tell the scores of those that are not ranked
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
@@ -212,10 +212,7 @@ def _score(table: Any) -> ColumnElement[float]:
 
 
 def _matches(table: Any, name: str) -> ColumnElement[bool]:
-    wanted: ColumnElement[bool] = table.c.words.op("@@")(
-        cast(bindparam(name, type_=Text()), TSQUERY)
-    )
-    return wanted
+    return table.c.words.bool_op("@@")(cast(bindparam(name, type_=Text()), TSQUERY))  # type: ignore[no-any-return]
 
 
 def _best(tables: Sequence[TsvectorTables], restriction: Restriction) -> Select[Any]:

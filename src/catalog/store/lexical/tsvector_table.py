@@ -29,7 +29,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import REGCONFIG, TSVECTOR, insert
+from sqlalchemy.dialects.postgresql import REGCONFIG, TSVECTOR, aggregate_order_by, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import UserDefinedType
 
@@ -261,7 +261,8 @@ def _field(name: str) -> ColumnElement[Any]:
         return chunks.c[name]
     if name == "path":  # else Postgres takes it for one word, a file's name
         return func.regexp_replace(documents.c.path, "[^[:alnum:]]+", " ", "g")
-    values = select(func.string_agg(document_fields.c.text_value, " "))
+    value = document_fields.c.text_value
+    values = select(func.string_agg(value, aggregate_order_by(literal(" "), value)))
     is_of_it = document_fields.c.document_id == documents.c.id
     return values.where(is_of_it, document_fields.c.field == name).scalar_subquery()
 

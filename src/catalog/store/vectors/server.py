@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from catalog.core.errors import EngineError, EngineLockedError
+from catalog.core.errors import EngineError, EngineLockedError, StoreBusyError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings import QdrantSettings
 from catalog.store.database import Database
@@ -40,9 +40,9 @@ class ServerEngine:
     The collection is opened, or built from the truth, at the first search or refresh. One for
     another model or format is left as it is, and searched by who has it open, until a new one
     beside it is full (:class:`CollectionVersions`). A collection that is not ours, or another
-    store's, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes on
-    one machine take turns at writing. The client stays the caller's to close, unless
-    ``owns_client``.
+    store's, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes take
+    turns at writing: on one machine, and on all that share a store in Postgres. The client stays
+    the caller's to close, unless ``owns_client``.
     """
 
     name = "qdrant"
@@ -260,17 +260,26 @@ class ServerEngine:
 
     @contextmanager
     def _writing(self, seconds: float) -> Iterator[None]:
-        """Hold the lock under which one process at a time writes to the collection."""
-        try:
-            self._lock.acquire(timeout=seconds)
-        except Timeout as error:
-            raise EngineLockedError(
-                f"another process is writing to the collection {self.collection!r}"
-            ) from error
-        try:
+        """Hold the locks under which one process at a time writes to the collection.
+
+        One is of this machine; the other all machines see that share a store in Postgres.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._lock.acquire(timeout=seconds))
+                held.enter_context(self._hold_shared(seconds))
+            except (Timeout, StoreBusyError) as error:
+                raise EngineLockedError(
+                    f"another process is writing to the collection {self.collection!r}"
+                ) from error
             yield
-        finally:
-            self._lock.release()
+
+    def _hold_shared(self, seconds: float) -> AbstractContextManager[object]:
+        if self._database.engine.dialect.name != "postgresql":
+            return nullcontext()
+        from catalog.store.postgres_pool import begin_derived
+
+        return begin_derived(self._database, f"collection {self.collection}", seconds)
 
 
 def layout_of(options: QdrantSettings) -> dict[str, Any]:
