@@ -31,7 +31,7 @@ from catalog.core.settings.sections import (
     Settings,
 )
 from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
-from catalog.core.settings.tsvector import TsvectorSettings
+from catalog.core.settings.text_search import TsvectorSettings
 
 __all__ = [
     "AnswerSettings",

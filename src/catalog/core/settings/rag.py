@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from catalog.core.settings.qdrant import QdrantSettings
-from catalog.core.settings.tsvector import TsvectorSettings
+from catalog.core.settings.text_search import TsvectorSettings
 from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
 
 # Of a setting whose change re-cuts or re-embeds the documents.

@@ -33,7 +33,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, REAL, TSQUERY
 
 from catalog.core.errors import ConfigError, EngineLockedError
 from catalog.core.lru_cache import LRUCache
-from catalog.core.settings.tsvector import TsvectorSettings
+from catalog.core.settings.text_search import TsvectorSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames

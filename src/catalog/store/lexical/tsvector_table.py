@@ -35,7 +35,7 @@ from sqlalchemy.types import UserDefinedType
 
 from catalog.core.errors import ConfigError, EngineLockedError, StoreBusyError
 from catalog.core.ids import sha1_hex
-from catalog.core.settings.tsvector import TsvectorSettings
+from catalog.core.settings.text_search import TsvectorSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import read_stamp
 from catalog.store.postgres_pool import begin_derived
