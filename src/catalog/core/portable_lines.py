@@ -155,11 +155,15 @@ class PlacesPart(_Line):
 
 
 class ChunkLine(_Line):
-    """A passage: ``text`` is ``[start, end)`` of its document's; see ``core.documents``."""
+    """A passage: ``text`` is ``[start, end)`` of its document's; see ``core.documents``.
+
+    ``index_version`` says how it was cut and embedded: the ``pipeline`` of its document.
+    """
 
     kind: Literal["chunk"] = "chunk"
     chunk_id: _Hash
     doc_id: _Hash
+    index_version: Annotated[str, Field(max_length=200)]
     modality: Modality
     source: SourcePart
     heading_path: tuple[str, ...]
@@ -236,6 +240,7 @@ def chunk_line(document: DocumentLine, span: ChunkSpan, windows: Sequence[Window
     return ChunkLine(
         chunk_id=ids.chunk_id(document.doc_id, span.modality, span.start),
         doc_id=document.doc_id,
+        index_version=document.pipeline,
         modality=span.modality,
         source=SourcePart(
             converted_path=document.path,

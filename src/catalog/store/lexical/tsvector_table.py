@@ -223,8 +223,8 @@ class TsvectorTables:
         )
         each = func.unnest(cut.c.words).table_valued("lexeme", "positions", "weights")
         each = each.render_derived()
-        length = select(func.coalesce(func.sum(func.cardinality(each.c.positions)), 0))
-        length = length.select_from(each).scalar_subquery()
+        often = select(func.coalesce(func.sum(func.cardinality(each.c.positions)), 0))
+        length = often.select_from(each).scalar_subquery()
         return select(cut.c.seq, cut.c.words, length.label("length"))
 
     def _vector(self, field: ColumnElement[Any], letter: str) -> ColumnElement[Any]:
