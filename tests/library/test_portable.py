@@ -19,6 +19,7 @@ from catalog.core.errors import (
     StoreError,
     UnknownDatasetError,
 )
+from catalog.ingest.pipeline import pipeline_fingerprint
 from catalog.ingest.sync_report import Silent
 from catalog.interfaces.engine import LocalEngine
 from catalog.library import importing
@@ -147,6 +148,14 @@ def test_an_imported_store_is_the_exported_one_row_by_row_and_no_model_is_asked(
     assert report.datasets == ("notes", "others")
     with open_library(made / "home") as original:
         assert rows_of(library) == rows_of(original)
+
+
+def test_every_exported_passage_says_how_it_was_made(made, lines):
+    made_by = [line["index_version"] for line in lines if line["kind"] == "chunk"]
+    assert len(made_by) > 7
+    with open_library(made / "home") as library:
+        pipeline = pipeline_fingerprint(library.settings.rag_v2, library.model)
+    assert {version.partition(":")[0] for version in made_by} == {pipeline}
 
 
 def test_searches_citations_and_documents_are_the_same_and_nothing_is_to_be_updated(made, opened):

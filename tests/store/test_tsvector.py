@@ -12,10 +12,12 @@ from sqlalchemy import text
 from builders import drop, make_database, put
 from catalog.core.errors import ConfigError
 from catalog.core.settings import TsvectorSettings
+from catalog.library.indexing import Indexer
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical import get_lexical_engine, join_lexical_engines
 from catalog.store.lexical.tsvector import TsvectorEngine, split_terms
+from fakes import open_library
 
 WHOLE = Restriction("notes")
 
@@ -53,6 +55,13 @@ def test_a_store_in_a_file_says_what_the_engine_needs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="IDX_DATABASE_URL"):
         get_lexical_engine("tsvector", database, "notes", tmp_path)
     database.close()
+
+
+def test_a_store_in_a_file_is_refused_before_a_file_is_read(tmp_path: Path, notes: Path) -> None:
+    with open_library(tmp_path / "home", lexical_engine="tsvector") as library:
+        with pytest.raises(ConfigError, match="IDX_DATABASE_URL"):
+            Indexer(library).build(notes, "notes")
+        assert library.datasets() == []
 
 
 def test_words_are_cut_in_the_language_that_is_set(database: Database) -> None:
