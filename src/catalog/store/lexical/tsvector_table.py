@@ -210,17 +210,23 @@ class TsvectorTables:
         return result.add_cte(kept.returning(counts.c.lexeme).cte("kept"))
 
     def _cut(self, *where: ColumnElement[bool]) -> Any:
-        """Select row number, words and number of words of the dataset's passages."""
+        """Select row number, words and number of words of the dataset's passages.
+
+        Without the offsets Postgres would cut a text anew wherever its words are named.
+        """
         vector: ColumnElement[Any] = self._vector(chunks.c.text, "D")
         for name, letter in self._settings.labels.items():
             vector = vector.op("||")(self._vector(_field(name), letter))
         passages = chunks.join(documents, documents.c.id == chunks.c.document_id)
-        cut = (
-            select(chunks.c.seq, fold_accents(vector).label("words"))
+        raw = (
+            select(chunks.c.seq, vector.label("words"))
             .select_from(passages)
             .where(chunks.c.dataset == self._dataset, *where)
-            .cte("cut")
+            .offset(0)
+            .subquery("raw")
         )
+        folded = select(raw.c.seq, fold_accents(raw.c.words).label("words"))
+        cut = folded.offset(0).subquery("cut")
         each = func.unnest(cut.c.words).table_valued("lexeme", "positions", "weights")
         each = each.render_derived()
         often = select(func.coalesce(func.sum(func.cardinality(each.c.positions)), 0))
