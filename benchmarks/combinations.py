@@ -34,7 +34,7 @@ from ours import DATASET, MODES, asker, open_library, recall
 from speed import corpus_of, give
 from step import WARM_UP, conditions, exponents, latency, memory, run, run_once, seconds
 
-WORDS = ("bm25", "fts")
+WORDS = {"sqlite": ("bm25", "fts"), "postgres": ("bm25", "fts", "tsvector")}
 VECTORS = {
     "sqlite": ("exact", "qdrant", "sqlite-vec"),
     "postgres": ("exact", "qdrant", "sqlite-vec", "pgvector"),
@@ -72,7 +72,9 @@ def fill(folder: Path, *, url: str | None, engines: dict[str, dict[str, str]]) -
     for name, rag in engines.items():
         with open_library(_home(folder, url), given=Given(folder / "given"), url=url, **rag) as one:
             indexes = one.indexes
-            engine = indexes.lexical(DATASET) if name in WORDS else indexes.vector(DATASET)
+            engine = (
+                indexes.lexical(DATASET) if "lexical_engine" in rag else indexes.vector(DATASET)
+            )
             found[name] = seconds(engine.refresh)
     return found
 
@@ -111,7 +113,7 @@ def copy(folder: Path, url: str) -> dict[str, float]:
 
 def _measure(folder: Path, store: str, count: int) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield the name and numbers of each combination on a store."""
-    words = {name: {"lexical_engine": name} for name in WORDS}
+    words = {name: {"lexical_engine": name} for name in WORDS[store]}
     vectors = {name: {"vector_engine": name} for name in VECTORS[store]}
     if QDRANT_URL is not None:
         vectors["qdrant server"] = {"vector_engine": "qdrant", "qdrant_url": QDRANT_URL}
