@@ -11,10 +11,23 @@ docid          first hex digits of the content hash, short enough to type
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
+
+from catalog.core.errors import InputError
 
 POINT_NAMESPACE = uuid.UUID("6f1f5a52-6b0e-5f0c-9a55-0c6f0f3b7e11")
 DOCID_LENGTH = 8
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_dataset_name(name: str) -> None:
+    """Raise :class:`InputError` unless the name is safe in ids, file names and collections."""
+    if _NAME.fullmatch(name) is None:
+        raise InputError(
+            f"dataset {name!r}: use 1 to 100 letters, digits, '.', '_' or '-', "
+            "starting with a letter or digit"
+        )
 
 
 def source_doc_id(dataset: str, path: str) -> str:

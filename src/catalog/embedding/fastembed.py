@@ -40,6 +40,10 @@ class FastEmbedEncoder:
         self._profile = profile_of(settings.model)
         self._files = ModelFiles("embedding", "fastembed", settings.model, offline=settings.offline)
 
+    def __reduce__(self) -> tuple[type[FastEmbedEncoder], tuple[EmbeddingSettings]]:
+        """Be sent to another process without what is in memory."""
+        return FastEmbedEncoder, (self._settings,)
+
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights, their pooling and the tokens read."""

@@ -29,6 +29,10 @@ class HuggingFaceEncoder:
             "embedding", "huggingface", settings.model, offline=settings.offline
         )
 
+    def __reduce__(self) -> tuple[type[HuggingFaceEncoder], tuple[EmbeddingSettings]]:
+        """Be sent to another process without what is in memory."""
+        return HuggingFaceEncoder, (self._settings,)
+
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights and the tokens read."""

@@ -83,6 +83,10 @@ class ServedEncoder:
         self._counting = Lock()
         self.counter = EstimatedTokenCounter()
 
+    def __reduce__(self) -> tuple[type[ServedEncoder], tuple[EmbeddingSettings]]:
+        """Be sent to another process, for documents, without what was counted here."""
+        return ServedEncoder, (self._settings,)
+
     @property
     def fingerprint(self) -> str:
         """Names form, model and window, and the server of a model that is not published."""

@@ -29,9 +29,13 @@ class StaticEncoder:
     """
 
     def __init__(self, settings: EmbeddingSettings) -> None:
-        self.model = settings.model
+        self.model, self._settings = settings.model, settings
         self._profile = profile_of(settings.model)
         self._files = ModelFiles("embedding", "static", settings.model)
+
+    def __reduce__(self) -> tuple[type[StaticEncoder], tuple[EmbeddingSettings]]:
+        """Be sent to another process without what is in memory."""
+        return StaticEncoder, (self._settings,)
 
     @cached_property
     def fingerprint(self) -> str:

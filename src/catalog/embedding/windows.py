@@ -35,6 +35,10 @@ class ModelTokenCounter:
             _KEPT, lambda it: 1 + len(it)
         )
 
+    def __reduce__(self) -> tuple[type[ModelTokenCounter], tuple[Path, str]]:
+        """Be sent to another process without what is in memory."""
+        return ModelTokenCounter, (self._path, self.name)
+
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         from tokenizers import Tokenizer

@@ -15,6 +15,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError
 from catalog.core.globs import Glob
 from catalog.core.ids import sha1_hex
+from catalog.ingest.chunking.chunker import Cut
 from catalog.ingest.discovery import (
     LATEST_NS,
     STREAMED,
@@ -203,9 +204,11 @@ class FolderChanges:
         """Count the documents of ``unseen`` files."""
         return sum(len(self._stored.paths_of(file)) for file in self.unseen)
 
-    def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Change | None:
+    def change_of(
+        self, parsed: ParsedDocument, file: SourceFile, cut: Cut | None = None
+    ) -> Change | None:
         """Return what is to be done with a document of the file, ``None`` if nothing."""
-        source = Source(self._stored.dataset, file.path, parsed, _modified(parsed, file))
+        source = Source(self._stored.dataset, file.path, parsed, _modified(parsed, file), cut)
         document = self._stored.documents.get(parsed.path)
         if document is None:
             return Change(source, is_new=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import EmbeddingError
+from catalog.ingest.executors import Executor, InPlace
 from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
 from catalog.store.chunks import load_chunks
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from catalog.embedding.usage import EmbeddingUsage
     from catalog.store import Database
 
+_OTHERS_SECONDS = 0.2  # between two looks at what another run is at
 _TOGETHER = 128  # windows made ready at once, from which batches of like length are taken
 
 
@@ -51,20 +54,24 @@ def embed_waiting(
     since: float = 0.0,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
+    executor: Executor | None = None,
 ) -> EmbeddingReport:
     """Embed what waits, each batch of the model a transaction; searches find it from then on.
 
     Asked after each batch, ``pause`` may say that the rest is left to the next run.
-    Documents indexed ``since`` then (seconds from 1970) come first, the newest first. The caller
-    holds the dataset's lock. What the model fails on, or cannot do while it is down, is named in
-    the report and tried again by the next run.
+    Documents indexed ``since`` then (seconds from 1970) come first, the newest first. An
+    ``executor`` embeds beside the writing. The caller holds the dataset's lock, unless the store's
+    runs claim what they embed: they share it then, and each waits for what others are at. What the
+    model fails on, or cannot do while it is down, is named in the report and tried again by the
+    next run.
     """
     with database.write() as connection:
         if not settle_waiting(connection, dataset):
             return EmbeddingReport()
     with database.read() as connection:
         waiting = list_waiting(connection, dataset, since)
-    run = _EmbeddingRun(database, dataset, PipelineSteps.of(pipeline), progress or Silent())
+    steps = PipelineSteps.of(pipeline)
+    run = _EmbeddingRun(database, dataset, steps, progress or Silent(), executor or InPlace())
     try:
         run.embed(waiting, pause or (lambda: False))
     finally:
@@ -77,9 +84,14 @@ class _EmbeddingRun:
     """One pass over what waits, which keeps book of how it went."""
 
     def __init__(
-        self, database: Database, dataset: str, steps: PipelineSteps, progress: Progress
+        self,
+        database: Database,
+        dataset: str,
+        steps: PipelineSteps,
+        progress: Progress,
+        executor: Executor,
     ) -> None:
-        self._database, self._dataset = database, dataset
+        self._database, self._dataset, self._executor = database, dataset, executor
         self._steps, self._progress = steps, progress
         self._reasons: dict[str, str] = {}  # by path, of the first passage that failed
         self._failed: Counter[str] = Counter()
@@ -96,16 +108,28 @@ class _EmbeddingRun:
             return
         pace = Pace(len(waiting))
         self._progress.start(0, "starting the model")
+        left, together = waiting, _TOGETHER * self._executor.size
         try:
-            for group in in_groups(waiting, lambda one: len(one.keys), _TOGETHER):
-                for _ in self._embed_group(group, waiting, pace):
-                    if pause():
-                        return
+            while left:  # once, unless other runs were at some of it
+                for group in in_groups(left, lambda one: len(one.keys), together):
+                    for _ in self._embed_group(group, waiting, pace):
+                        if pause():
+                            return
+                left = self._await_others(left)
+                if left and pause():
+                    return
         except EmbeddingError as error:
-            left = len(waiting) - self._done
+            missing = len(waiting) - self._done
             self._down = (
-                f"{error}; {left} passages are found by their words only, until the next run"
+                f"{error}; {missing} passages are found by their words only, until the next run"
             )
+
+    def _await_others(self, waiting: Sequence[WaitingChunk]) -> list[WaitingChunk]:
+        """Return what was left to other runs, a little later: it is done then, or to be done."""
+        elsewhere = self._steps.embedding.take_elsewhere()
+        if elsewhere:
+            time.sleep(_OTHERS_SECONDS)
+        return [chunk for chunk in waiting if not elsewhere.isdisjoint(chunk.keys)]
 
     def report(self) -> EmbeddingReport:
         """Return how it went."""
@@ -145,7 +169,7 @@ class _EmbeddingRun:
         wanted = {key: texts[key] for key in owners if key in texts}
         self._unlike += len({chunk.seq for key, chunk in owners.items() if key not in texts})
         left = Counter(chunk.seq for chunk in owners.values())
-        for keys, reasons in self._steps.embedding.embed_in_turn(wanted):
+        for keys, reasons in self._steps.embedding.embed_in_turn(wanted, self._executor):
             self._failed_keys.update(reasons)
             self._note_failures({owners[key].seq: why for key, why in reasons.items()}, stored)
             left.subtract(owners[key].seq for key in keys)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import (
     BaseNode,
@@ -31,6 +31,9 @@ from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.store.revisions import content_hash
 
+if TYPE_CHECKING:
+    from catalog.ingest.chunking.chunker import Cut
+
 _log = logging.getLogger(__name__)
 
 
@@ -39,13 +42,14 @@ class Source:
     """A document on its way into a dataset.
 
     ``file`` is the listed file it came from, ``modified`` that file's time where file and
-    document are one (ISO 8601, UTC).
+    document are one (ISO 8601, UTC). ``cut`` are its passages where it is cut already.
     """
 
     dataset: str
     file: str
     parsed: ParsedDocument
     modified: str | None = None
+    cut: Cut | None = None
 
     @cached_property
     def content_hash(self) -> str:

@@ -58,6 +58,12 @@ class PipelineSteps:
         staging = next(step for step in after if isinstance(step, ChunkPersistenceTransform))
         return cls(steps[:at], embedding, after, staging.pipeline)
 
+    @property
+    def chunker(self) -> DocumentChunker | None:
+        """What cuts a document whatever it is, ``None`` where that is not one chunker."""
+        splitters = [step for step in self.before if isinstance(step, ChunkSplitter)]
+        return splitters[0].chunker if len(splitters) == 1 else None
+
     def cut(self, sources: Iterable[Source]) -> dict[str, list[BaseNode]]:
         """Return the chunks of documents by their ids; none of one that holds no text."""
         chunks: dict[str, list[BaseNode]] = {}

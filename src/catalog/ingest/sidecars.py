@@ -95,6 +95,10 @@ class Sidecars:
                     folder = target.rpartition("/")[0]
                     self._of_originals.setdefault(folder, []).append((target, file))
 
+    def __reduce__(self) -> tuple[type[Sidecars], tuple[object, ...]]:
+        """Be sent to another process as the list it was made of."""
+        return Sidecars, (self._files, self._root)
+
     def fingerprint(self, path: str) -> str:
         """Return a hash of all files that may speak of the file at ``path``; empty for none."""
         files = dict.fromkeys([*self._of_file(path), *(file for _, file in self._beside(path))])

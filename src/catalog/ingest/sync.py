@@ -11,7 +11,6 @@ same state: whatever was published is recognised by its hash.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +20,14 @@ from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode
 from sqlalchemy import Connection
 
-from catalog.core.errors import InputError
+from catalog.core.ids import check_dataset_name
 from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles
 from catalog.ingest.discovery import SourceFile, discover
+from catalog.ingest.executors import Executor, InPlace
 from catalog.ingest.file_outcome import DEFECTS, FileOutcome
 from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
@@ -38,18 +39,7 @@ from catalog.store.recordings import read_originals
 from catalog.store.revisions import ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
-_FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
 _Group = list[tuple[Change, FileOutcome]]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-def check_dataset_name(name: str) -> None:
-    """Raise :class:`InputError` unless the name is safe in ids, file names and collections."""
-    if _NAME.fullmatch(name) is None:
-        raise InputError(
-            f"dataset {name!r}: use 1 to 100 letters, digits, '.', '_' or '-', "
-            "starting with a letter or digit"
-        )
 
 
 def sync(
@@ -65,15 +55,17 @@ def sync(
     allow_deletions: bool = False,
     reread: bool = False,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SyncReport:
     """Index what changed under ``root`` (a folder or one file) and forget what vanished.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` does every document
-    anew; ``made_with`` is noted as what the pipeline is made of. The caller holds the dataset's
-    lock. Raises :class:`SourceError` for a root that is not there and :class:`MassDeletionError`
-    when most files vanished (unless ``allow_deletions``); nothing has changed then. A failing file
-    or document is named in the report instead.
+    anew; ``made_with`` is noted as what the pipeline is made of. An ``executor`` reads and cuts
+    ahead of the writing; what is written is the same. The caller holds the dataset's lock. Raises
+    :class:`SourceError` for a root that is not there and :class:`MassDeletionError` when most files
+    vanished (unless ``allow_deletions``); nothing has changed then. A failing file or document is
+    named in the report instead.
     """
     check_dataset_name(dataset)
     progress = progress or Silent()
@@ -103,7 +95,10 @@ def sync(
     run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
     files, pace = changes.in_order(listing.files), Pace(0)
-    work = {file.path: file.size + _FILE_COST for file in files if not changes.is_unchanged(file)}
+    changed = [file for file in files if not changes.is_unchanged(file)]
+    work = {file.path: file.size + FILE_COST for file in changed}
+    reading = FileReading(listing.top, limits, changes.originals, changes.sidecars, steps.chunker)
+    ahead = ReadAhead(reading, executor or InPlace(), changed, clock)
     progress.start(sum(work.values()), "reading", then="embedding")
     for number, file in enumerate(files, start=1):
         is_left, before = run.leave_to_conversions(file), run.passages
@@ -111,7 +106,7 @@ def sync(
             run.keep(file)
         elif not is_left:
             progress.advance(0, file.path)
-            run.read(file, listing.top, limits)
+            run.read(file, ahead)
         if number == len(files):
             run.publish_group()
         pace.advance(run.passages - before)
@@ -164,13 +159,13 @@ class SyncRun:
         if entry.mount != file.mount:
             self._remounted.append(replace(entry, mount=file.mount))
 
-    def read(self, file: SourceFile, top: Path, limits: ReadLimits) -> None:
+    def read(self, file: SourceFile, ahead: ReadAhead) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
+        outcome, documents = ahead.read(file)
         if (unfit := self._database.describe_unfit(file.path)) is not None:
             self.failed.append(Failure(file.path, unfit))  # no note of it can be stored either
             return
-        outcome = FileOutcome(file, begun_at=self._clock())
-        for parsed in outcome.read(top, limits, self._changes.originals, self._changes.sidecars):
+        for parsed, cut in documents:
             if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
                 outcome.fail(parsed.path, unfit)
                 continue
@@ -179,7 +174,7 @@ class SyncRun:
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
                 continue
             outcome.paths.add(parsed.path)
-            if (change := self._changes.change_of(parsed, file)) is None:
+            if (change := self._changes.change_of(parsed, file, cut)) is None:
                 outcome.unchanged += 1
                 continue
             self._group.append((change, outcome))

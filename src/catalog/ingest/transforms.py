@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode, TransformComponent
 from pydantic import Field, PrivateAttr
 
-from catalog.core.errors import EmbeddingServerError
 from catalog.core.settings import get_settings
 from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
@@ -30,8 +29,10 @@ from catalog.ingest.embedded_text import (
     format_place_of,
     split_by_time,
 )
+from catalog.ingest.embedding_batches import EmbeddingBatches
+from catalog.ingest.executors import Executor, InPlace
 from catalog.ingest.nodes import ChunkNode, PrefixedNode, Source, read_sources
-from catalog.ingest.sync_report import in_groups, next_batch
+from catalog.ingest.sync_report import in_groups
 from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish_all
 
@@ -60,6 +61,11 @@ class ChunkSplitter(TransformComponent):
         super().__init__(dataset=dataset)
         self._chunker, self._splitter = chunker, splitter
 
+    @property
+    def chunker(self) -> DocumentChunker | None:
+        """What cuts every document, ``None`` where a LlamaIndex splitter cuts some."""
+        return self._chunker if self._splitter is None else None
+
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
         sources = read_sources(nodes, self.dataset)
@@ -67,7 +73,9 @@ class ChunkSplitter(TransformComponent):
 
     def _cut(self, source: Source) -> list[ChunkNode]:
         parsed = source.parsed
-        if self._splitter is None or parsed.segments:
+        if source.cut is not None:
+            cut = source.cut
+        elif self._splitter is None or parsed.segments:
             cut = self._chunker.cut(parsed)
         else:
             cut = self._chunker.cut_at(parsed, split_text(self._splitter, parsed))
@@ -143,29 +151,25 @@ class EmbeddingPrefixTransform(TransformComponent):
 
 
 _TOGETHER = 100  # chunks published in one transaction: more would hold up other writers for long
-_OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
-_FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
 
 
 class CachedEmbedding(TransformComponent):
     """Gives each chunk the vectors of its windows, asking the model only for what is new.
 
     A window the model fails on stays without a vector and is noted in ``failures`` by chunk
-    id; the rest of its document goes on. ``computed`` counts the windows the model answered, in
-    all calls so far. Raises ``EmbeddingError`` when the model is down.
+    id; the rest of its document goes on. Raises ``EmbeddingError`` when the model is down.
     """
 
     failures: dict[str, str] = Field(default_factory=dict, exclude=True)
-    computed: int = Field(0, exclude=True)
-    _outages: int = PrivateAttr(default=0)  # batches in a row on which the server failed
     _model: ResilientEmbedding = PrivateAttr()
     _database: Database = PrivateAttr()
-    _batch: int = PrivateAttr(default=_FIRST_BATCH)  # texts
+    _batches: EmbeddingBatches = PrivateAttr()
 
     def __init__(self, model: ResilientEmbedding, database: Database) -> None:
         super().__init__()
         self._model = model
         self._database = database
+        self._batches = EmbeddingBatches(model, database)
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""
@@ -184,9 +188,15 @@ class CachedEmbedding(TransformComponent):
         return list(nodes)
 
     @property
+    def computed(self) -> int:
+        """The number of windows that the model answered so far."""
+        return self._batches.computed
+
+    @property
     def usage(self) -> EmbeddingUsage | None:
-        """What a server took so far, ``None`` for a model in this process."""
-        return self._model.usage
+        """What a server took so far, ``None`` for a model that is none."""
+        here, elsewhere = self._model.usage, self._batches.usage
+        return here + elsewhere if here and elsewhere else here or elsewhere
 
     def assign_keys(self, nodes: Iterable[BaseNode]) -> dict[str, str]:
         """Set ``embed_keys`` of each chunk, asking nothing; return the texts to embed by key."""
@@ -198,44 +208,22 @@ class CachedEmbedding(TransformComponent):
                 texts |= zip(chunk.embed_keys, chunk.windows, strict=True)
         return texts
 
-    def embed_in_turn(self, texts: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+    def embed_in_turn(
+        self, texts: Mapping[str, str], executor: Executor | None = None
+    ) -> Iterator[tuple[Sequence[str], dict[str, str]]]:
         """Embed texts by key, a batch a transaction: the first that is left, and others as long.
 
         The first batch is small, each next one larger, up to the model's, as long as one takes no
         more than a few seconds. Yield of each its keys, and why there is no vector for some of
-        them. Raises ``EmbeddingError`` when the model is down; a server is taken to be once it
-        failed on three batches in a row.
+        them; what another run is at is in no batch, and for :meth:`take_elsewhere`. Raises
+        ``EmbeddingError`` when the model is down.
         """
-        most = self._model.embed_batch_size
-        left = sorted(texts, key=lambda key: len(texts[key]))
-        done: set[str] = set()
-        for first in texts:
-            if first in done:
-                continue
-            size = self._batch = min(self._batch, most)
-            start = max(0, min(left.index(first) - size // 2, len(left) - size))
-            batch, left = left[start : start + size], left[:start] + left[start + size :]
-            done.update(batch)
-            with self._database.read() as connection:  # another run may have done some since
-                vectors = embedding_cache.load(connection, batch)
-            is_new, started = not vectors, time.monotonic()
-            reasons = self._try_batch({key: texts[key] for key in batch}, vectors)
-            if is_new and not self._outages:
-                self._batch = next_batch(len(batch), time.monotonic() - started)
-            yield batch, reasons
-            if self._outages == _OUTAGES:
-                self._outages = 0
-                raise EmbeddingServerError(next(iter(reasons.values())))
+        return self._batches.embed(texts, executor or InPlace())
 
-    def _try_batch(self, texts: dict[str, str], vectors: dict[str, Vector]) -> dict[str, str]:
-        """Do as :meth:`_embed_missing`; a server that fails costs a batch; the run goes on."""
-        try:
-            reasons = self._embed_missing(texts, vectors)
-        except EmbeddingServerError as error:
-            self._outages += 1
-            return {key: str(error) for key in texts if key not in vectors}
-        self._outages = 0
-        return reasons
+    def take_elsewhere(self) -> set[str]:
+        """Return the keys that were left to other runs since this was last asked."""
+        left, self._batches.elsewhere = self._batches.elsewhere, set()
+        return left
 
     def _key(self, window: str) -> str:
         return embedding_cache.embed_key(self._model.encoder.fingerprint, "document", window)
@@ -246,21 +234,7 @@ class CachedEmbedding(TransformComponent):
         if not keys:
             return {}
         result = self._model.embed([texts[key] for key in keys])
-        computed = {
-            key: vector
-            for key, vector in zip(keys, result.vectors, strict=True)
-            if vector is not None
-        }
-        with self._database.write() as connection:
-            embedding_cache.save(
-                connection,
-                computed,
-                fingerprint=self._model.encoder.fingerprint,
-                side="document",
-                now=time.time(),
-            )
-        self.computed += len(computed)
-        vectors |= computed
+        vectors |= self._batches.keep(keys, result.vectors)
         return {keys[index]: reason for index, reason in result.failures.items()}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError, InputError, SourceError
+from catalog.core.ids import check_dataset_name
 from catalog.core.os_errors import describe_os_error
 from catalog.core.portable_lines import (
     ChunkLine,
@@ -24,7 +25,6 @@ from catalog.core.portable_lines import (
     read_line,
 )
 from catalog.core.settings import default_shaping, with_rag
-from catalog.ingest.sync import check_dataset_name
 from catalog.ingest.sync_report import Failure, Progress, Silent
 from catalog.library.carried_adoption import bind_model
 from catalog.library.exporting import portable_file

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from catalog.core.errors import CatalogError, SourceError
+from catalog.core.ids import check_dataset_name
+from catalog.ingest.executors import open_executor
 from catalog.ingest.meaning import embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
-from catalog.ingest.sync import check_dataset_name, sync
+from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.library.agreement import refresh_agreement
 from catalog.library.document_cards import make_cards
@@ -65,7 +67,8 @@ class Indexer:
         require_model(library.database, library.wanted_model)
         lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
-        with self.hold(dataset, progress):
+        with open_executor(ingest) as executor, ExitStack() as held:
+            held.enter_context(self.hold(dataset, progress))
             library.follow_adoption()  # the run before may have changed the model
             require_model(library.database, library.wanted_model)
             started, clock = time.time(), time.monotonic()
@@ -83,13 +86,22 @@ class Indexer:
                 allow_deletions=allow_deletions,
                 reread=reread,
                 progress=progress,
+                executor=executor,
             )
             progress.start(0, "indexing words", then="embedding")
             notes = (*report.notes, *made.notes(), *_refresh("lexical index", lexical.refresh))
             report = replace(report, words_seconds=time.monotonic() - clock)
             notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
+            if library.database.shares_embedding:
+                held.close()
             meaning = embed_waiting(
-                library.database, dataset, pipeline, since=started, progress=progress, pause=pause
+                library.database,
+                dataset,
+                pipeline,
+                since=started,
+                progress=progress,
+                pause=pause,
+                executor=executor,
             )
         notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
         measure = partial(refresh_agreement, library, dataset)

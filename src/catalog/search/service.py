@@ -10,11 +10,11 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
 from catalog.core.errors import ConfigError
+from catalog.core.ids import check_dataset_name
 from catalog.core.settings import Settings
 from catalog.core.text import storable
 from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.ingest.sync import check_dataset_name
 from catalog.ingest.sync_report import Progress
 from catalog.search.dataset_index import DatasetIndex, LoadedIndex
 from catalog.search.fts_chunk import FTSChunkRetriever

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from catalog.core.errors import EmbeddingMismatchError, InputError
+from catalog.core.ids import check_dataset_name
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.pipeline import DatasetPipeline, PipelineBuilder
-from catalog.ingest.sync import check_dataset_name
 from catalog.search_v2.shared import shared_service
 
 if TYPE_CHECKING:

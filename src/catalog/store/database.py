@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -74,11 +74,13 @@ def forget_indexes(connection: Connection) -> None:
 class StorePool(Protocol):
     """The connections to a store, and what is different from one kind of database to another.
 
-    ``file`` is the store's file, or how the names of files begin that belong beside it.
+    ``file`` is the store's file, or how the names of files begin that belong beside it;
+    ``shares_embedding`` says that several runs may embed at once, each what it has claimed.
     """
 
     engine: Engine
     file: Path
+    shares_embedding: bool
 
     def begin_write(self, *, wait: bool) -> AbstractContextManager[Connection]:
         """Give a connection in a transaction that holds the write lock; commit on leaving."""
@@ -92,6 +94,10 @@ class StorePool(Protocol):
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
     ) -> AbstractContextManager[None]:
         """Hold the lock of who indexes the dataset, against other homes of the same store."""
+        ...
+
+    def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
+        """Give those of the keys to embed that no other run has claimed, until it is left."""
         ...
 
     def translate_errors(self) -> AbstractContextManager[None]:
@@ -200,6 +206,18 @@ class Database:
         of ``busy`` after so many seconds (-1: never).
         """
         return self._pool.hold_dataset(dataset, seconds=seconds, busy=busy, on_wait=on_wait)
+
+    @property
+    def shares_embedding(self) -> bool:
+        """Whether runs that embed one dataset claim what they are at, and hold no lock for it."""
+        return self._pool.shares_embedding
+
+    def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
+        """Give those of the keys to embed that no other run has claimed, until it is left.
+
+        A run that dies leaves what it claimed to the others.
+        """
+        return self._pool.claim(keys)
 
     def describe_unfit(self, *names: str) -> str | None:
         """Say which of these, a document's path and its fields, this store cannot hold."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from catalog.core.errors import MissingExtraError, StoreBusyError, StoreUnreacha
 from catalog.core.ids import sha1_hex
 from catalog.core.private_files import make_folder
 from catalog.store.migrate import LOCK_SECONDS, PREPARING
+from catalog.store.postgres_claims import Claims
 from catalog.store.postgres_errors import address_of, translate_errors
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS
 
@@ -60,6 +61,8 @@ _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 class PostgresPool:
     """Hold the connections to one database; ``home`` is for what belongs beside the store."""
 
+    shares_embedding = True
+
     def __init__(self, url: URL, home: Path) -> None:
         self._url = url
         name = _WORD.sub("-", url.database or "postgres")
@@ -68,6 +71,7 @@ class PostgresPool:
             make_folder(home)
         self.engine: Engine = make_engine(url)
         self._thread = threading.local()  # of the thread that holds them: locks of datasets
+        self._claims = Claims(self.engine, self.hold_preparation)
 
     @contextmanager
     def begin_write(self, *, wait: bool) -> Iterator[Connection]:
@@ -138,6 +142,12 @@ class PostgresPool:
             raise StoreBusyError(busy) from error
         finally:
             connection.execute(_TIMEOUT, {"milliseconds": "0"})
+
+    @contextmanager
+    def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
+        """Give those of the keys to embed that no other run has claimed, until it is left."""
+        with self.translate_errors(), self._claims.take(keys) as mine:
+            yield mine
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn the driver's errors into ours."""

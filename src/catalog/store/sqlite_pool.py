@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ _State = tuple[int, ...]
 class SqlitePool:
     """Hold the connections to one file."""
 
+    shares_embedding = False
+
     def __init__(self, url: URL) -> None:
         self._file = self.file = url_file(url)
         self._frozen_state: _State | None = None
@@ -72,6 +74,11 @@ class SqlitePool:
         """Hold nothing more: who shares the file shares the home with the lock in it."""
         del dataset, seconds, busy, on_wait
         yield
+
+    @contextmanager
+    def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
+        """Give all of them: the lock of the dataset is held by the one run that embeds it."""
+        yield keys
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn the driver's errors into ours."""

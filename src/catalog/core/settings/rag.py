@@ -67,6 +67,16 @@ class IngestSettings(BaseModel):
     lock_seconds: float = Field(
         30.0, ge=0.0, le=3600.0, description="How long to wait for another indexing run to end."
     )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Processes that read, cut and embed beside the one that writes.",
+    )
+    ray: str | None = Field(
+        None,
+        description="Ray cluster to do that on: its address, auto, or local (docs/scaling.md).",
+    )
 
 
 class RAGv2Settings(BaseSettings):

@@ -30,9 +30,9 @@ _FORBIDDEN = (
 
 def main() -> None:
     """Answer requests until there are none."""
-    requests, answers = _own_pipes()
+    requests, answers = own_pipes()
     _drop_rights(int(sys.argv[1]))
-    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
     while (received := isolated.receive_request(requests)) is not None:
         isolated.send(answers, _serve(*received, answers))
 
@@ -56,7 +56,7 @@ def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolate
     return isolated.Ended("done")
 
 
-def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+def own_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output, kept from anything a library prints or reads."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -86,7 +86,7 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         raise PermissionError(f"readers do not do that: {event}")
 
 
-def _exit_with(parent: int) -> NoReturn:
+def exit_with(parent: int) -> NoReturn:
     """End when the parent is gone, even while a file is being read."""
     while os.getppid() == parent:
         time.sleep(1.0)

@@ -20,6 +20,8 @@ from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
     PresetOption,
+    RayOption,
+    WorkersOption,
     open_library,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
@@ -71,6 +73,8 @@ def build(
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -85,7 +89,14 @@ def build(
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    library = open_library(context, home, preset, make_store=folder is not None, embeds=True)
+    library = open_library(
+        context,
+        home,
+        preset,
+        make_store=folder is not None,
+        embeds=True,
+        ingest={"workers": workers, "ray": ray},
+    )
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
@@ -126,6 +137,8 @@ def update(
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -144,7 +157,9 @@ def update(
         "reread": reread,
         "apply_settings": apply_settings,
     }
-    library = open_library(context, home, preset, embeds=True)
+    library = open_library(
+        context, home, preset, embeds=True, ingest={"workers": workers, "ray": ray}
+    )
     from catalog.library.indexing import Indexer
 
     with library:
@@ -172,6 +187,8 @@ def rebuild(
     vectors: VectorsOption = False,
     lexical: LexicalOption = False,
     both: BothOption = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -187,7 +204,9 @@ def rebuild(
             raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
         rebuild_derived(context, home, preset, vectors or both, lexical or both, json)
         return
-    library = open_library(context, home, preset, embeds=True)
+    library = open_library(
+        context, home, preset, embeds=True, ingest={"workers": workers, "ray": ray}
+    )
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:

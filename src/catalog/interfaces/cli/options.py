@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -25,6 +25,23 @@ DatasetOption = Annotated[
     typer.Option(
         *("--dataset", "--project", "-d"),
         help="Name of the dataset; may be left out when there is only one.",
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        max=256,
+        help="Processes that read, cut and embed beside the one that writes; 1 needs none "
+        "(docs/scaling.md says when more pay).",
+        show_default=False,
+    ),
+]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", help="Do that on a Ray cluster: its address, auto, or local.", show_default=False
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -61,22 +78,34 @@ def store_options(context: typer.Context, home: Path | None, preset: str | None)
     return StoreOptions(home or before.home, preset or before.preset)
 
 
-def settings_for(context: typer.Context, home: Path | None, preset: str | None) -> LoadedSettings:
-    """Return the effective settings."""
+def settings_for(
+    context: typer.Context,
+    home: Path | None,
+    preset: str | None,
+    ingest: Mapping[str, Any] | None = None,
+) -> LoadedSettings:
+    """Return the effective settings; ``ingest`` are those of ``rag_v2.ingest`` that were given."""
     from catalog.core.settings import load_settings
 
     store = store_options(context, home, preset)
     overrides: dict[str, Any] = {} if store.home is None else {"home": store.home}
+    if given := {name: value for name, value in (ingest or {}).items() if value is not None}:
+        overrides["rag_v2"] = {"ingest": given}
     return load_settings(preset=store.preset, overrides=overrides)
 
 
-def logged_settings(context: typer.Context, home: Path | None, preset: str | None) -> Settings:
+def logged_settings(
+    context: typer.Context,
+    home: Path | None,
+    preset: str | None,
+    ingest: Mapping[str, Any] | None = None,
+) -> Settings:
     """Return the effective settings, and write the log as they say."""
     import logging
 
     from catalog.interfaces.server.crash_log import quiet_libraries
 
-    settings = settings_for(context, home, preset).settings
+    settings = settings_for(context, home, preset, ingest).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     quiet_libraries()
     return settings
@@ -89,13 +118,15 @@ def open_library(
     *,
     make_store: bool = False,
     embeds: bool = False,
+    ingest: Mapping[str, Any] | None = None,
 ) -> Library:
     """Open the store that these options name; only commands that fill one make it.
 
     For one that ``embeds`` documents a missing model is told first: what embeds takes a second to
-    load, and a store that was made for nothing would be left.
+    load, and a store that was made for nothing would be left. ``ingest`` are settings of
+    ``rag_v2.ingest`` that options name.
     """
-    settings = logged_settings(context, home, preset)
+    settings = logged_settings(context, home, preset, ingest)
     if embeds:
         from catalog.models.configured import require_models
 

@@ -1,0 +1,33 @@
+"""Where the work of an indexing run is done: in this process, in several of this machine, on Ray.
+
+A run has one writer. What can be done beside it (reading and cutting a file, embedding a batch)
+is a function of its arguments alone, which an executor applies to many items ahead of the writer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from catalog.ingest.executors.base import Executor, InPlace, Lost
+
+if TYPE_CHECKING:
+    from catalog.core.settings import IngestSettings
+
+__all__ = ["Executor", "InPlace", "Lost", "open_executor"]
+
+
+def open_executor(settings: IngestSettings) -> Executor:
+    """Return the executor that the settings name; close it, or use ``with``.
+
+    Raises :class:`MissingExtraError` where Ray is not installed, and :class:`ConfigError` where
+    its cluster does not answer.
+    """
+    if settings.ray is not None:
+        from catalog.ingest.executors.ray_tasks import RayTasks
+
+        return RayTasks(settings.ray, settings.workers)
+    if settings.workers > 1:
+        from catalog.ingest.executors.processes import Processes
+
+        return Processes(settings.workers)
+    return InPlace()

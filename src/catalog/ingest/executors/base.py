@@ -1,0 +1,136 @@
+"""What every executor does: apply a function to items in their order, some ahead of the caller."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, TypeVar
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+PendingT_co = TypeVar("PendingT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Stands for the result of an item that ended its process each time it was tried."""
+
+    reason: str
+
+
+class Pending(Protocol[PendingT_co]):
+    """A result that is being worked out elsewhere."""
+
+    def result(self) -> PendingT_co:
+        """Wait for it, and return it or raise what the work raised."""
+        ...
+
+    def cancel(self) -> object:
+        """Let it be, if it has not begun."""
+        ...
+
+
+class Executor(Protocol):
+    """Does work beside the caller, ``size`` items at once."""
+
+    size: int
+
+    def map(
+        self,
+        work: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        *,
+        weigh: Callable[[ItemT], float] = lambda _: 1.0,
+        room: float = 0.0,
+    ) -> Iterator[ResultT | Lost]:
+        """Yield what ``work`` makes of each item, in order; what it raises is raised.
+
+        Items are taken as there is room: one more than ``size``, and further ones while those
+        whose result was not yielded yet weigh no more than ``room``. Work and items must be such
+        as can be pickled. An item whose process dies is tried once more, then it is lost.
+        """
+        ...
+
+    def close(self) -> None:
+        """End its processes at once, whatever they are at; safe to call twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class InPlace:
+    """Does each item's work in this process, when its result is asked for."""
+
+    size = 1
+
+    def map(
+        self,
+        work: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        *,
+        weigh: Callable[[ItemT], float] = lambda _: 1.0,  # noqa: ARG002 - nothing is ahead here
+        room: float = 0.0,  # noqa: ARG002
+    ) -> Iterator[ResultT | Lost]:
+        """Yield what ``work`` makes of each item, in order; what it raises is raised."""
+        yield from map(work, items)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+Answer = tuple[Literal["done", "raised"], Any]  # with what was made, or the error
+
+
+def attempt(work: Callable[[Any], Any], item: Any) -> Answer:
+    """Return what ``work`` makes of an item or raises, such that it can be sent to the caller."""
+    try:
+        return "done", work(item)
+    except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301
+        except Exception:  # noqa: BLE001 - whatever keeps it from being sent
+            return "raised", RuntimeError(f"{type(error).__name__}: {error}")
+        return "raised", error
+
+
+def map_ahead(
+    submit: Callable[[ItemT], Pending[ResultT]],
+    items: Iterable[ItemT],
+    *,
+    size: int,
+    weigh: Callable[[ItemT], float],
+    room: float,
+) -> Iterator[ResultT]:
+    """Yield results in the order of their items, submitting as :meth:`Executor.map` says."""
+    pending: deque[tuple[float, Pending[ResultT]]] = deque()
+    load = 0.0
+    try:
+        for item in items:
+            weight = weigh(item)
+            pending.append((weight, submit(item)))
+            load += weight
+            while len(pending) > size and load > room:
+                weight, first = pending.popleft()
+                load -= weight
+                yield first.result()
+        while pending:
+            yield pending.popleft()[1].result()
+    finally:
+        for _, left in pending:
+            left.cancel()
