@@ -9,6 +9,7 @@ from sqlalchemy import event, text
 
 import postgres
 from catalog.core.errors import StoreBusyError, StoreError, StoreUnreachableError
+from catalog.ingest.sync import SyncRun
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.database import Database
@@ -139,15 +140,19 @@ def test_a_server_that_crashes_and_comes_back_ends_the_run_and_the_next_one_ends
 
 
 def test_a_run_that_lost_the_lock_of_its_dataset_writes_no_more(
-    corpus, uninterrupted, server, url, tmp_path
+    corpus, uninterrupted, server, url, tmp_path, monkeypatch
 ):
     """Only the connection that holds it is ended, as a server's administrator may."""
     ended = (
         "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON oid = database "
         f"WHERE locktype = 'advisory' AND datname = '{url.database}'"
     )
-    with open_small_steps(tmp_path / "home", address(url)) as library:
-        after(library, "encode", 2, lambda: server.run(ended))
+    publish = SyncRun.publish_group
+    with (
+        open_small_steps(tmp_path / "home", address(url)) as library,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(SyncRun, "publish_group", lambda run: (server.run(ended), publish(run)))
         with pytest.raises(StoreUnreachableError, match="the lock of this run was lost"):
             Indexer(library).build(corpus, "notes")
     assert build_again(corpus, tmp_path / "home", url) == uninterrupted
