@@ -260,9 +260,18 @@ def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
         assert len(encoder.texts) == asked
         assert "cached" in stage(again, "vector").note
         assert service.parts.query_vectors.hits == 1
+        service.close()
     with open_library(tmp_path / "home", encoder) as library:
         SearchServiceV2(library).search("bake bread", dataset="notes")
         assert len(encoder.texts) == asked, "another process embeds it no more"
+
+
+def test_of_many_queries_the_vectors_are_saved_before_the_process_ends(library):
+    vectors = SearchServiceV2(library).parts.query_vectors
+    for number in range(32):
+        vectors.embed(f"query {number}")
+    others = SearchServiceV2(library).parts.query_vectors
+    assert [others.embed(f"query {number}")[1] for number in (0, 31)] == [True, True]
 
 
 def test_the_same_question_gives_the_same_answer(service):

@@ -221,6 +221,8 @@ class SearchParts:
     def close(self) -> None:
         """End the threads, which those of other settings share, and close the library."""
         self.threads.shutdown()
+        if self._query_vectors is not None:
+            self._query_vectors.save()
         self.library.close()
 
     def _load_reranker(self) -> Reranker:
