@@ -8,8 +8,9 @@ with the model alone, a text that is too long for it in as few windows as hold a
 builds a store from the same records, in turns. Prints tokens a second of both by the clock, how
 many more of them the build has the model read (where a passage stands, what neighbours share), and
 how much longer it takes: by the clock and in CPU time of all threads, which a busy machine bends
-less. Then seconds of CPU: of an update with nothing changed, of one with one record changed, and of
-the model alone for this record.
+less. ``own/model`` is the CPU time of a build outside the model's calls beside that in them, within
+one and the same build; the same in milliseconds a record. Then seconds of CPU: of an update with
+nothing changed, of one with one record changed, and of the model alone for this record.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def main() -> None:
     print(conditions())
     print(
         "words  records  model tokens/s  build tokens/s  read more  build/model  build/model, CPU"
-        "  unchanged  one changed  model for it"
+        "  own/model  own ms a record  unchanged  one changed  model for it"
     )
     for length in options.words:
         count = min(options.total // length, len(words) // length)
@@ -74,12 +75,13 @@ def main() -> None:
             built, read = _build(texts, options.preset, reading)
             turns.append((*bare, *built, of_one))
         tokens, more = _count(model, windows), _count(model, read) / _count(model, windows) - 1
-        bare, bare_cpu, whole, whole_cpu, none, one, of_one = map(
+        bare, bare_cpu, whole, whole_cpu, own, share, none, one, of_one = map(
             statistics.median, zip(*turns, strict=True)
         )
         print(
             f"{length:5}  {count:7}  {tokens / bare:14,.0f}  {tokens / whole:14,.0f}"
             f"  {more:9.1%}  {whole / bare:11.2f}  {whole_cpu / bare_cpu:16.2f}"
+            f"  {share:9.1%}  {1000 * own / count:15.2f}"
             f"  {none:9.3f}  {one:11.3f}  {of_one:12.3f}",
             flush=True,
         )
@@ -104,7 +106,8 @@ def _build(
 ) -> tuple[tuple[float, ...], list[str]]:
     """Build a store of these records and update it; return times, and what was embedded for it.
 
-    Seconds of the build by the clock and of CPU, then of CPU with nothing and one record changed.
+    Seconds of the build by the clock and of CPU, those outside the model's calls and their share
+    of these, then of CPU with nothing and one record changed.
     """
     records = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -115,13 +118,29 @@ def _build(
         with Library(settings) as library:
             library.model.embed(["warm up"])
             reading.texts.clear()
+            calls = _time_calls(library.model)
             built = _timed(lambda: Indexer(library).build(corpus, "bench"))
-            read = list(reading.texts)
+            read, in_calls = list(reading.texts), sum(calls)
+            own = built[1] - in_calls
             _, unchanged = _timed(lambda: Indexer(library).update("bench"))
             records[0]["text"] = f"{CHANGED} {texts[0]}"
             corpus.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
             _, one_changed = _timed(lambda: Indexer(library).update("bench"))
-            return (*built, unchanged, one_changed), read
+            return (*built, own, own / in_calls, unchanged, one_changed), read
+
+
+def _time_calls(model: ResilientEmbedding) -> list[float]:
+    """Have the seconds of CPU of each call of the model added to the list that is returned."""
+    encode, seconds = model.encoder.encode, []
+
+    def timed(texts: Sequence[str]) -> list[Any]:
+        started = time.process_time()
+        vectors = encode(texts)
+        seconds.append(time.process_time() - started)
+        return vectors
+
+    vars(model.encoder)["encode"] = timed
+    return seconds
 
 
 def _timed(act: Callable[[], object]) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import delete, event, select
 
 from catalog.core.errors import CatalogError
 from catalog.library.health import diagnose
@@ -11,6 +11,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.relevance import Calibration
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.schema import embeddings
 from fakes import WordEncoder, open_library, write
 
 NAMES = [f"{letter}.md" for letter in "abcdefgh"]
@@ -180,6 +181,20 @@ def test_two_runs_that_wait_for_the_same_texts_ask_the_model_once_for_each(tmp_p
         report = Indexer(library).update("notes", pause=pause)
         assert len(encoder.texts) == len(set(encoder.texts)) == 8
         assert (report.embedded, others[0].embedded, report.incomplete) == (2, 6, 0)
+
+
+def test_vectors_that_were_lost_are_made_again_by_an_update_that_has_nothing_to_read(
+    tmp_path, folder
+):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(folder, "notes")
+        with library.database.write() as connection:
+            lost = connection.scalars(select(embeddings.c.embed_key).limit(3)).all()
+            connection.execute(delete(embeddings).where(embeddings.c.embed_key.in_(lost)))
+        report = Indexer(library).update("notes")
+        assert (report.embedded, report.reused, report.embedded_chunks) == (3, 5, 8)
+        report = Indexer(library).update("notes")
+        assert (report.embedded, report.reused, report.embedded_chunks) == (0, 8, 8)
 
 
 def test_a_search_counts_what_has_no_vector_among_what_may_answer_only(tmp_path, folder):

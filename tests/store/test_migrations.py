@@ -157,6 +157,7 @@ def test_rows_of_an_older_store_have_no_checksum(tmp_path):
         publish(connection, NewRevision("notes", "a.md", document, "f" * 64, ()), 0.0)
     database.close()
     with stamped(tmp_path, "0006") as connection:
+        connection.exec_driver_sql("DROP INDEX embeddings_unsealed")
         connection.exec_driver_sql("ALTER TABLE datasets DROP COLUMN state")
         for table in ("documents", "revisions", "chunks", "embeddings"):
             connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN checksum")

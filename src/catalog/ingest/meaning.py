@@ -16,6 +16,7 @@ from catalog.store.chunks import load_chunks
 from catalog.store.waiting import (
     WaitingChunk,
     find_waiting_for,
+    is_noted_waiting,
     list_waiting,
     settle_waiting,
 )
@@ -65,9 +66,12 @@ def embed_waiting(
     model fails on, or cannot do while it is down, is named in the report and tried again by the
     next run.
     """
-    with database.write() as connection:
-        if not settle_waiting(connection, dataset):
-            return EmbeddingReport()
+    with database.read() as connection:
+        is_noted = is_noted_waiting(connection, dataset)
+    if not is_noted:  # and yet a vector may have been lost
+        with database.write() as connection:
+            if not settle_waiting(connection, dataset):
+                return EmbeddingReport()
     with database.read() as connection:
         waiting = list_waiting(connection, dataset, since)
     steps = PipelineSteps.of(pipeline)

@@ -30,7 +30,7 @@ from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
-from catalog.store import Database, embedding_cache, llm_cache, manifest
+from catalog.store import Database, embedding_cache, llm_cache, manifest, waiting
 from catalog.store.checksums import has_unsealed, seal_dataset
 from catalog.store.damage import drop_damaged
 from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
@@ -241,7 +241,8 @@ class SyncRun:
     def report(self, seconds: float) -> SyncReport:
         """Return what the run did, and what the dataset holds now."""
         with self._database.read() as connection:
-            totals = count_totals(connection, self._dataset)
+            none_waits = not waiting.is_noted_waiting(connection, self._dataset)
+            totals = count_totals(connection, self._dataset, none_waits=none_waits)
             files = manifest.count_files(connection, self._dataset)
             noted = manifest.entries(connection, self._dataset) if self._changes.skipped else {}
         skipped = {file.path for file in self._changes.skipped} - noted.keys()
@@ -268,11 +269,9 @@ class SyncRun:
     def _notes(self) -> tuple[str, ...]:
         if not self._kept:
             return ()
-        documents, files = sum(self._kept.values()), len(self._kept)
-        return (
-            f"kept {documents} document{'s' * (documents > 1)} of {files} file"
-            f"{'s' * (files > 1)} as they were: what is there now could not be read",
-        )
+        kept, files = sum(self._kept.values()), len(self._kept)
+        they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
+        return (f"kept {they} as they were: what is there now could not be read",)
 
     def _cut(self, group: _Group) -> Mapping[str, list[BaseNode] | None]:
         """Return the chunks of documents by their ids, ``None`` of one that cannot be cut."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catalog.ingest.summaries import summarise
 from catalog.store import Database
-from catalog.store.cards import read_uncarded_documents, save_cards
+from catalog.store.cards import ids_without_card, read_uncarded_documents, save_cards
 from catalog.store.filter_sql import DatasetNames
 
 BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
@@ -39,6 +39,6 @@ def make_cards(
 
 
 def _is_any_lacking(database: Database, dataset: DatasetNames, after: int) -> bool:
+    lacking = ids_without_card(dataset, after=after).limit(1)
     with database.read() as connection:
-        found = read_uncarded_documents(connection, dataset, 1, after=after)
-        return next(found, None) is not None
+        return connection.scalar(lacking) is not None

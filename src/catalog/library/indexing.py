@@ -111,8 +111,8 @@ class Indexer:
         notes += (library.adoption_note,) if library.adoption else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
-            if meaning.embedded:  # else there are those that the sync counted
-                totals = count_totals(connection, dataset)
+            if meaning.embedded or incomplete:  # else there are those that the sync counted
+                totals = count_totals(connection, dataset, none_waits=incomplete == 0)
                 reused = max(0, totals.vectors - meaning.embedded)
                 report = replace(report, reused=reused, embedded_chunks=totals.embedded)
         return replace(

@@ -46,8 +46,7 @@ def read_uncarded_documents(
     The headings are those over the passages, in order and each once. There are ``limit`` documents
     at most, those of the first ids ``after`` that one, and the texts are read as they are taken.
     """
-    query = ids_without_card(dataset).where(documents.c.id > after)
-    query = query.order_by(documents.c.id).limit(limit)
+    query = ids_without_card(dataset, after=after).order_by(documents.c.id).limit(limit)
     ids = list(connection.scalars(query))
     if not ids:
         return
@@ -111,14 +110,14 @@ def count_damaged_cards(connection: Connection, dataset: str) -> int:
     return sum(row_checksum(row[1:]) != row.checksum for row in rows)
 
 
-def ids_without_card(dataset: DatasetNames) -> Select[Any]:
-    """Select the ids of the dataset's documents that have no current card."""
+def ids_without_card(dataset: DatasetNames, *, after: int = 0) -> Select[Any]:
+    """Select the ids ``after`` that one of the dataset's documents that have no current card."""
     card = document_cards.c
     current = (card.document_id == documents.c.id) & (card.version == CARD_VERSION)
     joined = documents.outerjoin(document_cards, current)
     without_card = select(documents.c.id).select_from(joined)
     is_here = of_datasets(documents.c.dataset, dataset)
-    return without_card.where(is_here, card.document_id.is_(None))
+    return without_card.where(is_here, card.document_id.is_(None), documents.c.id > after)
 
 
 def _headings(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, None]]:
@@ -143,7 +142,7 @@ def _text_fields(connection: Connection, ids: Sequence[int]) -> dict[int, list[t
         .order_by(fields.document_id, fields.field != "tags", text("document_fields.rowid"))
     )
     values: dict[int, list[tuple[str, str]]] = {}
-    for document, field, value in connection.execute(query):
+    for document, field, value in connection.execute(query).all():
         values.setdefault(document, []).append((field, value or ""))
     return values
 

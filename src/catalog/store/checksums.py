@@ -215,11 +215,11 @@ def _digests(connection: Connection, document_ids: Iterable[int]) -> dict[int, s
     digests = {number: hashlib.sha1(usedforsecurity=False) for number in document_ids}
     of_these = {"ids": as_bound(digests)}
     for query in _ALL_ROWS:
-        for number, *values in connection.execute(query, of_these):
+        for number, *values in connection.execute(query, of_these).all():
             digests[number].update(_encode(values) + b"\0")
         for digest in digests.values():
             digest.update(b"\1")
-    for number, *values in connection.execute(_LATER_VALUES, of_these):
+    for number, *values in connection.execute(_LATER_VALUES, of_these).all():
         digests[number].update(_encode(values) + b"\0")
     return {number: digest.hexdigest() for number, digest in digests.items()}
 

@@ -205,6 +205,13 @@ embeddings = Table(
     Column("hits", Integer, nullable=False, default=0),
     Index("embeddings_side", "side", "created_at"),
 )
+_is_unsealed = embeddings.c.checksum.is_(None)  # of hardly any: each update asks for them
+Index(
+    "embeddings_unsealed",
+    embeddings.c.embed_key,
+    sqlite_where=_is_unsealed,
+    postgresql_where=_is_unsealed,
+)
 
 tried_models = Table(
     "tried_models",

@@ -69,22 +69,34 @@ class Totals:
     vectors: int
 
 
-def count_totals(connection: Connection, dataset: str) -> Totals:
-    """Count documents, chunks, windows, and windows that have their vector."""
+def count_totals(connection: Connection, dataset: str, *, none_waits: bool = False) -> Totals:
+    """Count documents, chunks, windows, and windows that have their vector.
+
+    ``none_waits`` says that all have: then nobody looks, which is most of the time it takes.
+    """
     count = func.count()
     of_dataset = chunks.c.dataset == dataset
-    windows = select(count).select_from(chunks.outerjoin(chunk_windows)).where(of_dataset)
-    embedded = select(func.count(distinct(chunks.c.seq))).select_from(embedded_windows)
-    embedded = embedded.where(of_dataset)
+    in_windows = select(count).select_from(chunks.outerjoin(chunk_windows)).where(of_dataset)
+    windows = connection.scalar(in_windows) or 0
+    passages = connection.scalar(select(count).where(of_dataset)) or 0
+    embedded, vectors = (passages, windows) if none_waits else _embedded(connection, dataset)
     stored = connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0
     groups = find_groups(connection, dataset).values()
     return Totals(
         documents=stored - sum(len(group) - 1 for group in groups),
-        chunks=connection.scalar(select(count).where(of_dataset)) or 0,
-        embedded=connection.scalar(embedded) or 0,
-        windows=connection.scalar(windows) or 0,
-        vectors=count_vectors(connection, dataset),
+        chunks=passages,
+        embedded=embedded,
+        windows=windows,
+        vectors=vectors,
     )
+
+
+def _embedded(connection: Connection, dataset: str) -> tuple[int, int]:
+    """Count the chunks that have a vector, and the vectors."""
+    columns = select(func.count(distinct(chunks.c.seq)), func.count())
+    query = columns.select_from(embedded_windows).where(chunks.c.dataset == dataset)
+    passages, vectors = connection.execute(query).one()
+    return int(passages), int(vectors)
 
 
 def count_vectors(connection: Connection, dataset: DatasetNames) -> int:

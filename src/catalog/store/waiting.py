@@ -94,15 +94,18 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
 
 def find_waiting_for(connection: Connection, dataset: str, keys: Iterable[str]) -> list[str]:
     """Return the ids of the dataset's chunks that wait for any of these vectors, in order."""
+    wanted = set(keys)
+    if not wanted:
+        return []
     query = _waiting(select(chunks.c.chunk_id)).where(
-        chunks.c.dataset == dataset, among(chunk_windows.c.embed_key, keys)
+        chunks.c.dataset == dataset, among(chunk_windows.c.embed_key, wanted)
     )
     return list(dict.fromkeys(connection.scalars(query.order_by(chunks.c.seq))))
 
 
 def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
     """Count the documents, and the passages, that wait for a vector."""
-    if not _is_noted(connection, dataset):
+    if not is_noted_waiting(connection, dataset):
         return 0, 0
     columns = select(func.count(distinct(chunks.c.document_id)), func.count(distinct(chunks.c.seq)))
     row = connection.execute(_waiting(columns).where(chunks.c.dataset == dataset)).one()
@@ -114,7 +117,7 @@ def embedded_share(connection: Connection, restriction: Restriction) -> float | 
 
     ``None`` says that all have, or that there are none.
     """
-    if restriction.scope.is_nothing or not _is_noted(connection, restriction.dataset):
+    if restriction.scope.is_nothing or not is_noted_waiting(connection, restriction.dataset):
         return None
     of_them = restriction.clause()
     total = connection.scalar(select(func.count()).select_from(chunks).where(of_them)) or 0
@@ -127,14 +130,18 @@ def find_unembedded(
     connection: Connection, names: DatasetNames, seqs: Iterable[int]
 ) -> frozenset[int]:
     """Return those of the datasets' chunks that have no vector at all."""
-    if not _is_noted(connection, names):
+    if not is_noted_waiting(connection, names):
         return frozenset()
     wanted = set(seqs)
     query = select(chunks.c.seq).select_from(embedded_windows).where(among(chunks.c.seq, wanted))
     return frozenset(wanted.difference(connection.scalars(query)))
 
 
-def _is_noted(connection: Connection, names: DatasetNames) -> bool:
+def is_noted_waiting(connection: Connection, names: DatasetNames) -> bool:
+    """Tell whether it was noted that passages of the datasets wait for vectors; none is looked at.
+
+    A vector that was lost since is not known of before :func:`settle_waiting` looks.
+    """
     keys = map(_key, (names,) if isinstance(names, str) else names)
     return connection.scalar(_NOTED, {"keys": as_bound(keys)}) is not None
 

@@ -71,11 +71,8 @@ class TextAnalyzer:
         spoken = dict.fromkeys(_latin(language) for language in languages) or {"english": None}
         analyzers = [self._analyzer(language, singles=False) for language in spoken]
         raws = raw_words(text)
-        terms = [
-            term
-            for raw in raws
-            for term in _terms_of(raw, analyzers, self._common_words(raws, tuple(spoken)))
-        ]
+        common = self._common_words(raws, tuple(spoken))
+        terms = [term for raw in raws for term in _terms_of(raw, analyzers, common)]
         return terms or [term for raw in raws for term in _terms_of(raw, analyzers, frozenset())]
 
     def _analyzer(self, language: str | None, *, singles: bool) -> Analyzer:

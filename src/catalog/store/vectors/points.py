@@ -222,7 +222,7 @@ def _read_tokens(
     }
     sections: dict[int, list[MetadataScalar]] = {}
     query = select(chunk_sections.c.seq, chunk_sections.c.heading)
-    for seq, heading in connection.execute(query.where(among(chunk_sections.c.seq, seqs))):
+    for seq, heading in connection.execute(query.where(among(chunk_sections.c.seq, seqs))).all():
         sections.setdefault(seq, []).append(heading)
     return {
         row.seq: of_document.get(row.document_id, [])
@@ -241,7 +241,7 @@ def _document_fields(
         fields.document_id, fields.field, fields.kind, fields.text_value, fields.number_value
     )
     is_wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(of_the_chunk)
-    for document, field, kind, text, value in connection.execute(query.where(is_wanted)):
+    for document, field, kind, text, value in connection.execute(query.where(is_wanted)).all():
         decoded = decoded_value(kind, text, value)
         values.setdefault(document, {}).setdefault(field, []).append(decoded)
     return values.items()
