@@ -8,6 +8,7 @@ COMMITTED): with one writer at a time that is what it would see in SQLite.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -55,6 +56,7 @@ _PATIENCE = {  # without these a host that is gone is waited for without end, or
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",  # milliseconds
 }
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are raised, too
 _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
