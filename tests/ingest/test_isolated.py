@@ -43,7 +43,8 @@ def workers():
     return [
         child
         for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "worker" in " ".join(child.cmdline())
+        if child.status() != psutil.STATUS_ZOMBIE
+        and "catalog.ingest.readers.worker" in child.cmdline()
     ]
 
 
