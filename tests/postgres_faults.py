@@ -40,9 +40,9 @@ class Way(socketserver.ThreadingTCPServer):
         plain = {"sslmode": "disable", "gssencmode": "disable"}
         return url.set(host="127.0.0.1", port=self.server_address[1], query=plain)
 
-    def cut(self) -> None:
-        """End every connection there is."""
-        for one in list(self.open):
+    def cut(self, those: set[socket.socket] | None = None) -> None:
+        """End every connection there is, or those."""
+        for one in list(self.open if those is None else those):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
@@ -70,12 +70,13 @@ class _Connection(socketserver.BaseRequestHandler):
             back.start()
             while message := self.request.recv(65536):
                 if way.strikes(message):
+                    there = set(way.open)  # and not what the client opens from now on
                     if way.is_delivered:
                         way.open -= {ours}
                         self.request.shutdown(socket.SHUT_RDWR)
                         ours.sendall(message)
                         back.join(5)  # its answer has come, and has nowhere to go
-                    way.cut()
+                    way.cut(there)
                     break
                 ours.sendall(message)
             with suppress(OSError):
