@@ -67,9 +67,12 @@ def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
         ("catalog.library.indexing", "count_totals"),
     ):
         real = getattr(importlib.import_module(place), name)
-        monkeypatch.setattr(
-            f"{place}.{name}", lambda *given, real=real: asked.append(real.__name__) or real(*given)
-        )
+
+        def noted(*given, real=real, **named):
+            asked.append(real.__name__)
+            return real(*given, **named)
+
+        monkeypatch.setattr(f"{place}.{name}", noted)
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
         assert asked == ["count_totals", "list_waiting", "count_totals"]
