@@ -92,12 +92,16 @@ def test_after_any_moves_an_update_has_what_a_new_build_has(tmp_path, folder, se
                 assert texts(library) == texts(fresh), f"seed {seed}"
 
 
+def with_clock(make, now):
+    """The same maker, whose last argument, a clock, stands still."""
+    return lambda *arguments: make(*arguments[:-1], lambda: now)
+
+
 def test_a_file_rewritten_right_after_it_was_read_is_read_again(tmp_path, folder, monkeypatch):
     """Same size, same time stamp; the publication comes a minute after the reading."""
     note = folder / "note.md"
     note.write_text("old words")
     os.utime(note, (1_000_000, 1_000_000))
-    now = itertools.chain([1_000_001.0], itertools.repeat(1_000_060.0))
     changed = []
     real = sync_module.SyncRun.publish_group
 
@@ -109,13 +113,10 @@ def test_a_file_rewritten_right_after_it_was_read_is_read_again(tmp_path, folder
 
     monkeypatch.setattr(sync_module.SyncRun, "publish_group", publish)
     with open_library(tmp_path / "home") as library:
-        make = sync_module.SyncRun.__init__
-
-        def with_clock(run, *arguments):
-            make(run, *arguments[:-1], lambda: next(now))
-
         (folder / "keep.md").unlink()
-        monkeypatch.setattr(sync_module.SyncRun, "__init__", with_clock)
+        for name, now in (("ReadAhead", 1_000_001.0), ("SyncRun", 1_000_060.0)):
+            make = getattr(sync_module, name)
+            monkeypatch.setattr(sync_module, name, with_clock(make, now))
         Indexer(library).build(folder, "notes")
         monkeypatch.undo()
         assert texts(library) == {"note.md": "old words"}

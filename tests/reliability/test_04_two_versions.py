@@ -15,6 +15,7 @@ from catalog.store.migrate import HEAD
 from fakes import open_library, write
 
 TAKEN_BACK = {  # by the version that is left: what the one after it had added
+    "0014": ["DROP INDEX embeddings_unsealed"],
     "0011": ["DROP TABLE query_log"],
     "0010": ["ALTER TABLE eval_runs DROP COLUMN answers"],
     "0009": ["ALTER TABLE chunks DROP COLUMN sections", "ALTER TABLE chunks DROP COLUMN places"],
