@@ -248,7 +248,7 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
     wait_for_documents(tmp_path / "home", process, at_least=2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, err.decode()
     assert b"run the same command to continue" in err
     assert b"Traceback" not in err
     done = subprocess.run(build, env=environment, capture_output=True, check=True)

@@ -29,7 +29,6 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit, Hits
 from fakes import WordEncoder, open_library, open_qdrant_library
 
-pytestmark = pytest.mark.both_stores
 
 
 @pytest.fixture
@@ -48,6 +47,7 @@ def stage(answer, name):
     return next(one for one in answer.stages if one.name == name)
 
 
+@pytest.mark.both_stores
 def test_a_hit_cites_the_exact_lines_and_characters_of_its_document(service, notes):
     hit = service.search("revoke a leaked key", dataset="notes")[0]
     text = (notes / "keys.md").read_text()
@@ -58,6 +58,7 @@ def test_a_hit_cites_the_exact_lines_and_characters_of_its_document(service, not
     assert hit.snippet in hit.text
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_an_explanation_adds_up_to_the_score_in_every_mode(service, mode):
     for hit in service.search("keys command", dataset="notes", mode=mode, explain=True):
@@ -83,6 +84,7 @@ def test_a_scope_of_unknown_documents_is_nothing_and_says_so(service):
     assert stage(found, "scope").note.startswith("0 documents")
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize(
     "filters",
     [
@@ -100,6 +102,7 @@ def test_a_filter_holds_in_every_mode_and_every_form(service, filters, mode):
     assert {hit.path for hit in found} == {"keys.md"}
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b", "%", "_", "' OR 1=1 --", "\U0001f600"])
 def test_any_text_is_safe_as_document_name_filter_value_and_dataset(service, text):
     assert len(service.search("keys", dataset="notes", doc_ids=[text])) == 0
@@ -126,6 +129,7 @@ def test_an_excluded_word_keeps_a_passage_out_of_both_legs(service):
         assert "bread.txt" not in {hit.path for hit in found}
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_a_phrase_must_stand_in_every_hit_whichever_leg_finds_it(service, mode):
     found = service.search('bread keys "thirty days"', dataset="notes", mode=mode)
@@ -249,6 +253,7 @@ def test_no_document_gives_more_passages_than_the_cap_and_the_answer_is_filled(t
         assert "deeper" in stage(answer, "select").note
 
 
+@pytest.mark.both_stores
 def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
     encoder = WordEncoder()
     with open_library(tmp_path / "home", encoder) as library:
@@ -345,6 +350,7 @@ def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
     assert {node.metadata["path"] for node in found} == {"keys.md"}
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
     service, library, monkeypatch, notes, tmp_path, mode
@@ -434,6 +440,7 @@ def dated(tmp_path):
         yield SearchServiceV2(library)
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("bounds", "expected"),
