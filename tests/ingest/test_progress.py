@@ -1,6 +1,7 @@
 """How fast a run goes, how long it will take, and how it is told."""
 
-from contextlib import ExitStack
+import signal
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -140,6 +141,17 @@ def test_while_files_are_read_the_time_left_is_of_that_and_what_follows_is_told(
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first == "reading"
     assert last == "reading   67%  2 of 3 files, 6 s left of reading, then embedding  a.md"
+
+
+def test_an_interruption_that_something_swallowed_ends_the_work_at_its_next_step():
+    before = signal.getsignal(signal.SIGINT)
+    with TerminalProgress() as progress:
+        progress.start(100, "embedding")
+        with suppress(KeyboardInterrupt):  # as an extension module does while it is imported
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            progress.advance(10, "a.md")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_run_names_what_it_does_from_its_beginning_to_its_end(tmp_path):

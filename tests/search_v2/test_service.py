@@ -30,7 +30,6 @@ from catalog.store.engine_types import Hit, Hits
 from fakes import WordEncoder, open_library, open_qdrant_library
 
 
-
 @pytest.fixture
 def library(tmp_path, notes):
     with open_library(tmp_path / "home") as opened:

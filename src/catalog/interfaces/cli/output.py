@@ -6,7 +6,9 @@ import errno
 import io
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +21,7 @@ from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
 _LINE_EVERY_SECONDS = 5.0
 
@@ -142,7 +144,11 @@ _GO_ON = (StoreBusyError, StoreUnreachableError)  # which pass
 
 
 class TerminalProgress:
-    """Show on standard error how much is done, and after Ctrl-C how to go on, if one can."""
+    """Show on standard error how much is done, and after Ctrl-C how to go on, if one can.
+
+    A Ctrl-C that is lost, as some extension modules lose it while they are imported, stops the work
+    at its next step.
+    """
 
     def __init__(self, *, is_resumable: bool = True) -> None:
         self._is_resumable = is_resumable
@@ -152,12 +158,15 @@ class TerminalProgress:
         self._total = self._done = 0.0
         self._pace = Pace(0, time.monotonic)
         self._printed = time.monotonic()
+        self._on_interrupt: Any = None  # what Ctrl-C did before
+        self._is_interrupted = False
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Begin the run, or its next part, which will cover this much (0: not known).
 
         Where there is no terminal, a line says so.
         """
+        self._heed_interrupt()
         self._close_bar()
         self._total, self._done, self._pace = total, 0, Pace(total, time.monotonic)
         self._doing, self._then, self._counts = doing, then, ""
@@ -169,6 +178,7 @@ class TerminalProgress:
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
         """Add to what is done; a line is written now and then where there is no terminal."""
+        self._heed_interrupt()
         self._done += amount
         self._counts = counts or self._counts
         self._pace.advance(amount)
@@ -208,7 +218,20 @@ class TerminalProgress:
         self._bar.start()
 
     def __enter__(self) -> TerminalProgress:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before):
+                self._on_interrupt = before
+                signal.signal(signal.SIGINT, self._interrupt)
         return self
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._is_interrupted = True
+        self._on_interrupt(number, frame)
+
+    def _heed_interrupt(self) -> None:
+        if self._is_interrupted:
+            raise KeyboardInterrupt
 
     def __exit__(
         self,
@@ -216,6 +239,8 @@ class TerminalProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._on_interrupt is not None:
+            signal.signal(signal.SIGINT, self._on_interrupt)
         self._close_bar()
         if self._is_resumable and isinstance(error, (KeyboardInterrupt, *_GO_ON)):
             complain(RESUMABLE)
