@@ -12,9 +12,9 @@ demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
 
 # Compiled modules are kept, or the many processes of the tests would compile them again and again.
-# Three workers on two cores: tests wait for the disk. In the order of their files, since those of the fewest tests take longest.
+# Four workers on two cores: tests wait for processes they start. In the order of their files, since those of the fewest tests take longest.
 test: .venv/dev.stamp lint
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # Builds on a Ray cluster of two nodes: 260 MB to install, and half a minute that make test does not spend.
 ray: .venv/dev.stamp

@@ -237,7 +237,7 @@ scopes = st.one_of(
 )
 
 thorough = settings(
-    max_examples=300,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -168,7 +168,7 @@ def test_a_scope_of_thousands_of_documents_is_fine(desk: Bench):
 
 
 def test_a_restriction_finds_what_stands_far_below_the_unrestricted_best(desk: Bench):
-    for index in range(200):
+    for index in range(80):
         desk.put(f"near{index}.md", vector(1, index / 1000))
     desk.put("far.md", vector(-1, 0.5), metadata={"tags": ("rare",)})
     engine = desk.engine()

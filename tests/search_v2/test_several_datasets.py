@@ -17,8 +17,6 @@ from catalog.search_v2.llama import CatalogRetriever, HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
-pytestmark = pytest.mark.both_stores
-
 WORDS = ("key", "rotate", "admin", "bread", "flour", "yeast", "backup", "midnight")
 
 
@@ -56,7 +54,6 @@ def told(results):
     return [(path, text, pytest.approx(score, abs=1e-5)) for path, text, score in found]
 
 
-@pytest.mark.of_sqlite
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -86,6 +83,7 @@ def test_two_datasets_answer_as_one_that_holds_both(texts, data):
                 assert told(service.search(query, dataset=["a"], **asked)) == told(alone)
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("engine", ["bm25", "fts"])
 def test_a_dataset_that_is_not_named_never_answers(service, mode, engine):
@@ -116,6 +114,7 @@ def test_an_empty_list_of_datasets_is_refused_and_so_is_an_unknown_name(service)
         service.search("key", dataset=7)
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_an_id_names_one_document_and_a_path_those_of_each_dataset(service, mode):
     both = ["notes", "manuals"]
@@ -141,6 +140,7 @@ def test_what_may_have_been_meant_is_of_the_datasets_named(service, name):
         find_document(database, "valt.md")
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_a_field_that_one_of_the_datasets_has_may_be_filtered_by(service, mode):
     found = service.search("key", filters="team=red", mode=mode)
@@ -169,6 +169,7 @@ def test_recordings_of_equal_names_in_two_datasets_stay_two(tmp_path):
         assert set(ids(found)) == {"a:talk.vtt", "b:talk.vtt"}
 
 
+@pytest.mark.both_stores
 def test_what_changes_in_one_dataset_is_found_at_once(service, tmp_path):
     assert len(service.search("zebra", mode="lexical")) == 0
     (tmp_path / "manuals" / "zebra.md").write_text("A zebra in the manual.\n")
