@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.embedding.resilient import ResilientEmbedding
+from catalog.ingest import meaning
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.store.database import Database
@@ -64,6 +65,31 @@ def test_two_builds_at_once_embed_each_text_once(url, folder, tmp_path):
     assert [report.incomplete for report in reports] == [0, 0]
     assert sum(report.added for report in reports) == 40
     assert all(report.failed == () for report in reports)
+
+
+def test_what_a_run_that_does_not_go_on_has_claimed_is_left_and_said(
+    url, folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(meaning, "_MOST_SECONDS", 0.3)
+    stopped = Database(url, tmp_path / "stopped")
+    claimed = []
+    take = Database.claim
+
+    def claim(database, keys):
+        if not claimed:
+            claimed.append(take(stopped, [min(keys)]))
+            claimed[0].__enter__()
+        return take(database, keys)
+
+    monkeypatch.setattr(Database, "claim", claim)
+    with open_on(url, tmp_path / "home", WordEncoder()) as library:
+        report = Indexer(library).build(folder, "notes")
+        claimed[0].__exit__(None, None, None)
+        again = Indexer(library).update("notes")
+    assert (report.embedded, report.incomplete) == (39, 1)
+    assert [note for note in report.notes if "another run was at 1 texts" in note]
+    assert (again.embedded, again.incomplete) == (1, 0)
+    stopped.close()
 
 
 def test_what_a_run_claimed_is_free_when_it_is_done_and_when_it_is_killed(url, tmp_path):

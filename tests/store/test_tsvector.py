@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean, pstdev
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import text
 
 from builders import drop, make_database, put
@@ -161,3 +162,13 @@ def test_words_that_were_changed_are_counted_and_cut_anew(database: Database) ->
     assert order(engine, "keys") == []
     assert engine.verify() == 1
     assert order(engine, "keys") == [seq]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"config": "123"}, {"config": "a.1"}, {"fields": " ".join(f"f{n}:A" for n in range(21))}],
+    ids=["number", "number in a schema", "too many fields"],
+)
+def test_settings_that_no_server_could_take_are_refused_at_once(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        TsvectorSettings(**wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from catalog.store import Database
 
 _OTHERS_SECONDS = 0.2  # between two looks at what another run is at
+_MOST_SECONDS = 300.0  # until another run, which does none of it, is taken to be stuck
 _TOGETHER = 128  # windows made ready at once, from which batches of like length are taken
 
 
@@ -100,6 +102,8 @@ class _EmbeddingRun:
         self._reasons: dict[str, str] = {}  # by path, of the first passage that failed
         self._failed: Counter[str] = Counter()
         self._failed_keys: set[str] = set()
+        self._failed_seqs: set[int] = set()
+        self._elsewhere: tuple[AbstractSet[str], float] = frozenset(), 0.0  # and since when
         self._unlike = 0
         self._before, self._done = steps.embedding.computed, 0
         self._usage_before = steps.embedding.usage
@@ -123,16 +127,30 @@ class _EmbeddingRun:
                 if left and pause():
                     return
         except EmbeddingError as error:
-            missing = len(waiting) - self._done
+            missing = min(len(waiting), len(waiting) - self._done + len(self._failed_seqs))
             self._down = (
                 f"{error}; {missing} passages are found by their words only, until the next run"
             )
 
     def _await_others(self, waiting: Sequence[WaitingChunk]) -> list[WaitingChunk]:
-        """Return what was left to other runs, a little later: it is done then, or to be done."""
+        """Return what was left to other runs, a little later: it is done then, or to be done.
+
+        Where none of it was done for a long time it is left to the next run.
+        """
         elsewhere = self._steps.embedding.take_elsewhere()
-        if elsewhere:
-            time.sleep(_OTHERS_SECONDS)
+        if not elsewhere:
+            return []
+        known, since = self._elsewhere
+        if elsewhere != known:
+            self._elsewhere = elsewhere, time.monotonic()
+        elif time.monotonic() - since > _MOST_SECONDS:
+            self._down = (
+                f"another run was at {len(elsewhere)} texts for {_MOST_SECONDS:.0f} s and did not "
+                "go on; they are left to the next run"
+            )
+            return []
+        self._progress.advance(0, "another run", f"waiting for {len(elsewhere)} texts")
+        time.sleep(_OTHERS_SECONDS)
         return [chunk for chunk in waiting if not elsewhere.isdisjoint(chunk.keys)]
 
     def report(self) -> EmbeddingReport:
@@ -191,5 +209,6 @@ class _EmbeddingRun:
 
     def _note_failures(self, reasons: dict[int, str], stored: dict[int, Chunk]) -> None:
         for seq, reason in reasons.items():
-            self._failed[stored[seq].path] += 1
+            self._failed[stored[seq].path] += seq not in self._failed_seqs
+            self._failed_seqs.add(seq)
             self._reasons.setdefault(stored[seq].path, reason)

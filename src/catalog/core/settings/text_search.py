@@ -15,18 +15,18 @@ class TsvectorSettings(BaseModel):
 
     config: str = Field(
         "english",
-        pattern=r"^\w+(\.\w+)?$",
+        pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)?$",
         max_length=100,
         description="A text search configuration of the server: english, german, …; simple: words "
         "as they are.",
     )
     fields: str = Field(
         "title:A, headings:C",
-        pattern=r"^\s*([\w.-]+:[A-D](\s*[,\s]\s*|\s*$))*$",
+        pattern=r"^\s*([\w.-]+:[A-D](\s*[,\s]\s*|\s*$)){0,20}$",
         max_length=1000,
         description="What is searched beside the text: title, headings, path or a field of the "
-        "metadata, each with its weight. A word counts four times in A, three times in B, twice "
-        "in C, once in D and in the text.",
+        "metadata, at most 20, each with its weight. A word counts four times in A, three times in "
+        "B, twice in C, once in D and in the text.",
     )
 
     @property
