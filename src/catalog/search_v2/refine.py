@@ -52,8 +52,8 @@ class Refiner:
         self._is_calibrated = parts.calibration(mode, reranked=rerank) is not None
         if self._threshold > 0 and not self._is_calibrated:
             raise ConfigError(
-                "similarity_threshold needs a calibration, and there is none for these models: "
-                "'catalog golden calibrate' makes one, or set it to 0"
+                "similarity_threshold needs a calibration, and there is none for these models and "
+                "engines: 'catalog golden calibrate' makes one, or set it to 0"
             )
 
     @cached_property
