@@ -75,7 +75,7 @@ class QdrantProtocol(ThreadingHTTPServer):
 
     def writes(self) -> list[tuple[str, str]]:
         """Every request that may have changed something."""
-        reads = re.compile(r"^(GET .*|POST .*/points(/(query|search|count|scroll))?)$")
+        reads = re.compile(r"^(GET .*|POST .*/points(/(query(/batch)?|search|count|scroll))?)$")
         sent = [(method, path) for method, path, _ in self.requests]
         return [(method, path) for method, path in sent if not reads.match(f"{method} {path}")]
 
@@ -112,7 +112,12 @@ def _read(server: QdrantProtocol, name: str, body: Any) -> Any:
 
 def _create(server: QdrantProtocol, name: str, body: Any) -> Any:
     wanted = models.CreateCollection.model_validate(body)
-    server.client.create_collection(name, vectors_config=wanted.vectors, metadata=wanted.metadata)
+    server.client.create_collection(
+        name,
+        vectors_config=wanted.vectors or {},
+        sparse_vectors_config=wanted.sparse_vectors,
+        metadata=wanted.metadata,
+    )
     server.created[name], server.indexes[name] = body, {}
     return True
 
@@ -188,6 +193,10 @@ def _query(server: QdrantProtocol, name: str, body: Any) -> Any:
     )
 
 
+def _query_batch(server: QdrantProtocol, name: str, body: Any) -> Any:
+    return [_dump(_query(server, name, one)) for one in body["searches"]]
+
+
 def _swap(server: QdrantProtocol, body: Any) -> Any:
     wanted = models.ChangeAliasesOperation.model_validate(body)
     return server.client.update_collection_aliases(wanted.actions)
@@ -219,6 +228,7 @@ _ROUTES: list[tuple[str, str, Any]] = [
     ("POST", rf"{_ONE}/points/scroll", _scroll),
     ("POST", rf"{_ONE}/points/count", _count),
     ("POST", rf"{_ONE}/points/query", _query),
+    ("POST", rf"{_ONE}/points/query/batch", _query_batch),
 ]
 
 

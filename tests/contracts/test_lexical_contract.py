@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from qdrant_client import QdrantClient
 from sqlalchemy import event
 
 from builders import drop, make_database, put, seqs_of
@@ -24,6 +25,7 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.store.lexical.base import LexicalEngine
+from catalog.store.lexical.qdrant_words import QdrantWordsEngine
 
 pytestmark = pytest.mark.both_stores
 Maker = Callable[[Database, str, Path], LexicalEngine]
@@ -33,6 +35,9 @@ MAKERS: dict[str, Maker] = {
     "fts": lambda database, dataset, folder: get_lexical_engine("fts", database, dataset, folder),
     "tsvector": lambda database, dataset, folder: get_lexical_engine(
         "tsvector", database, dataset, folder
+    ),
+    "qdrant": lambda database, dataset, folder: QdrantWordsEngine(
+        database, dataset, QdrantClient(":memory:"), "test-"
     ),
 }
 WHOLE = Restriction("notes")
@@ -74,7 +79,7 @@ def test_every_engine_of_the_factory_is_held_to_this_contract() -> None:
 def test_an_unknown_engine_is_refused_with_the_names_there_are(
     database: Database, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="bm25, fts, tsvector"):
+    with pytest.raises(ConfigError, match="bm25, fts, tsvector, qdrant"):
         get_lexical_engine("whoosh", database, "notes", tmp_path)
 
 

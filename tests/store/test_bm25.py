@@ -259,7 +259,7 @@ def read_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             seen.append(chunk[0])
             yield chunk
 
-    monkeypatch.setattr(bm25, "read_texts", noted)
+    monkeypatch.setattr(compaction, "read_texts", noted)
     return seen
 
 

@@ -400,7 +400,7 @@ def test_who_comes_while_another_process_builds_searches_what_is_live(server, en
     engines().refresh()
     desk.put("new.md", vector(1))
     newcomer = engines()
-    with FileLock(newcomer._lock.lock_file):
+    with FileLock(newcomer._turns._lock.lock_file):
         server.requests.clear()
         newcomer._impatient_until = float("inf")
         assert answers(desk, newcomer) == ALL

@@ -196,7 +196,7 @@ def test_a_search_does_not_wait_for_another_process_that_is_writing(
     engine = engine_of(desk)
     engine.refresh()
     desk.put("new.md", vector(1))
-    with FileLock(engine._lock.lock_file):
+    with FileLock(engine._turns._lock.lock_file):
         assert answers(desk, engine) == ALL
     assert answers(desk, engine) == ["0.md", "new.md", *ALL[1:]]
 
@@ -212,7 +212,7 @@ store, server, home = sys.argv[1:]
 database = Database(store, Path(home))
 client = QdrantClient(url=server, check_compatibility=False)
 engine = ServerEngine(database, {DATASET!r}, client, "cat_", {DIM}, {FINGERPRINT!r})
-with engine._writing(5):
+with engine._turns.take(5):
     print("held", flush=True)
     sys.stdin.readline()
 print(engine.refresh(), engine.verify(), flush=True)

@@ -53,8 +53,8 @@ class Indexes:
         with self._lock:
             if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
-                own = {"settings": self._settings.rag_v2.tsvector} if name == "tsvector" else {}
-                engine = get_lexical_engine(name, self._database, dataset, folder, **own)
+                rag = self._settings.rag_v2
+                engine = get_lexical_engine(name, self._database, dataset, folder, rag=rag)
                 self._lexical[name, dataset] = engine
             return self._lexical[name, dataset]
 

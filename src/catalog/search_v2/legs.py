@@ -17,6 +17,7 @@ from catalog.core.errors import (
     EngineBlockedError,
     EngineError,
     EngineLockedError,
+    EngineUnreachableError,
     QueryError,
 )
 from catalog.core.param_types import Mode
@@ -123,7 +124,11 @@ class LegRetriever(BaseRetriever):
 
 
 class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset, or over several as one."""
+    """BM25 or full-text search over one dataset, or over several as one.
+
+    When the server that holds the words is away, or another process is writing them, the store's
+    own full text is searched instead, and the note says so.
+    """
 
     kind = "lex"
 
@@ -140,10 +145,18 @@ class LexicalRetriever(LegRetriever):
 
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
-        hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
-        is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
-        note = UNSEARCHABLE if is_blank else ""
-        return LegRun(sub_query, self.top_k, self._engine.name, hits, hits.spread, note)
+        engine, fallback = self._engine, ""
+        try:
+            hits = engine.search(sub_query.text, self.top_k, self.restriction)
+        except (EngineUnreachableError, EngineLockedError) as error:
+            from catalog.store.lexical.fts import FtsEngine
+
+            engine = FtsEngine(self._database, self.restriction.dataset)
+            hits = engine.search(sub_query.text, self.top_k, self.restriction)
+            fallback = f"{error}, searched the store's full text instead"
+        is_blank = len(hits) == 0 and not engine.is_searchable(sub_query.text)
+        note = UNSEARCHABLE if is_blank else fallback
+        return LegRun(sub_query, self.top_k, engine.name, hits, hits.spread, note, fallback)
 
 
 class _Nearest(NamedTuple):

@@ -225,9 +225,9 @@ class HybridRetrieverV2(FusionRetriever):
             self.stages.failed(run.leg, run.ms, run.error)
             return
         if run.fallback:
-            self.stages.fell_back(
-                run.leg, run.fallback, reason="the exact engine answered in place of the index"
-            )
+            other = "the exact engine" if run.leg == "vector" else "the store's full text"
+            reason = f"{other} answered in place of the index"
+            self.stages.fell_back(run.leg, run.fallback, reason=reason)
         count = f"{run.engine}: {len(run.hits)} hits"
         self.stages.ran(run.leg, run.ms, "; ".join(filter(None, (count, run.note))))
 

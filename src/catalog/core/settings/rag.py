@@ -144,9 +144,10 @@ class RAGv2Settings(BaseSettings):
         "[section: Heading > Heading]', on a line of their own.",
         json_schema_extra=NEEDS_REBUILD,
     )
-    lexical_engine: Literal["bm25", "fts", "tsvector"] = Field(
+    lexical_engine: Literal["bm25", "fts", "tsvector", "qdrant"] = Field(
         "bm25",
-        description="Keyword engine; tsvector: Postgres' own, for a store there.",
+        description="Keyword engine; tsvector: Postgres' own, for a store there; qdrant: on the "
+        "server of QDRANT_URL.",
     )
     vector_engine: Literal["qdrant", "sqlite-vec", "pgvector", "exact"] = Field(
         "qdrant", description="Vector engine."

@@ -9,22 +9,30 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from catalog.core.settings import RAGv2Settings
     from catalog.store.database import Database
     from catalog.store.lexical.base import LexicalEngine
 
 __all__ = ["LEXICAL_ENGINES", "get_lexical_engine", "join_lexical_engines"]
 
-LEXICAL_ENGINES = ("bm25", "fts", "tsvector")
+LEXICAL_ENGINES = ("bm25", "fts", "tsvector", "qdrant")
 
 
 def get_lexical_engine(
-    name: str, database: Database, dataset: str, folder: Path, **options: Any
+    name: str,
+    database: Database,
+    dataset: str,
+    folder: Path,
+    *,
+    rag: RAGv2Settings | None = None,
+    **options: Any,
 ) -> LexicalEngine:
     """Return the engine of that name over one dataset; ``folder`` is for its derived files.
 
-    ``options`` go to the engine: ``analyzer``, ``k1`` and ``b`` for ``bm25``, ``language`` for
-    ``fts``, ``settings`` for ``tsvector``. Raises :class:`ConfigError` for a name that is
-    not in :data:`LEXICAL_ENGINES`, or a store that is elsewhere.
+    ``rag`` has the settings of ``tsvector``, and the server of ``qdrant``. ``options`` go to the
+    engine: ``analyzer``, ``k1`` and ``b`` for ``bm25``, ``language`` for ``fts``. Raises
+    :class:`ConfigError` for a name that is not in :data:`LEXICAL_ENGINES`, a store that is
+    elsewhere, or a server that is not set.
     """
     if name == "bm25":
         from catalog.store.lexical.bm25 import Bm25Engine
@@ -37,8 +45,25 @@ def get_lexical_engine(
     if name == "tsvector":
         from catalog.store.lexical.tsvector import TsvectorEngine
 
-        return TsvectorEngine(database, dataset, **options)
+        return TsvectorEngine(database, dataset, rag.tsvector if rag else None, **options)
+    if name == "qdrant":
+        return _open_words(database, dataset, rag)
     raise ConfigError(f"unknown lexical engine {name!r}; engines: {', '.join(LEXICAL_ENGINES)}")
+
+
+def _open_words(database: Database, dataset: str, rag: RAGv2Settings | None) -> LexicalEngine:
+    if rag is None or rag.qdrant_url is None:
+        raise ConfigError(
+            "the keyword engine 'qdrant' is a Qdrant server's: set IDX_RAG_V2__QDRANT_URL, or "
+            "choose another engine"
+        )
+    from catalog.store.lexical.qdrant_words import QdrantWordsEngine
+    from catalog.store.vectors.qdrant_server import open_client
+
+    options = rag.qdrant
+    client = open_client(rag.qdrant_url, rag.qdrant_api_key, options.timeout_seconds)
+    prefix = options.collection_prefix
+    return QdrantWordsEngine(database, dataset, client, prefix, options=options, owns_client=True)
 
 
 def join_lexical_engines(
@@ -57,6 +82,10 @@ def join_lexical_engines(
 
         own = [engine for engine in engines if isinstance(engine, TsvectorEngine)]
         return TsvectorEngine(database, datasets, own[0].settings)
+    if engines[0].name == "qdrant":
+        from catalog.store.lexical.qdrant_words import QdrantWordsEngine, SeveralQdrantWords
+
+        return SeveralQdrantWords([one for one in engines if isinstance(one, QdrantWordsEngine)])
     from catalog.store.lexical.fts import FtsEngine
 
     return FtsEngine(database, datasets)

@@ -8,7 +8,7 @@ takes in what changed, so that nothing needs a rebuild to be found or to be gone
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
@@ -27,12 +27,11 @@ from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
     LexicalSnapshot,
     LiveSegment,
+    analyse_rows,
     compact,
     find_missing_rows,
     limit_parts,
-    read_opening,
     read_rows,
-    read_texts,
 )
 from catalog.store.lexical.text_analysis import TextAnalyzer
 
@@ -188,13 +187,9 @@ class Bm25Engine:
         return None, () if self._snapshot is None else self._snapshot.parts
 
     def _analyse(self, connection: Connection, seqs: Int64) -> LiveSegment:
-        builder, analyzer = SegmentBuilder(), self.analyzer
-        opening_language = lru_cache(1)(
-            lambda document: analyzer.language_of(read_opening(connection, document))
-        )
-        for seq, key, text, document in read_texts(connection, self.dataset, seqs):
-            language, tokens = analyzer.analyse(text, partial(opening_language, document))
-            builder.add(seq, key, tokens, LANGUAGES.index(language or ""))
+        builder = SegmentBuilder()
+        for row in analyse_rows(connection, self.dataset, seqs, self.analyzer):
+            builder.add(row.seq, row.key, row.tokens, LANGUAGES.index(row.language or ""))
         return LiveSegment(builder.build(), np.ones(len(seqs), dtype=np.bool_))
 
     def _save(self, connection: Connection, stamp: Stamp) -> None:

@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection, func, select
@@ -36,7 +38,7 @@ from catalog.store.lexical.postings import (
     term_weight,
     top_hits,
 )
-from catalog.store.lexical.text_analysis import Term
+from catalog.store.lexical.text_analysis import Term, TextAnalyzer
 from catalog.store.schema import chunks, revisions
 
 MAX_PARTS = 8
@@ -74,6 +76,29 @@ def read_texts(
         for seq, name, digest, title, headings, text, document in connection.execute(query):
             indexed = indexed_text(title, json.loads(headings), text)
             yield seq, _key(name, digest), indexed, document
+
+
+class AnalysedRow(NamedTuple):
+    """A chunk's row number and key, its language, and its tokens as often as they occur."""
+
+    seq: int
+    key: int
+    language: str | None
+    tokens: list[str]
+
+
+def analyse_rows(
+    connection: Connection, dataset: str, seqs: Int64, analyzer: TextAnalyzer
+) -> Iterator[AnalysedRow]:
+    """Yield the chunks of these row numbers, which ascend, by their words.
+
+    One whose own words do not tell its language takes that of its document's opening.
+    """
+    opening_language = lru_cache(1)(
+        lambda document: analyzer.language_of(read_opening(connection, document))
+    )
+    for seq, key, text, document in read_texts(connection, dataset, seqs):
+        yield AnalysedRow(seq, key, *analyzer.analyse(text, partial(opening_language, document)))
 
 
 def read_opening(connection: Connection, document: int) -> str:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
-from catalog.core.errors import EngineError, EngineLockedError, StoreBusyError
-from catalog.core.ids import sha1_hex
+from catalog.core.errors import EngineError, EngineLockedError
 from catalog.core.settings import QdrantSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
@@ -21,6 +17,11 @@ from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
 from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
 from catalog.store.vectors.server_index import ServerIndex, read_note, write_note
+from catalog.store.vectors.server_turns import (
+    APPLY_WAIT_SECONDS,
+    BUILD_WAIT_SECONDS,
+    CollectionTurns,
+)
 from catalog.store.vectors.server_versions import CollectionVersions, collection_name
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 FORMAT = 2  # of the collection: its payload, tokens and note
-BUILD_WAIT_SECONDS = 600.0
-APPLY_WAIT_SECONDS = 5.0
 IMPATIENT_SECONDS = 30.0  # in which no search waits, once one has waited for nothing
 
 
@@ -76,8 +75,7 @@ class ServerEngine:
         self._index: ServerIndex | None = None
         self._clock, self._impatient_until = clock, 0.0
         self._target = ""  # the collection that the outbox is applied to
-        lock_file = f"{database.file}.{sha1_hex(self.collection)[:12]}.lock"
-        self._lock = FileLock(lock_file, mode=0o600, thread_local=False)
+        self._turns = CollectionTurns(database, self.collection)
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
@@ -114,7 +112,7 @@ class ServerEngine:
         A collection of another size than the truth, as after a failover that lost the last writes,
         is compared with it point by point.
         """
-        with self._guard, self._writing(BUILD_WAIT_SECONDS):
+        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
             index, changed = self._bring_up(wait=True)
             if index.count != self._outbox.count_points():
                 changed += self._outbox.refill(index)
@@ -122,7 +120,7 @@ class ServerEngine:
 
     def rebuild(self) -> int:
         """Fill a new collection from the truth and return its number of points."""
-        with self._guard, self._writing(BUILD_WAIT_SECONDS):
+        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
             self._index = None
             live = self._versions.live()
             if live is not None:
@@ -133,7 +131,7 @@ class ServerEngine:
 
     def verify(self) -> int:
         """Return the number of points that are missing, too many or not as in the truth."""
-        with self._guard, self._writing(BUILD_WAIT_SECONDS):
+        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
             return self._outbox.compare(self._bring_up(wait=True)[0])
 
     def close(self) -> None:
@@ -151,7 +149,7 @@ class ServerEngine:
         is_patient = self._clock() >= self._impatient_until
         with self._guard, self._server.hurry():
             try:
-                with self._writing(APPLY_WAIT_SECONDS if is_patient else 0):
+                with self._turns.take(APPLY_WAIT_SECONDS if is_patient else 0):
                     index, _ = self._bring_up(wait=False)
             except EngineLockedError:
                 self._impatient_until = self._clock() + IMPATIENT_SECONDS
@@ -257,29 +255,6 @@ class ServerEngine:
             "complete": complete,
             "options": layout_of(self._options),
         }
-
-    @contextmanager
-    def _writing(self, seconds: float) -> Iterator[None]:
-        """Hold the locks under which one process at a time writes to the collection.
-
-        One is of this machine; the other all machines see that share a store in Postgres.
-        """
-        with ExitStack() as held:
-            try:
-                held.enter_context(self._lock.acquire(timeout=seconds))
-                held.enter_context(self._hold_shared(seconds))
-            except (Timeout, StoreBusyError) as error:
-                raise EngineLockedError(
-                    f"another process is writing to the collection {self.collection!r}"
-                ) from error
-            yield
-
-    def _hold_shared(self, seconds: float) -> AbstractContextManager[object]:
-        if self._database.engine.dialect.name != "postgresql":
-            return nullcontext()
-        from catalog.store.postgres_pool import begin_derived
-
-        return begin_derived(self._database, f"collection {self.collection}", seconds)
 
 
 def layout_of(options: QdrantSettings) -> dict[str, Any]:

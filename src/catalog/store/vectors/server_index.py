@@ -7,8 +7,9 @@ comes back is joined with the truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_OWNER = "catalog"  # the key of the collection's metadata under which ours stands
+NOTE = "catalog"  # the key of the collection's metadata under which ours stands
 _PAGE = 10_000  # ids read at a time
 _KEYWORD, _FLOAT = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
 _INDEXES: list[dict[str, Any]] = [
@@ -133,7 +134,7 @@ def read_note(server: QdrantServer, collection: str) -> dict[str, Any] | None:
     if not server.call(server.client.collection_exists, collection):
         return None
     config = server.call(server.client.get_collection, collection).config
-    note = (config.metadata or {}).get(_OWNER)
+    note = (config.metadata or {}).get(NOTE)
     if not isinstance(note, dict):
         raise EngineError(
             f"the collection {collection!r} at {server.address} was not made by catalog: "
@@ -144,7 +145,35 @@ def read_note(server: QdrantServer, collection: str) -> dict[str, Any] | None:
 
 def write_note(server: QdrantServer, collection: str, note: dict[str, Any]) -> None:
     """Replace what we noted on a collection."""
-    server.call(server.client.update_collection, collection, metadata={_OWNER: note})
+    server.call(server.client.update_collection, collection, metadata={NOTE: note})
+
+
+def upsert_points(
+    server: QdrantServer,
+    collection: str,
+    points: Iterable[models.PointStruct],
+    options: QdrantSettings,
+) -> None:
+    """Add points, or replace those of the same id; several batches at once.
+
+    When one fails the others in work are ended, and the error of the first is raised: what is
+    there already may be added again.
+    """
+    every = list(points)
+    batches = [
+        every[start : start + options.batch_size]
+        for start in range(0, len(every), options.batch_size)
+    ]
+    upsert = partial(server.call, server.client.upsert, collection, wait=True)
+    if len(batches) == 1:
+        upsert(batches[0])
+        return
+    workers = ThreadPoolExecutor(options.parallel, "qdrant-upsert")
+    try:
+        for call in [workers.submit(upsert, batch) for batch in batches]:
+            call.result()
+    finally:
+        workers.shutdown(cancel_futures=True)
 
 
 class ServerIndex:
@@ -179,7 +208,7 @@ class ServerIndex:
                 replication_factor=options.replication_factor,
                 write_consistency_factor=options.write_consistency_factor,
                 quantization_config=_quantization(options),
-                metadata={_OWNER: note},
+                metadata={NOTE: note},
             )
         except EngineError as error:
             if not was_answered(error, 409):  # made, though the answer was lost
@@ -211,32 +240,16 @@ class ServerIndex:
         )
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
-        """Add points, or replace those of the same id; several batches at once.
-
-        When one fails the others in work are ended, and the error of the first is raised: what is
-        there already may be added again.
-        """
-        size, client = self._options.batch_size, self._server.client
-        batches = [
-            [
+        """Add points, or replace those of the same id; see :func:`upsert_points`."""
+        upsert_points(
+            self._server,
+            self.collection,
+            (
                 models.PointStruct(id=one.id, vector=one.vector.tolist(), payload=one.payload)
-                for one in points[start : start + size]
-            ]
-            for start in range(0, len(points), size)
-        ]
-        if len(batches) == 1:
-            self._server.call(client.upsert, self.collection, batches[0], wait=True)
-            return
-        workers = ThreadPoolExecutor(self._options.parallel, "qdrant-upsert")
-        try:
-            calls = [
-                workers.submit(self._server.call, client.upsert, self.collection, batch, wait=True)
-                for batch in batches
-            ]
-            for call in calls:
-                call.result()
-        finally:
-            workers.shutdown(cancel_futures=True)
+                for one in points
+            ),
+            self._options,
+        )
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are fine, and so is none at all."""

@@ -1,0 +1,267 @@
+"""The keyword engine on a Qdrant server, so that one server can serve both legs."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import EngineError, EngineUnreachableError
+from catalog.core.settings import QdrantSettings
+from catalog.store.database import Database
+from catalog.store.engine_types import (
+    Hits,
+    Restriction,
+    Spread,
+    allowed_seqs,
+    best_first,
+    read_stamp,
+)
+from catalog.store.full_text import LEAST
+from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.postings import Int64
+from catalog.store.lexical.server_words import (
+    WordPoints,
+)
+from catalog.store.lexical.text_analysis import TextAnalyzer
+from catalog.store.lexical.word_collection import WordCollection, WordsState
+from catalog.store.vectors.point_search import MOST_TIES
+from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
+from catalog.store.vectors.server_turns import (
+    APPLY_WAIT_SECONDS,
+    BUILD_WAIT_SECONDS,
+    CollectionTurns,
+)
+from catalog.store.vectors.server_versions import collection_name
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+MOST_NAMED = 5_000  # passages that a restriction names one by one; of more, hits are looked through
+_SPARE = 24  # hits asked for beyond those wanted, for ties and passages that are gone
+_DIGITS = 6  # of a score that float32 arithmetic in any order agrees on
+
+
+class QdrantWordsEngine:
+    """Keyword search over one dataset by sparse vectors behind ``client``.
+
+    Its collection is ``{collection_prefix}{dataset}.words``; words and their weights are those of
+    ``bm25``, but that the average length is taken in steps. It is brought up to date before a
+    search, by what it lacks and has too many; processes take turns at that, as at vectors. A
+    collection that is not ours, or another store's, raises :class:`EngineError`. The client stays
+    the caller's to close, unless ``owns_client``.
+    """
+
+    name = "qdrant"
+
+    def __init__(
+        self,
+        database: Database,
+        dataset: str,
+        client: QdrantClient,
+        collection_prefix: str,
+        *,
+        options: QdrantSettings | None = None,
+        analyzer: TextAnalyzer | None = None,
+        owns_client: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.database, self.dataset = database, dataset
+        self.analyzer = analyzer or TextAnalyzer()
+        self.collection = collection_name(collection_prefix, f"{dataset}.words")
+        options = options or QdrantSettings()
+        self._server = QdrantServer(
+            client, seconds=options.timeout_seconds, sleep=sleep, clock=clock
+        )
+        points = WordPoints(self._server, self.collection, options)
+        self._words = WordCollection(database, dataset, self._server, points, self.analyzer)
+        self._turns = CollectionTurns(database, self.collection)
+        self._owns_client = owns_client
+        self._guard = threading.RLock()
+        self._state: WordsState | None = None
+
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
+        """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
+        if k <= 0 or restriction.dataset != self.dataset or restriction.scope.is_nothing:
+            return Hits()
+        state = self._current()
+        terms = self.analyzer.query_terms(text, state.languages)
+        if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
+            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
+        if len(terms) == 0 or state.size == 0:
+            return Hits()
+        tokens = Counter(token for term in terms for token in term)
+        try:
+            return self._rank(state, tokens, k, self._allowed(restriction))
+        except EngineError as error:
+            if not was_answered(error, 404):
+                raise
+            self._state = None  # it went while it was asked: another process makes it anew
+            raise EngineUnreachableError(str(error)) from error
+
+    def is_searchable(self, text: str) -> bool:
+        """Tell whether the text has a word to look for."""
+        return len(self.analyzer.query_terms(text, self.languages())) > 0
+
+    def languages(self) -> dict[str, int]:
+        """Return the languages of the passages with how many are in each, as last seen."""
+        return {} if self._state is None else self._state.languages
+
+    def refresh(self) -> None:
+        """Take in what is new; compare all where the server has another number of points."""
+        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+            self._state = self._words.adopt(is_counted=True) or self._words.bring_up()
+
+    def verify(self) -> int:
+        """Return the number of passages whose points are not as in the truth, and forget such."""
+        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+            self._state = None
+            return self._words.verify()
+
+    def close(self) -> None:
+        """Forget the collection, and close the client if it is the engine's own."""
+        with self._guard:
+            self._state = None
+            if self._owns_client:
+                self._server.client.close()
+
+    def _allowed(self, restriction: Restriction) -> Int64 | None:
+        with self.database.read(latest=True) as connection:
+            return allowed_seqs(connection, restriction)
+
+    def _rank(self, state: WordsState, tokens: Counter[str], k: int, allowed: Int64 | None) -> Hits:
+        """Return the best passages that are allowed, and the spread of the scores of all."""
+        if allowed is not None and len(allowed) == 0:
+            k = 0
+        named = None if allowed is None or len(allowed) > MOST_NAMED else allowed.tolist()
+        limit = max(1, min(state.size, k + _SPARE))
+        while True:
+            asked = [(limit, None), (len(state.sample), state.sample)]
+            if named:
+                asked.append((min(limit, len(named)), named))
+            best, sampled, *within = (
+                [(seq, _rounded(score)) for seq, score in answer]
+                for answer in self._words.points.search(tokens, asked)
+            )
+            found, most, there = best, limit, state.size
+            if named:
+                found, most, there = within[0], asked[-1][0], len(named)
+            is_all = len(found) < most or most == there
+            if allowed is not None and not named:
+                found = [(seq, score) for seq, score in found if _holds(allowed, seq)]
+            hits = best_first(found, k)
+            is_told = len(hits) == k and (
+                k == 0 or found[-1][1] < hits[-1].score or limit >= MOST_TIES
+            )
+            if is_all or is_told:
+                return Hits(hits, _spread(best, sampled, state, is_all=len(best) < limit))
+            limit = min(state.size, limit * 4)
+
+    def _current(self) -> WordsState:
+        """Return the state of the points, which is that of the truth there is now."""
+        state = self._state
+        with self.database.read(latest=True) as connection:
+            stamp = read_stamp(connection, self.dataset)
+        if state is not None and state.stamp == stamp:
+            return state
+        with self._guard, self._server.hurry():
+            state = self._words.adopt(is_counted=False)
+            if state is None:
+                with self._turns.take(APPLY_WAIT_SECONDS):
+                    state = self._words.adopt(is_counted=False) or self._words.bring_up()
+            self._state = state
+        return state
+
+
+def _rounded(score: float) -> float:
+    return max(LEAST, float(f"{score:.{_DIGITS}g}"))
+
+
+def _holds(ascending: Int64, seq: int) -> bool:
+    at = int(ascending.searchsorted(seq))
+    return at < len(ascending) and int(ascending[at]) == seq
+
+
+def _spread(
+    best: Sequence[tuple[int, float]],
+    sampled: Sequence[tuple[int, float]],
+    state: WordsState,
+    *,
+    is_all: bool,
+) -> Spread:
+    """Return mean and deviation of the scores of all passages; those without the words score 0.
+
+    The best ones' are known; the others' are those of the sample that are not among these. With
+    ``is_all``, no other has one of the words.
+    """
+    total = math.fsum(score for _, score in best)
+    squares = math.fsum(score * score for _, score in best)
+    if not is_all:
+        known = {seq for seq, _ in best}
+        others = [score for seq, score in sampled if seq not in known]
+        size = sum(seq not in known for seq in state.sample)
+        each = (state.size - len(best)) / max(1, size)
+        total += each * math.fsum(others)
+        squares += each * math.fsum(score * score for score in others)
+    mean = total / state.size
+    return Spread(mean, math.sqrt(max(0.0, squares / state.size - mean * mean)))
+
+
+class SeveralQdrantWords:
+    """Keyword search over the datasets of ``engines``, each by its own words.
+
+    How rare a word is, and how long a passage is on average, are those of its own dataset.
+    """
+
+    name = "qdrant"
+
+    def __init__(self, engines: Sequence[QdrantWordsEngine]) -> None:
+        self._engines = tuple(engines)
+        self._datasets = tuple(engine.dataset for engine in engines)
+
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
+        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        if restriction.dataset != self._datasets:
+            return Hits()
+        found = [
+            (engine, engine.search(text, k, restriction.of(engine.dataset)))
+            for engine in self._engines
+        ]
+        spreads = [(sum(engine.languages().values()), hits.spread) for engine, hits in found]
+        hits = best_first((hit for _, hits in found for hit in hits), k)
+        return Hits(hits, _join_spreads(spreads))
+
+    def is_searchable(self, text: str) -> bool:
+        """Tell whether the text has a word to look for in any of the datasets."""
+        return any(engine.is_searchable(text) for engine in self._engines)
+
+    def languages(self) -> dict[str, int]:
+        """Return the languages of the passages of all datasets."""
+        counts: Counter[str] = Counter()
+        for engine in self._engines:
+            counts.update(engine.languages())
+        return dict(counts)
+
+    def refresh(self) -> None:
+        """Take in what is new in each dataset."""
+        for engine in self._engines:
+            engine.refresh()
+
+    def verify(self) -> int:
+        """Return the number of passages whose points are not as in the truth."""
+        return sum(engine.verify() for engine in self._engines)
+
+    def close(self) -> None:
+        """Do nothing: the engines stay open."""
+
+
+def _join_spreads(spreads: Sequence[tuple[int, Spread]]) -> Spread:
+    """Return the spread over several datasets, each with its number of passages."""
+    total = max(1, sum(size for size, _ in spreads))
+    mean = sum(size * one.mean for size, one in spreads) / total
+    square = sum(size * (one.deviation**2 + one.mean**2) for size, one in spreads) / total
+    return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))

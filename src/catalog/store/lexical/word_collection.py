@@ -1,0 +1,224 @@
+"""A collection of words on a Qdrant server, and how it is brought up to the truth.
+
+The collection's note says of which state of the dataset its points are. Where that is not the
+state there is, row numbers and keys of all points are compared with those of the passages, and
+what differs is sent. See ``docs/decisions/0046``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+
+from catalog.core.errors import EngineError, EngineLockedError
+from catalog.store.database import Database
+from catalog.store.engine_types import Stamp, read_stamp
+from catalog.store.lexical.languages import LANGUAGES
+from catalog.store.lexical.postings import Int64
+from catalog.store.lexical.server_words import (
+    K1,
+    B,
+    StoredRows,
+    WordPoints,
+    passage_vector,
+    rows_of,
+)
+from catalog.store.lexical.snapshot import AnalysedRow, analyse_rows, read_rows
+from catalog.store.lexical.text_analysis import TextAnalyzer
+from catalog.store.schema import chunks
+from catalog.store.vectors.qdrant_server import QdrantServer
+from catalog.store.vectors.server_index import read_note, write_note
+
+FORMAT = 1  # of the collection: its points and note
+SAMPLE = 2_000  # passages that tell the scores of those that are not among the best
+STEP = 1.05  # between the average lengths that points are written with
+_MEASURED = 10_000  # passages that the average is first taken from
+_TRIES = 20  # in which a dataset is found unchanged while its points are brought up
+_BATCH = 1_000  # passages analysed and sent at a time
+_VERIFIED = 500  # passages whose points are compared at a time
+_CLOSE = 1e-4  # numbers that are alike: they are kept with 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class WordsState:
+    """Of which state of the dataset the points are, how many, and in which languages."""
+
+    stamp: Stamp | None
+    size: int
+    languages: dict[str, int]
+    sample: tuple[int, ...]
+
+
+class WordCollection:
+    """The words of one dataset's passages in the collection ``points.name``.
+
+    Whoever calls :meth:`bring_up` or :meth:`verify` sees to it that nobody else writes. A
+    collection that is not ours, or another store's, raises :class:`EngineError`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        dataset: str,
+        server: QdrantServer,
+        points: WordPoints,
+        analyzer: TextAnalyzer,
+    ) -> None:
+        self._database, self._dataset, self._analyzer = database, dataset, analyzer
+        self._server, self.points, self.name = server, points, points.name
+
+    def adopt(self, *, is_counted: bool) -> WordsState | None:
+        """Return the state of the collection, ``None`` if it is not of the truth there is.
+
+        If ``is_counted``, it must have as many points as it should.
+        """
+        note = self._read_own_note()
+        with self._database.read(latest=True) as connection:
+            stamp = read_stamp(connection, self._dataset)
+            if stamp is None:
+                return WordsState(None, 0, {}, ())
+            if note is None or note.get("state") != list(stamp) or not self._is_alike(note):
+                return None
+            if is_counted and self.points.count() != note["passages"]:
+                return None
+            drawn = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
+            # chunk ids are hashes, so that their order is chance
+            sample = connection.scalars(drawn.order_by(chunks.c.chunk_id).limit(SAMPLE))
+            return WordsState(stamp, note["passages"], note["languages"], tuple(sample))
+
+    def bring_up(self) -> WordsState:
+        """Add the passages that the points lack, and remove those that are gone."""
+        for _ in range(_TRIES):
+            if (state := self._apply()) is not None:
+                return state
+        raise EngineLockedError("the dataset changes faster than its words can be indexed")
+
+    def verify(self) -> int:
+        """Bring it up, and return the number of passages whose points are not as in the truth.
+
+        A collection with such is removed.
+        """
+        self.bring_up()
+        note = self._read_own_note() or {}
+        wrong = sum(self._count_wrong(rows, note["average"]) for rows in self._analysed())
+        if wrong:
+            self.points.delete()
+        return wrong
+
+    def _apply(self) -> WordsState | None:
+        note = self._read_own_note()
+        with self._database.read(latest=True) as connection:
+            stamp = read_stamp(connection, self._dataset)
+            if stamp is None:
+                return WordsState(None, 0, {}, ())
+            seqs, keys = read_rows(connection, self._dataset)
+        there = rows_of(())
+        if note is None or not self._is_alike(note):
+            note = self._note() | {"average": self._measure(seqs)}
+            self.points.create(note)
+        else:
+            there = self.points.read_rows()
+            write_note(self._server, self.name, note | {"state": None})
+        kept = there.of(_are_among(there, seqs, keys))
+        missing = seqs[~np.isin(seqs, kept.seqs)]
+        added = self._send(missing, note["average"])
+        self.points.remove(there.seqs[~np.isin(there.seqs, seqs)])
+        every = StoredRows(*map(np.concatenate, zip(kept, added, strict=True)))
+        average = _step_near(every.lengths)
+        if average != note["average"]:
+            note |= {"average": average}
+            self._send(every.seqs, average)
+        counted = {"passages": len(every.seqs), "languages": every.count_languages()}
+        write_note(self._server, self.name, note | counted | {"state": list(stamp)})
+        return self.adopt(is_counted=False)
+
+    def _measure(self, seqs: Int64) -> float:
+        """Return the average length of passages, of some where they are many."""
+        step = max(1, len(seqs) // _MEASURED)
+        with self._database.read(latest=True) as connection:
+            rows = analyse_rows(connection, self._dataset, seqs[::step], self._analyzer)
+            return _step_near([len(row.tokens) for row in rows])
+
+    def _send(self, seqs: Int64, average: float) -> StoredRows:
+        """Write the points of these passages; return what they tell."""
+        sent: list[tuple[int, int, int, int]] = []
+        for rows in self._analysed(seqs):
+            self.points.upsert(rows, average)
+            sent += [
+                (row.seq, row.key, len(row.tokens), LANGUAGES.index(row.language or ""))
+                for row in rows
+            ]
+        return rows_of(sent)
+
+    def _analysed(self, seqs: Int64 | None = None) -> Iterator[list[AnalysedRow]]:
+        """Yield passages of the truth by their words, some at a time; all of them unless told."""
+        with self._database.read(latest=True) as connection:
+            if seqs is None:
+                seqs, _ = read_rows(connection, self._dataset)
+            rows = analyse_rows(connection, self._dataset, np.sort(seqs), self._analyzer)
+            while some := list(islice(rows, _BATCH)):
+                yield some
+
+    def _count_wrong(self, rows: Sequence[AnalysedRow], average: float) -> int:
+        wrong = 0
+        for start in range(0, len(rows), _VERIFIED):
+            some = rows[start : start + _VERIFIED]
+            stored = self.points.read_vectors([row.seq for row in some])
+            for row in some:
+                made = passage_vector(row.tokens, average)
+                wanted = dict(zip(made["indices"], made["values"], strict=True))
+                wrong += not _is_close(stored.get(row.seq, {}), wanted)
+        return wrong
+
+    def _read_own_note(self) -> dict[str, Any] | None:
+        note = read_note(self._server, self.name)
+        if note is not None and note.get("store") != self._database.meta("store_id"):
+            raise EngineError(
+                f"the collection {self.name!r} at {self._server.address} belongs to "
+                "another catalog store: choose another collection prefix"
+            )
+        return note
+
+    def _is_alike(self, note: dict[str, Any]) -> bool:
+        """Tell whether a collection is of this dataset, these words and this format."""
+        return all(note.get(key) == value for key, value in self._note().items())
+
+    def _note(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "store": self._database.meta("store_id"),
+            "dataset": self._dataset,
+            "words": self._analyzer.fingerprint,
+            "k1": K1,
+            "b": B,
+        }
+
+
+def _step_near(lengths: Sequence[int] | Int64) -> float:
+    """Return the average length, at least 1, as a whole power of :data:`STEP`.
+
+    So the same passages have the same weights, whatever changed before, and a change seldom
+    means that all of them are written anew.
+    """
+    average = max(1.0, sum(lengths) / max(1, len(lengths)))
+    return STEP ** round(math.log(average, STEP))
+
+
+def _are_among(rows: StoredRows, seqs: Int64, keys: Int64) -> Any:
+    """Tell of each row whether the truth has it, with the same content."""
+    if len(seqs) == 0:
+        return np.zeros(len(rows.seqs), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(seqs, rows.seqs), len(seqs) - 1)
+    return (seqs[at] == rows.seqs) & (keys[at] == rows.keys)
+
+
+def _is_close(one: dict[int, float], other: dict[int, float]) -> bool:
+    return one.keys() == other.keys() and all(
+        math.isclose(one[index], other[index], rel_tol=_CLOSE, abs_tol=_CLOSE) for index in one
+    )
