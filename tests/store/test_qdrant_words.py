@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from catalog.store.lexical import (
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.qdrant_words import QdrantWordsEngine
 from catalog.store.vectors.qdrant_server import open_client
+from catalog.store.vectors.server_index import read_note, write_note
 from fakes import open_library
 from qdrant_protocol import QdrantProtocol, qdrant_protocol
 
@@ -257,6 +259,49 @@ def test_a_point_that_is_not_as_in_the_truth_is_found_and_mended(server, engines
     assert engine.verify() == 1
     assert engine.search("alpha theta", 20, WHOLE) == before
     assert engine.verify() == 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"average": "x"},
+        {"average": 0},
+        {"average": None},
+        {"languages": ["x"]},
+        {"words": "others"},
+    ],
+    ids=repr,
+)
+def test_a_note_that_says_nonsense_is_written_anew(engines, database, told):
+    fill(database, 5)
+    engine = engines()
+    before = engine.search("alpha theta", 20, WHOLE)
+    note = read_note(engine._server, COLLECTION)
+    write_note(engine._server, COLLECTION, note | told)
+    other = engines()
+    assert other.search("alpha theta", 20, WHOLE) == before
+    assert other.verify() == 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"key": "x"}, {"length": 10**30}, {"language": 999}, {"language": -1}, {"key": None}, None],
+    ids=repr,
+)
+def test_points_that_say_nonsense_are_written_anew(server, engines, database, told):
+    fill(database, 5)
+    engine = engines()
+    before = engine.search("alpha theta", 20, WHOLE)
+    if told is None:  # one that is not ours
+        one = models.SparseVector(indices=[1], values=[1.0])
+        foreign = models.PointStruct(id=str(uuid.UUID(int=9)), vector={"words": one}, payload={})
+        server.client.upsert(COLLECTION, [foreign])
+    else:
+        server.client.set_payload(COLLECTION, told, points=[before[0].seq])
+    note = read_note(engine._server, COLLECTION)
+    write_note(engine._server, COLLECTION, note | {"state": None})
+    assert engines().search("alpha theta", 20, WHOLE) == before
+    assert server.client.count(COLLECTION).count == 5
 
 
 def test_several_datasets_answer_together(engines, database):

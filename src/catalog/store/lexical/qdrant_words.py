@@ -151,7 +151,7 @@ class QdrantWordsEngine:
             if named:
                 found, most, there = within[0], asked[-1][0], len(named)
             is_all = len(found) < most or most == there
-            if allowed is not None and not named:
+            if allowed is not None:  # also what was asked for by name
                 found = [(seq, score) for seq, score in found if _holds(allowed, seq)]
             hits = best_first(found, k)
             is_told = len(hits) == k and (

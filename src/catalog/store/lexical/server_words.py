@@ -11,6 +11,7 @@ that are there. ``average`` is near the average length; see ``docs/decisions/004
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +31,8 @@ from catalog.store.vectors.server_index import NOTE, upsert_points
 K1, B = 1.2, 0.75
 WORDS = "words"  # the name of the vector
 _PAGE = 10_000  # points whose payload is read at a time
-_KEY, _LENGTH, _LANGUAGE = "key", "length", "language"
+_TOLD = _KEY, _LENGTH, _LANGUAGE = "key", "length", "language"  # of each passage, in its payload
+_MOST = 2**62  # beyond any number of these
 
 
 class StoredRows(NamedTuple):
@@ -93,13 +95,19 @@ class WordPoints:
         """Return the number of points."""
         return self._server.call(self._server.client.count, self.name, exact=True).count
 
-    def read_rows(self) -> StoredRows:
-        """Return what all points tell of their passages."""
-        return rows_of(
-            (int(record.id), int(payload[_KEY]), int(payload[_LENGTH]), int(payload[_LANGUAGE]))
-            for record in self._scroll()
-            for payload in [record.payload or {}]
-        )
+    def read_rows(self) -> tuple[StoredRows, list[Any]]:
+        """Return what all points tell of their passages, and the ids of those that do not."""
+        known: list[tuple[int, int, int, int]] = []
+        strange: list[Any] = []
+        for record in self._scroll():
+            told = [record.id, *((record.payload or {}).get(name) for name in _TOLD)]
+            if all(type(number) is int and abs(number) < _MOST for number in told) and (
+                0 <= told[-1] < len(LANGUAGES)
+            ):
+                known.append(tuple(told))
+            else:
+                strange.append(record.id)
+        return rows_of(known), strange
 
     def _scroll(self) -> Iterator[models.Record]:
         following: Any = None
@@ -127,10 +135,10 @@ class WordPoints:
         )
         upsert_points(self._server, self.name, points, self._options)
 
-    def remove(self, seqs: Int64) -> None:
-        """Remove passages; those that are not there are fine."""
-        for start in range(0, len(seqs), _PAGE):
-            wanted = models.PointIdsList(points=seqs[start : start + _PAGE].tolist())
+    def remove(self, ids: Sequence[Any]) -> None:
+        """Remove points; those that are not there are fine."""
+        for start in range(0, len(ids), _PAGE):
+            wanted = models.PointIdsList(points=list(ids[start : start + _PAGE]))
             self._server.call(self._server.client.delete, self.name, wanted, wait=True)
 
     def read_vectors(self, seqs: Sequence[int]) -> dict[int, dict[int, float]]:
@@ -171,7 +179,11 @@ class WordPoints:
         ]
         answers = self._server.ask(self._server.client.query_batch_points, self.name, requests)
         return [
-            [(int(point.id), float(point.score)) for point in answer.points if point.score > 0]
+            [
+                (point.id, point.score)
+                for point in answer.points
+                if isinstance(point.id, int) and 0 < point.score < math.inf
+            ]
             for answer in answers
         ]
 

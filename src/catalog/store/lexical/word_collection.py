@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from catalog.core.errors import EngineError, EngineLockedError
 from catalog.store.database import Database
@@ -85,12 +85,15 @@ class WordCollection:
                 return WordsState(None, 0, {}, ())
             if note is None or note.get("state") != list(stamp) or not self._is_alike(note):
                 return None
-            if is_counted and self.points.count() != note["passages"]:
+            counted = select(func.count()).where(chunks.c.dataset == self._dataset)
+            size = connection.scalars(counted).one()
+            if is_counted and self.points.count() != size:
                 return None
             drawn = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
             # chunk ids are hashes, so that their order is chance
             sample = connection.scalars(drawn.order_by(chunks.c.chunk_id).limit(SAMPLE))
-            return WordsState(stamp, note["passages"], note["languages"], tuple(sample))
+            languages = {name: n for name, n in note["languages"].items() if name in LANGUAGES}
+            return WordsState(stamp, size, languages, tuple(sample))
 
     def bring_up(self) -> WordsState:
         """Add the passages that the points lack, and remove those that are gone."""
@@ -118,24 +121,25 @@ class WordCollection:
             if stamp is None:
                 return WordsState(None, 0, {}, ())
             seqs, keys = read_rows(connection, self._dataset)
-        there = rows_of(())
+        there, strange = rows_of(()), list[Any]()
         if note is None or not self._is_alike(note):
-            note = self._note() | {"average": self._measure(seqs)}
+            note = self._note() | {"average": self._measure(seqs), "languages": {}}
             self.points.create(note)
         else:
-            there = self.points.read_rows()
+            there, strange = self.points.read_rows()
             write_note(self._server, self.name, note | {"state": None})
+            self.points.remove(strange)
         kept = there.of(_are_among(there, seqs, keys))
         missing = seqs[~np.isin(seqs, kept.seqs)]
         added = self._send(missing, note["average"])
-        self.points.remove(there.seqs[~np.isin(there.seqs, seqs)])
+        self.points.remove(there.seqs[~np.isin(there.seqs, seqs)].tolist())
         every = StoredRows(*map(np.concatenate, zip(kept, added, strict=True)))
         average = _step_near(every.lengths)
         if average != note["average"]:
             note |= {"average": average}
             self._send(every.seqs, average)
-        counted = {"passages": len(every.seqs), "languages": every.count_languages()}
-        write_note(self._server, self.name, note | counted | {"state": list(stamp)})
+        found = {"languages": every.count_languages(), "state": list(stamp)}
+        write_note(self._server, self.name, note | found)
         return self.adopt(is_counted=False)
 
     def _measure(self, seqs: Int64) -> float:
@@ -187,7 +191,12 @@ class WordCollection:
 
     def _is_alike(self, note: dict[str, Any]) -> bool:
         """Tell whether a collection is of this dataset, these words and this format."""
-        return all(note.get(key) == value for key, value in self._note().items())
+        return (
+            all(note.get(key) == value for key, value in self._note().items())
+            and isinstance(note.get("average"), int | float)
+            and note["average"] >= 1
+            and isinstance(note.get("languages"), dict)
+        )
 
     def _note(self) -> dict[str, Any]:
         return {
@@ -207,7 +216,7 @@ def _step_near(lengths: Sequence[int] | Int64) -> float:
     means that all of them are written anew.
     """
     average = max(1.0, sum(lengths) / max(1, len(lengths)))
-    return STEP ** round(math.log(average, STEP))
+    return float(STEP ** round(math.log(average, STEP)))
 
 
 def _are_among(rows: StoredRows, seqs: Int64, keys: Int64) -> Any:
