@@ -188,6 +188,21 @@ def test_a_build_that_was_cut_off_goes_on_where_it_was(server, engines, database
     assert sent.isdisjoint(kept)
 
 
+def test_a_change_of_the_average_that_was_cut_off_leaves_no_mixture(server, engines, database):
+    fill(database, 9)
+    first = engines()
+    first.refresh()
+    long = put(database, "notes", "long.md", "alpha beta " * 400)
+    fault = server.fail("PUT", POINTS, 500, times=1000, skip=2)
+    with pytest.raises(EngineUnreachableError):
+        engines().refresh()
+    fault.times = 0
+    drop(database, "notes", "long.md")
+    engine = engines()
+    assert long[0] not in seqs(engine)
+    assert engine.verify() == 0
+
+
 @pytest.mark.parametrize("how", ["without the collection", "without its last points"])
 def test_a_server_that_came_back_with_less_is_filled_again(server, engines, database, how):
     fill(database, 6)

@@ -136,6 +136,8 @@ class WordCollection:
         every = StoredRows(*map(np.concatenate, zip(kept, added, strict=True)))
         average = _step_near(every.lengths)
         if average != note["average"]:
+            unknown = {"average": None, "state": None}  # cut off here, it is made anew
+            write_note(self._server, self.name, note | unknown)
             note |= {"average": average}
             self._send(every.seqs, average)
         found = {"languages": every.count_languages(), "state": list(stamp)}
