@@ -16,6 +16,7 @@ from builders import drop, make_database, put
 from catalog.core.errors import CatalogError, ConfigError, EngineError, EngineUnreachableError
 from catalog.core.filters import Op, condition
 from catalog.core.settings import QdrantSettings, RAGv2Settings
+from catalog.library.index_rebuilding import rebuild_indexes
 from catalog.library.indexing import Indexer
 from catalog.search_v2.legs import LexicalRetriever
 from catalog.search_v2.service import SearchServiceV2
@@ -223,9 +224,9 @@ def test_a_collection_that_goes_while_it_is_asked_is_made_anew_by_the_next_searc
     engine = engines()
     before = seqs(engine)
     server.client.delete_collection(COLLECTION)
-    with pytest.raises(EngineUnreachableError):
-        engine.search("alpha", 5, WHOLE)
-    assert seqs(engine) == before
+    assert engine.search("alpha", 5, WHOLE).fallback.startswith("Qdrant at ")
+    again = engine.search("alpha theta", 1000, WHOLE)
+    assert ([hit.seq for hit in again], again.fallback) == (before, "")
 
 
 def test_a_server_that_is_away_leaves_the_search_to_the_store(server, engines, database):
@@ -331,6 +332,37 @@ def test_several_datasets_answer_together(engines, database):
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert hits.spread.mean == pytest.approx(sum(one.spread.mean for one in alone) / 2)
     assert sum(joined.languages().values()) == 20
+
+
+def test_several_datasets_are_searched_in_the_store_while_the_server_is_away(
+    server, engines, database
+):
+    fill(database, 4)
+    fill(database, 4, "other")
+    joined = join_lexical_engines(
+        [engines("notes"), engines("other")], database, ("notes", "other")
+    )
+    both = Restriction(("notes", "other"))
+    found = {hit.seq for hit in joined.search("alpha theta", 50, both)}
+    server.fail("POST", "/points/query/batch$", 503, times=1000)
+    away = joined.search("alpha theta", 50, both)
+    assert {hit.seq for hit in away} == found
+    assert away.fallback.count("searched the store's full text instead") == 1
+
+
+def test_a_rebuild_mends_the_words_and_leaves_the_vectors_of_that_name(server, tmp_path, notes):
+    told = {"vector_engine": "exact", "qdrant_url": server.url, "lexical_engine": "qdrant"}
+    with open_library(tmp_path / "home", **told) as library:
+        Indexer(library).build(notes, "notes")
+        vectors = library.indexes.folder("notes") / "qdrant"
+        vectors.mkdir(parents=True)
+        [record, *_] = server.client.scroll("catalog_notes.words")[0]
+        other = models.SparseVector(indices=[1], values=[0.5])
+        wrong = models.PointStruct(id=record.id, vector={"words": other}, payload=record.payload)
+        server.client.upsert("catalog_notes.words", [wrong])
+        rebuild_indexes(library, vectors=False)
+        assert vectors.is_dir()
+        assert library.indexes.lexical("notes").verify() == 0
 
 
 def test_without_a_server_it_is_refused(database, tmp_path):

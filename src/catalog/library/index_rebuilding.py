@@ -13,6 +13,7 @@ from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
 from catalog.store.embedding_cache import StoredModel, read_stored_model
 from catalog.store.full_text import rebuild_full_text
+from catalog.store.vectors import VECTOR_ENGINES
 
 if TYPE_CHECKING:
     from catalog.library.library import Library
@@ -58,9 +59,11 @@ def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
     with library.database.write() as connection:
         rebuild_full_text(connection)
     engine = indexes.lexical(dataset)
+    engine.verify()  # what is on a server, or in the database, is forgotten where it is wrong
     folder = indexes.folder(dataset) / engine.name
     try:
-        shutil.rmtree(folder)
+        if engine.name not in VECTOR_ENGINES:  # else the folder is of vectors
+            shutil.rmtree(folder)
     except FileNotFoundError:
         pass
     except OSError as error:

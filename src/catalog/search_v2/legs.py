@@ -17,7 +17,6 @@ from catalog.core.errors import (
     EngineBlockedError,
     EngineError,
     EngineLockedError,
-    EngineUnreachableError,
     QueryError,
 )
 from catalog.core.param_types import Mode
@@ -30,6 +29,7 @@ from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
 from catalog.store.engine_types import FLAT, Hit, Restriction, Spread, best_first
 from catalog.store.lexical.base import LexicalEngine
+from catalog.store.lexical.fts import FtsEngine
 from catalog.store.listing import allowed_documents, list_source_ids
 
 if TYPE_CHECKING:
@@ -124,11 +124,7 @@ class LegRetriever(BaseRetriever):
 
 
 class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset, or over several as one.
-
-    When the server that holds the words is away, or another process is writing them, the store's
-    own full text is searched instead, and the note says so.
-    """
+    """BM25 or full-text search over one dataset, or over several as one."""
 
     kind = "lex"
 
@@ -145,18 +141,11 @@ class LexicalRetriever(LegRetriever):
 
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
-        engine, fallback = self._engine, ""
-        try:
-            hits = engine.search(sub_query.text, self.top_k, self.restriction)
-        except (EngineUnreachableError, EngineLockedError) as error:
-            from catalog.store.lexical.fts import FtsEngine
-
-            engine = FtsEngine(self._database, self.restriction.dataset)
-            hits = engine.search(sub_query.text, self.top_k, self.restriction)
-            fallback = f"{error}, searched the store's full text instead"
-        is_blank = len(hits) == 0 and not engine.is_searchable(sub_query.text)
-        note = UNSEARCHABLE if is_blank else fallback
-        return LegRun(sub_query, self.top_k, engine.name, hits, hits.spread, note, fallback)
+        hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
+        is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
+        note = UNSEARCHABLE if is_blank else hits.fallback
+        name = FtsEngine.name if hits.fallback else self._engine.name
+        return LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
 
 
 class _Nearest(NamedTuple):

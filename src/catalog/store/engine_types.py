@@ -58,11 +58,14 @@ FLAT = Spread(0.0, 0.0)  # of nothing, or of scores that are all 0
 
 
 class Hits(list[Hit]):
-    """Hits, best first, and the spread of the scores of all chunks, hit or not."""
+    """Hits, best first, and the spread of the scores of all chunks, hit or not.
 
-    def __init__(self, hits: Iterable[Hit] = (), spread: Spread = FLAT) -> None:
+    ``fallback`` says why the store's own full text answered in place of an index, "" if not.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), spread: Spread = FLAT, fallback: str = "") -> None:
         super().__init__(hits)
-        self.spread = spread
+        self.spread, self.fallback = spread, fallback
 
 
 def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:

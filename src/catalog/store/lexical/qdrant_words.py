@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import EngineError, EngineUnreachableError
+from catalog.core.errors import EngineError, EngineLockedError, EngineUnreachableError
 from catalog.core.settings import QdrantSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 5_000  # passages that a restriction names one by one; of more, hits are looked through
 _SPARE = 24  # hits asked for beyond those wanted, for ties and passages that are gone
+_INSTEAD = ", searched the store's full text instead"
 _DIGITS = 6  # of a score that float32 arithmetic in any order agrees on
 
 
@@ -50,7 +51,8 @@ class QdrantWordsEngine:
 
     Its collection is ``{collection_prefix}{dataset}.words``; words and their weights are those of
     ``bm25``, but that the average length is taken in steps. It is brought up to date before a
-    search, by what it lacks and has too many; processes take turns at that, as at vectors. A
+    search, by what it lacks and has too many; processes take turns at that, as at vectors. While
+    the server is away, or another process is writing, the store's own full text answers. A
     collection that is not ours, or another store's, raises :class:`EngineError`. The client stays
     the caller's to close, unless ``owns_client``.
     """
@@ -88,6 +90,12 @@ class QdrantWordsEngine:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         if k <= 0 or restriction.dataset != self.dataset or restriction.scope.is_nothing:
             return Hits()
+        try:
+            return self._search(text, k, restriction)
+        except (EngineUnreachableError, EngineLockedError) as error:
+            return search_store(self.database, text, k, restriction, str(error))
+
+    def _search(self, text: str, k: int, restriction: Restriction) -> Hits:
         state = self._current()
         terms = self.analyzer.query_terms(text, state.languages)
         if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
@@ -177,6 +185,15 @@ class QdrantWordsEngine:
         return state
 
 
+def search_store(
+    database: Database, text: str, k: int, restriction: Restriction, reason: str
+) -> Hits:
+    """Search the store's own full text, since the words' server cannot be asked."""
+    hits = FtsEngine(database, restriction.dataset).search(text, k, restriction)
+    why = reason.removesuffix(_INSTEAD)
+    return Hits(hits, hits.spread, f"{why}{_INSTEAD}")
+
+
 def _rounded(score: float) -> float:
     return max(LEAST, float(f"{score:.{_DIGITS}g}"))
 
@@ -231,6 +248,8 @@ class SeveralQdrantWords:
             (engine, engine.search(text, k, restriction.of(engine.dataset)))
             for engine in self._engines
         ]
+        if away := next((hits.fallback for _, hits in found if hits.fallback), ""):
+            return search_store(self._engines[0].database, text, k, restriction, away)
         spreads = [(sum(engine.languages().values()), hits.spread) for engine, hits in found]
         hits = best_first((hit for _, hits in found for hit in hits), k)
         return Hits(hits, _join_spreads(spreads))
