@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from catalog.store import migrate, sqlite_pool
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
 os.environ["HF_HUB_OFFLINE"] = "1"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit what we do
 
 _MEMORY, _ROOM = Path("/dev/shm"), 6 << 30
 if (

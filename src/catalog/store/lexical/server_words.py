@@ -100,11 +100,10 @@ class WordPoints:
         known: list[tuple[int, int, int, int]] = []
         strange: list[Any] = []
         for record in self._scroll():
-            told = [record.id, *((record.payload or {}).get(name) for name in _TOLD)]
-            if all(type(number) is int and abs(number) < _MOST for number in told) and (
-                0 <= told[-1] < len(LANGUAGES)
-            ):
-                known.append(tuple(told))
+            told: list[Any] = [record.id, *((record.payload or {}).get(name) for name in _TOLD)]
+            numbers = [one for one in told if type(one) is int and abs(one) < _MOST]
+            if len(numbers) == len(told) and 0 <= numbers[-1] < len(LANGUAGES):
+                known.append((numbers[0], numbers[1], numbers[2], numbers[3]))
             else:
                 strange.append(record.id)
         return rows_of(known), strange
