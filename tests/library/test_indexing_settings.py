@@ -3,6 +3,7 @@
 import hashlib
 import os
 from contextlib import contextmanager
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import select
@@ -13,6 +14,7 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.store.engine_types import Restriction
 from catalog.store.locks import hold_lock
 from catalog.store.schema import chunks
 from fakes import WordEncoder, open_library
@@ -296,3 +298,19 @@ def snapshot(home):
         for file in sorted(home.rglob("*"))
         if file.is_file() and not file.name.endswith("-shm")
     }
+
+
+def test_an_engine_that_the_settings_make_impossible_ends_the_run_and_the_next_goes_on(
+    folder, opened
+):
+    """As Postgres refuses a text search configuration that it does not have."""
+    library = opened()
+    engine = library.indexes.lexical("docs")
+    engine.refresh, right = Mock(side_effect=ConfigError("there is no 'klingon'")), engine.refresh
+    with pytest.raises(ConfigError, match="klingon"):
+        Indexer(library).build(folder, "docs")
+    engine.refresh = right
+    report = Indexer(library).update("docs")
+    assert report.unchanged == 3
+    assert report.chunks == report.embedded_chunks > 0
+    assert engine.search("walrus", 9, Restriction("docs"))

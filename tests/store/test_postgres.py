@@ -204,7 +204,7 @@ def test_a_database_that_cannot_be_had_says_why_and_never_the_password(url, tmp_
     [
         ("@127.0.0.1:1/x?passwrd=3", "passwrd"),
         ("@127.0.0.1:1/x?connect_timeout=abc", "connect_timeout"),
-        ("@127.0.0.1:bad/x", "address of the database is none"),
+        ("@127.0.0.1:bad/x", "database's address cannot be read"),
         ("@TAIL@127.0.0.1:1/x", "%40"),
     ],
 )

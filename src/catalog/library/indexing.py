@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from catalog.core.errors import CatalogError, SourceError
+from catalog.core.errors import CatalogError, ConfigError, SourceError
 from catalog.core.ids import check_dataset_name
 from catalog.ingest.executors import open_executor
 from catalog.ingest.meaning import embed_waiting
@@ -265,8 +265,13 @@ class Indexer:
 
 
 def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
-    """Bring something derived up to date; what cannot be done now is done at a search."""
+    """Bring something derived up to date; what cannot be done now is done at a search.
+
+    A setting that can never work is raised: the store is whole, and the next run goes on.
+    """
     try:
         refresh()
+    except ConfigError:
+        raise
     except CatalogError as error:
         yield f"the {name} is brought up to date later: {error}"

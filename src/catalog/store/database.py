@@ -266,7 +266,7 @@ def _read_url(url: str | URL) -> URL:
     try:
         url = make_url(url)
     except (ArgumentError, ValueError):  # whose cause may hold a password
-        raise ConfigError(f"the address of the database is none: {_ADDRESSES}") from None
+        raise ConfigError(f"the database's address cannot be read: {_ADDRESSES}") from None
     if "@" in (url.host or ""):  # what comes before it may be the end of a password
         raise ConfigError(
             "the address of the database has more than one @: write %40 for each of the password's"

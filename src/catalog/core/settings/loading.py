@@ -220,7 +220,14 @@ def _validate(merged: dict[str, Any]) -> Settings:
         name = ".".join(str(part) for part in first["loc"])
         value = f", not {_shown(first['input'])}" if _is_shown(name, first) else ""
         # without the cause, whose text holds the values of other settings
-        raise ConfigError(f"setting {name}: {first['msg']}{value}") from None
+        raise ConfigError(f"setting {name}: {_reason(name, first)}{value}") from None
+
+
+def _reason(name: str, problem: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value; the default is the example where its form is."""
+    if problem["type"] == "string_pattern_mismatch" and (form := find_field(name).default):
+        return f"should be written as {form!r} is"
+    return str(problem["msg"])
 
 
 def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:
