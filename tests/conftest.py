@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, inspect
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 import postgres
-from catalog.store import migrate, sqlite_pool
+from catalog.store import migrate, postgres_pool, sqlite_pool
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
@@ -64,7 +65,7 @@ def _one_first_schema():
 @pytest.fixture(autouse=True, scope="session")
 def _one_compilation():
     """Let the stores of a process share their compiled statements; a command has one store."""
-    compiled, create = LRUCache(5_000), sqlite_pool.create_engine
+    compiled, create = LRUCache(10_000), sqlite_pool.create_engine
 
     def create_sharing(*arguments, **options) -> Engine:
         engine = create(*arguments, **options)
@@ -72,9 +73,11 @@ def _one_compilation():
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_pool, "create_engine", create_sharing)
-        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda dialect: hash(type(dialect)))
-        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, two: type(one) is type(two))
+        for pool in (sqlite_pool, postgres_pool):
+            patch.setattr(pool, "create_engine", create_sharing)
+        for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
+            patch.setattr(dialect, "__hash__", lambda dialect: hash(type(dialect)))
+            patch.setattr(dialect, "__eq__", lambda one, two: type(one) is type(two))
         yield
 
 
