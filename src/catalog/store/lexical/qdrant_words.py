@@ -23,9 +23,7 @@ from catalog.store.engine_types import (
 from catalog.store.full_text import LEAST
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Int64
-from catalog.store.lexical.server_words import (
-    WordPoints,
-)
+from catalog.store.lexical.server_words import WordPoints
 from catalog.store.lexical.text_analysis import TextAnalyzer
 from catalog.store.lexical.word_collection import WordCollection, WordsState
 from catalog.store.vectors.point_search import MOST_TIES
