@@ -238,7 +238,7 @@ scopes = st.one_of(
 )
 
 thorough = settings(
-    max_examples=200,
+    max_examples=120,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
