@@ -14,6 +14,7 @@ from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.locks import hold_lock
 from catalog.store.schema import chunks
@@ -38,7 +39,7 @@ def opened(tmp_path):
 
     def make(home="home", encoder=None, preset=None, **rag):
         if preset is None:
-            libraries.append(open_library(tmp_path / home, encoder, **exact, **rag))
+            libraries.append(open_library(tmp_path / home, encoder, **(exact | rag)))
         else:
             changes = {"home": tmp_path / home, "rag_v2": exact}
             settings = load_settings(preset=preset, overrides=changes).settings
@@ -314,3 +315,13 @@ def test_an_engine_that_the_settings_make_impossible_ends_the_run_and_the_next_g
     assert report.unchanged == 3
     assert report.chunks == report.embedded_chunks > 0
     assert engine.search("walrus", 9, Restriction("docs"))
+
+
+def test_a_search_by_an_engine_that_the_settings_make_impossible_is_an_error(folder, opened):
+    """A file holds no vectors for ``pgvector``: half an answer would be told for a whole one."""
+    Indexer(opened()).build(folder, "docs")
+    service = SearchServiceV2(opened(vector_engine="pgvector"))
+    with pytest.raises(ConfigError, match="pgvector"):
+        service.search("walrus")
+    checked = {check.name: check for check in diagnose(service.library)}["docs: vector index"]
+    assert checked.fix.startswith("see to what it says")

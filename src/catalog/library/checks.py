@@ -10,6 +10,7 @@ from shlex import quote
 
 from catalog.core.errors import (
     CatalogError,
+    ConfigError,
     EngineBlockedError,
     EngineLockedError,
     EngineUnreachableError,
@@ -38,7 +39,8 @@ def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> C
     try:
         return Check(name, ok=True, detail=examine())
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        if isinstance(error, EngineBlockedError) and not isinstance(error, EngineLockedError):
+        is_locked = isinstance(error, EngineLockedError)
+        if isinstance(error, ConfigError | EngineBlockedError) and not is_locked:
             fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
         if isinstance(error, EngineUnreachableError):
             fix = _START_SERVER
@@ -81,7 +83,7 @@ def server_checks(library: Library) -> Iterator[Check]:
     """Tell whether the Qdrant server answers, if one is set."""
     rag = library.settings.rag_v2
     url = rag.qdrant_url
-    if rag.vector_engine != "qdrant" or url is None:
+    if url is None or "qdrant" not in (rag.vector_engine, rag.lexical_engine):
         return
     from catalog.store.vectors.qdrant_server import describe_server
 

@@ -13,6 +13,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import (
     CatalogError,
+    ConfigError,
     DamagedDocumentError,
     EngineBlockedError,
     EngineError,
@@ -90,10 +91,15 @@ class LegRetriever(BaseRetriever):
         super().__init__()
 
     def run(self, query: QueryBundle) -> LegRun:
-        """Return how the leg answers; an exception of any kind is recorded, not raised."""
+        """Return how the leg answers; an exception is recorded, not raised.
+
+        Unless it is of a setting that can never work: that is raised.
+        """
         started = time.perf_counter()
         try:
             run = self._search(query)
+        except ConfigError:
+            raise
         except CatalogError as error:
             run = LegRun(self._sub_query(query), self.top_k, error=error)
         except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
