@@ -24,11 +24,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent
-from llama_index_instrumentation import get_dispatcher
-from pydantic import Field
-
 from catalog.core.settings import load_settings
 from catalog.embedding import get_embed_model
 from catalog.embedding.resilient import ResilientEmbedding
@@ -40,24 +35,11 @@ from step import conditions
 CHANGED = "zanzibar"  # a word that a record gets
 
 
-class Reading(BaseEventHandler):
-    """Remember the texts that a model reads."""
-
-    texts: list[str] = Field(default_factory=list)
-
-    def handle(self, event: Any, **_: Any) -> None:
-        """Add the texts of an embedding."""
-        if isinstance(event, EmbeddingEndEvent):
-            self.texts += event.chunks
-
-
 def main() -> None:
     options = _arguments()
     words = _words(options.corpus)
     model = get_embed_model(load_settings(preset=options.preset).settings.embedding)
     model.embed(["warm up"])
-    reading = Reading()
-    get_dispatcher().add_event_handler(reading)
     print(conditions())
     print(
         "words  records  model tokens/s  build tokens/s  read more  build/model  build/model, CPU"
@@ -72,7 +54,7 @@ def main() -> None:
             bare = _timed(lambda windows=windows: model.embed(windows))
             changed = model.windows(f"{CHANGED} {texts[0]}")
             _, of_one = _timed(lambda changed=changed: model.embed(changed))
-            built, read = _build(texts, options.preset, reading)
+            built, read = _build(texts, options.preset)
             turns.append((*bare, *built, of_one))
         tokens, more = _count(model, windows), _count(model, read) / _count(model, windows) - 1
         bare, bare_cpu, whole, whole_cpu, own, share, none, one, of_one = map(
@@ -101,9 +83,7 @@ def _count(model: ResilientEmbedding, texts: list[str]) -> int:
     return sum(len(model.encoder.counter.spans(text)) + SPECIAL_TOKENS for text in texts)
 
 
-def _build(
-    texts: list[str], preset: str | None, reading: Reading
-) -> tuple[tuple[float, ...], list[str]]:
+def _build(texts: list[str], preset: str | None) -> tuple[tuple[float, ...], list[str]]:
     """Build a store of these records and update it; return times, and what was embedded for it.
 
     Seconds of the build by the clock and of CPU, those outside the model's calls and their share
@@ -117,10 +97,9 @@ def _build(
         settings = load_settings(preset=preset, overrides=overrides).settings
         with Library(settings) as library:
             library.model.embed(["warm up"])
-            reading.texts.clear()
-            calls = _time_calls(library.model)
+            calls, texts_read = _watch_calls(library.model)
             built = _timed(lambda: Indexer(library).build(corpus, "bench"))
-            read, in_calls = list(reading.texts), sum(calls)
+            read, in_calls = list(texts_read), sum(calls)
             own = built[1] - in_calls
             _, unchanged = _timed(lambda: Indexer(library).update("bench"))
             records[0]["text"] = f"{CHANGED} {texts[0]}"
@@ -129,18 +108,19 @@ def _build(
             return (*built, own, own / in_calls, unchanged, one_changed), read
 
 
-def _time_calls(model: ResilientEmbedding) -> list[float]:
-    """Have the seconds of CPU of each call of the model added to the list that is returned."""
-    encode, seconds = model.encoder.encode, []
+def _watch_calls(model: ResilientEmbedding) -> tuple[list[float], list[str]]:
+    """Return lists that get the seconds of CPU of each call of the model, and what it reads."""
+    encode, seconds, read = model.encoder.encode, [], []
 
-    def timed(texts: Sequence[str]) -> list[Any]:
+    def watched(texts: Sequence[str]) -> list[Any]:
         started = time.process_time()
         vectors = encode(texts)
         seconds.append(time.process_time() - started)
+        read.extend(texts)
         return vectors
 
-    vars(model.encoder)["encode"] = timed
-    return seconds
+    vars(model.encoder)["encode"] = watched
+    return seconds, read
 
 
 def _timed(act: Callable[[], object]) -> tuple[float, float]:
