@@ -93,7 +93,7 @@ class LegRetriever(BaseRetriever):
     def run(self, query: QueryBundle) -> LegRun:
         """Return how the leg answers; an exception is recorded, not raised.
 
-        Unless it is of a setting that can never work: that is raised.
+        Raise :class:`ConfigError` for an index that the settings make impossible.
         """
         started = time.perf_counter()
         try:
@@ -199,7 +199,10 @@ class VectorRetriever(LegRetriever):
 
     def _search_once(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
-        vector, note = self._embed(sub_query, query)
+        try:
+            vector, note = self._embed(sub_query, query)
+        except ConfigError as error:  # a key or credit that ran out: words answer meanwhile
+            return LegRun(sub_query, self.top_k, error=error)
         runs = [self._nearest(vector, name) for name in self.restriction.datasets]
         hits = best_first((hit for run in runs for hit in run.hits), self.top_k)
         fallback = _each_once(run.fallback for run in runs)
