@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.core.private_files import make_folder
 from catalog.store.engine_types import Stamp
@@ -206,12 +207,22 @@ def _read_segment(folder: Path) -> PostingsSegment:
         content = (folder / f"{name}.npy").read_bytes()
         if zlib.crc32(content) != sums[name]:
             raise ValueError(f"{folder.name} is not what was written")
-        arrays[name] = np.load(BytesIO(content))
+        arrays[name] = _array_in(content)
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
         raise ValueError(f"{folder.name} is not an index segment")
     segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
     segment.check()
     return segment
+
+
+def _array_in(content: bytes) -> npt.NDArray[Any]:
+    """Return the array of an ``.npy`` file's bytes, without a copy of them."""
+    header = BytesIO(content)
+    version = np.lib.format.read_magic(header)
+    if version != (1, 0):
+        raise ValueError(f"format {version} of NumPy's files is not one that is written here")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+    return np.frombuffer(content, dtype, offset=header.tell()).reshape(shape)
 
 
 def _checksum(content: Any) -> int:
