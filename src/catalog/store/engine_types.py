@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -55,6 +56,20 @@ class Spread(NamedTuple):
 
 
 FLAT = Spread(0.0, 0.0)  # of nothing, or of scores that are all 0
+
+
+def join_spreads(sized: Iterable[tuple[int, Spread]]) -> Spread:
+    """Return the spread of several datasets' scores as one dataset's.
+
+    Each comes with its number of chunks; those of none have no say.
+    """
+    known = [(size, one) for size, one in sized if size > 0]
+    total = sum(size for size, _ in known)
+    if total == 0:
+        return FLAT
+    mean = sum(size * one.mean for size, one in known) / total
+    square = sum(size * (one.deviation**2 + one.mean**2) for size, one in known) / total
+    return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
 
 
 class Hits(list[Hit]):

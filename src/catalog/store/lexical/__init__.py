@@ -83,9 +83,9 @@ def join_lexical_engines(
         own = [engine for engine in engines if isinstance(engine, TsvectorEngine)]
         return TsvectorEngine(database, datasets, own[0].settings)
     if engines[0].name == "qdrant":
-        from catalog.store.lexical.qdrant_words import QdrantWordsEngine, SeveralQdrantWords
+        from catalog.store.lexical.qdrant_words import JoinedQdrantWords, QdrantWordsEngine
 
-        return SeveralQdrantWords([one for one in engines if isinstance(one, QdrantWordsEngine)])
+        return JoinedQdrantWords([one for one in engines if isinstance(one, QdrantWordsEngine)])
     from catalog.store.lexical.fts import FtsEngine
 
     return FtsEngine(database, datasets)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import Counter
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
 from catalog.store.engine_types import Hits, Restriction
 
@@ -48,3 +50,36 @@ class LexicalEngine(Protocol):
     def close(self) -> None:
         """Release files and memory."""
         ...
+
+
+class EngineOfOne(LexicalEngine, Protocol):
+    """A lexical engine that says of which dataset it is."""
+
+    dataset: str
+
+
+EngineT = TypeVar("EngineT", bound=EngineOfOne)
+
+
+class JoinedEngines(Generic[EngineT]):
+    """What an engine over several datasets does by the engines of each, which stay open."""
+
+    def __init__(self, engines: Sequence[EngineT]) -> None:
+        self._engines = tuple(engines)
+        self._datasets = tuple(engine.dataset for engine in engines)
+
+    def languages(self) -> dict[str, int]:
+        """Return the languages of the passages of all datasets."""
+        counts: Counter[str] = Counter()
+        for engine in self._engines:
+            counts.update(engine.languages())
+        return dict(counts)
+
+    def refresh(self) -> None:
+        """Bring what is derived of each dataset up to date."""
+        for engine in self._engines:
+            engine.refresh()
+
+    def verify(self) -> int:
+        """Return the number of derived files, or points, that are not as they were written."""
+        return sum(engine.verify() for engine in self._engines)

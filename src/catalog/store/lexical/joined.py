@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
 from catalog.store.engine_types import Hits, Restriction
+from catalog.store.lexical.base import JoinedEngines
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.snapshot import LexicalSnapshot
 
 
-class JoinedBm25Engine:
+class JoinedBm25Engine(JoinedEngines[Bm25Engine]):
     """Keyword search over the datasets of ``engines``, which are of one store and set alike.
 
     How rare a word is and how long a chunk is on average are counted over all of them, so that
@@ -23,8 +23,7 @@ class JoinedBm25Engine:
     name = "bm25"
 
     def __init__(self, engines: Sequence[Bm25Engine]) -> None:
-        self._engines = tuple(engines)
-        self._datasets = tuple(engine.dataset for engine in engines)
+        super().__init__(engines)
         self._joined: tuple[tuple[LexicalSnapshot, ...], LexicalSnapshot] | None = None
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
@@ -48,22 +47,6 @@ class JoinedBm25Engine:
         """Tell whether the text has a word to look for."""
         analyzer = self._engines[0].analyzer
         return len(analyzer.query_terms(text, self.languages())) > 0
-
-    def languages(self) -> dict[str, int]:
-        """Return the languages of the passages of all datasets."""
-        counts: Counter[str] = Counter()
-        for engine in self._engines:
-            counts.update(engine.languages())
-        return dict(counts)
-
-    def refresh(self) -> None:
-        """Take in what changed in each dataset and save it."""
-        for engine in self._engines:
-            engine.refresh()
-
-    def verify(self) -> int:
-        """Return the number of files that are not as they were written."""
-        return sum(engine.verify() for engine in self._engines)
 
     def close(self) -> None:
         """Release memory; the engines stay open."""

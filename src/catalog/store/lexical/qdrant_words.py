@@ -18,9 +18,11 @@ from catalog.store.engine_types import (
     Spread,
     allowed_seqs,
     best_first,
+    join_spreads,
     read_stamp,
 )
 from catalog.store.full_text import LEAST
+from catalog.store.lexical.base import JoinedEngines
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Int64
 from catalog.store.lexical.server_words import WordPoints
@@ -226,17 +228,13 @@ def _spread(
     return Spread(mean, math.sqrt(max(0.0, squares / state.size - mean * mean)))
 
 
-class SeveralQdrantWords:
+class JoinedQdrantWords(JoinedEngines[QdrantWordsEngine]):
     """Keyword search over the datasets of ``engines``, each by its own words.
 
     How rare a word is, and how long a passage is on average, are those of its own dataset.
     """
 
     name = "qdrant"
-
-    def __init__(self, engines: Sequence[QdrantWordsEngine]) -> None:
-        self._engines = tuple(engines)
-        self._datasets = tuple(engine.dataset for engine in engines)
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
@@ -250,35 +248,11 @@ class SeveralQdrantWords:
             return search_store(self._engines[0].database, text, k, restriction, away)
         spreads = [(sum(engine.languages().values()), hits.spread) for engine, hits in found]
         hits = best_first((hit for _, hits in found for hit in hits), k)
-        return Hits(hits, _join_spreads(spreads))
+        return Hits(hits, join_spreads(spreads))
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for in any of the datasets."""
         return any(engine.is_searchable(text) for engine in self._engines)
 
-    def languages(self) -> dict[str, int]:
-        """Return the languages of the passages of all datasets."""
-        counts: Counter[str] = Counter()
-        for engine in self._engines:
-            counts.update(engine.languages())
-        return dict(counts)
-
-    def refresh(self) -> None:
-        """Take in what is new in each dataset."""
-        for engine in self._engines:
-            engine.refresh()
-
-    def verify(self) -> int:
-        """Return the number of passages whose points are not as in the truth."""
-        return sum(engine.verify() for engine in self._engines)
-
     def close(self) -> None:
         """Do nothing: the engines stay open."""
-
-
-def _join_spreads(spreads: Sequence[tuple[int, Spread]]) -> Spread:
-    """Return the spread over several datasets, each with its number of passages."""
-    total = max(1, sum(size for size, _ in spreads))
-    mean = sum(size * one.mean for size, one in spreads) / total
-    square = sum(size * (one.deviation**2 + one.mean**2) for size, one in spreads) / total
-    return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))

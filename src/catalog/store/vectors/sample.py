@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, FromClause, func, select
 
 from catalog.store.database import Database
-from catalog.store.engine_types import FLAT, Spread, Stamp, read_stamp
+from catalog.store.engine_types import FLAT, Spread, Stamp, join_spreads, read_stamp
 from catalog.store.schema import chunk_windows, chunks
 from catalog.store.vectors.exact import read_vectors
 from catalog.store.window_rows import join_embedded
@@ -67,13 +66,7 @@ class VectorSample:
 
 def spread_over(samples: Iterable[VectorSample], vector: Floats) -> Spread:
     """Return the spread of the cosines with a vector over the datasets of the samples, as one."""
-    measured = [sample._measure(vector) for sample in samples]
-    total = sum(size for size, _ in measured)
-    if total == 0:
-        return FLAT
-    mean = sum(size * of_one.mean for size, of_one in measured) / total
-    square = sum(size * (of_one.deviation**2 + of_one.mean**2) for size, of_one in measured)
-    return Spread(mean, math.sqrt(max(0.0, square / total - mean * mean)))
+    return join_spreads(sample._measure(vector) for sample in samples)
 
 
 def _multiply(matrix: Floats, vector: Floats) -> Floats:
