@@ -424,11 +424,21 @@ def test_a_beir_collection_is_indexed_and_measured(catalog, collection):
     assert catalog("search", "the goat", "-d", "farm", "--mode", "lexical")[0] == 0
 
 
+def test_a_beir_collection_is_all_that_a_new_home_needs(catalog, collection, tmp_path):
+    own = ("--home", tmp_path / "new")
+    assert catalog("eval", "--beir", collection, "--mode", "lexical", *own)[0] == 0
+    assert catalog("search", "the goat", "--mode", "lexical", *own)[0] == 0
+
+
 @pytest.mark.parametrize("split", ["empty", "dev"])
-def test_a_split_without_queries_is_one_sentence(catalog, collection, split):
-    code, out, err = catalog("eval", "--beir", collection, "--split", split, "--mode", "lexical")
+def test_a_split_without_queries_is_one_sentence_and_makes_no_store(
+    catalog, collection, split, tmp_path
+):
+    home = tmp_path / "new"
+    code, out, err = catalog("eval", "--beir", collection, "--split", split, "--home", home)
     assert (code, out) == (1, "")
     assert split in err
+    assert not home.exists()
 
 
 # reuse

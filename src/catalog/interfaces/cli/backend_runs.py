@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
+from catalog.interfaces.cli.options import open_library
 from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
@@ -23,24 +25,36 @@ if TYPE_CHECKING:
 _FAILURES_SHOWN = 5
 
 
-def load_queries(
-    library: Library, golden: Path | None, beir: Path | None, split: str, dataset: str | None
-) -> tuple[GoldenSet, str]:
-    """Return the labelled queries of a file or a BEIR collection, and their dataset.
-
-    A collection is indexed if needed, under its folder's name if no dataset is given.
-    """
+def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:
+    """Return the labelled queries of a file or of a BEIR collection, whichever is given."""
     from catalog.evaluation.golden_files import read_beir, read_golden
 
     if (golden is None) == (beir is None):
         raise typer.BadParameter("give either --golden or --beir")
-    if golden is not None:
-        return read_golden(golden), library.chosen_dataset(dataset)
-    assert beir is not None
-    queries = read_beir(beir, split)
-    name = dataset or beir.resolve().name
-    _index_collection(library, beir, name)
-    return queries, name
+    return read_golden(golden) if golden is not None else read_beir(cast(Path, beir), split)
+
+
+@contextmanager
+def open_dataset(
+    context: typer.Context,
+    home: Path | None,
+    preset: str | None,
+    beir: Path | None,
+    dataset: str | None,
+) -> Iterator[tuple[Library, str]]:
+    """Open the store that queries are put to, and give it with their dataset's name.
+
+    A BEIR collection is indexed if needed, in a store that is made if there is none, under its
+    folder's name if no dataset is given.
+    """
+    is_filled = beir is not None
+    with open_library(context, home, preset, make_store=is_filled, embeds=is_filled) as library:
+        if beir is None:
+            yield library, library.chosen_dataset(dataset)
+            return
+        name = dataset or beir.resolve().name
+        _index_collection(library, beir, name)
+        yield library, name
 
 
 def _index_collection(library: Library, folder: Path, dataset: str) -> None:

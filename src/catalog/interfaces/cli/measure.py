@@ -10,8 +10,9 @@ import typer
 
 from catalog.interfaces.cli.backend_runs import (
     allowed_documents,
-    load_queries,
     measure_specs,
+    open_dataset,
+    read_queries,
     record_run_and_file,
     run_specs,
 )
@@ -158,8 +159,8 @@ def evaluate(
             raise typer.BadParameter("give them after 'answers'", param_hint="options of 'answers'")
         return
     specs = _specs(mode, backend)
-    with open_library(context, home, preset) as library:
-        queries, name = load_queries(library, golden, beir, split, dataset)
+    queries = read_queries(golden, beir, split)
+    with open_dataset(context, home, preset, beir, dataset) as (library, name):
         records = measure_specs(library, queries, name, specs, top_k, repeats, runs, reuse=reuse)
     if json:
         print_json(table_dict(records))
@@ -210,8 +211,8 @@ def ablate(
         score_variants,
     )
 
-    with open_library(context, home, preset) as library:
-        queries, name = load_queries(library, golden, beir, split, dataset)
+    queries = read_queries(golden, beir, split)
+    with open_dataset(context, home, preset, beir, dataset) as (library, name):
         variants, left_out = available_variants(library, build_variants(library.settings))
         for variant, reason in left_out.items():
             complain(f"{variant} is left out: {reason}")
