@@ -152,6 +152,7 @@ def test_doctor_fails_with_the_fix_when_vectors_are_missing(catalog, built, tmp_
 def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
     monkeypatch.setenv("IDX_RAG_V2__RRF_K", "17")
     monkeypatch.setenv("IDX_RAG_V2__QDRANT_API_KEY", "s3cret")
+    monkeypatch.setenv("IDX_RAG_V2__QDRANT_URL", "bob:s3cret@host:6333")  # without a scheme
     _, out, _ = catalog("config")
     assert "IDX_RAG_V2__RRF_K = 17  [environment]" in out
     assert "s3cret" not in out

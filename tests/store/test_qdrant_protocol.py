@@ -18,7 +18,7 @@ from catalog.store.database import set_meta
 from catalog.store.vectors import outbox as outbox_module
 from catalog.store.vectors import qdrant_server
 from catalog.store.vectors import server as server_module
-from catalog.store.vectors.qdrant_server import open_client
+from catalog.store.vectors.qdrant_server import QdrantServer, open_client
 from catalog.store.vectors.server import ServerEngine
 from qdrant_protocol import DRIPS, FLOODS, QdrantProtocol, qdrant_protocol
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
@@ -377,6 +377,22 @@ def test_a_reply_that_drips_or_floods_does_not_hold_a_search(server, engines, de
         fault.times = 0
     engine._server._failure = None
     assert answers(desk, engine) == ALL
+
+
+def test_a_packed_reply_is_refused_before_it_is_unpacked(server, engines, desk):
+    engine = engines()
+    engine.refresh()
+    server.fail("POST", "/points/query$", 200, headers={"Content-Encoding": "gzip"}, times=10_000)
+    with pytest.raises(EngineUnreachableError, match="packed"):
+        answers(desk, engine)
+
+
+def test_a_key_that_cannot_be_sent_is_in_no_message(server, caplog):
+    asked = QdrantServer(open_client(server.url, "SECRET ", 5), sleep=lambda _: None)
+    with pytest.raises(EngineError, match="look at address and key") as raised:
+        asked.call(asked.client.get_collections)
+    assert "SECRET" not in f"{raised.value} {caplog.text}"
+    assert caplog.records == []  # nor is it tried again
 
 
 def test_a_search_with_changes_to_apply_gives_up_soon_too(server, engines, desk):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from fakes import open_library
 from qdrant_protocol import QdrantProtocol, qdrant_protocol
 
 WHOLE = Restriction("notes")
-COLLECTION = "cat_notes.words"
+COLLECTION = "cat_notes~words"
 POINTS = "/points$"
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 
@@ -241,6 +243,96 @@ def test_a_server_that_is_away_leaves_the_search_to_the_store(server, engines, d
     assert "searched the store's full text instead" in run.note
 
 
+def test_a_restriction_to_more_passages_than_were_indexed_comes_to_an_end(
+    server, engines, database, monkeypatch
+):
+    """Another process adds some after the search has looked for what is new."""
+    fill(database, 2)
+    engine = engines()
+    engine.refresh()
+    read_allowed = engine._allowed
+
+    def add_and_read(restriction):
+        fill(database, 20)
+        engines().refresh()
+        return read_allowed(restriction)
+
+    monkeypatch.setattr(engine, "_allowed", add_and_read)
+    server.requests.clear()
+    hits = engine.search("alpha beta", 10, Restriction("notes", without=("nothing",)))
+    assert len(hits) == 10
+    assert len(server.requests) < 40
+
+
+def test_a_search_waits_little_for_a_server_that_fails_every_batch(server, engines, database):
+    fill(database, 9)
+    pauses: list[float] = []
+    engine = engines()
+    engine._server._sleep = pauses.append
+    server.fail("PUT", POINTS, 503, times=1000, headers={"Retry-After": "30"})
+    assert engine.search("alpha", 5, WHOLE).fallback
+    assert sum(pauses) < 6
+
+
+def test_a_list_of_points_without_an_end_is_an_error(server, engines, database):
+    fill(database, 3)
+    engine = engines()
+    engine.refresh()
+    fill(database, 4)
+    one = {"id": 7, "payload": {"key": 1, "length": 2, "language": 0}}
+    for points in ([one] * 1000, []):
+        server.lies["/scroll"] = {"points": points, "next_page_offset": 7}
+        with pytest.raises(EngineError, match="more points"):
+            engine.search("alpha", 5, WHOLE)
+
+
+def test_too_few_answers_are_an_error(server, engines, database):
+    fill(database, 3)
+    engine = engines()
+    engine.refresh()
+    server.lies["/query/batch"] = []
+    with pytest.raises(EngineError, match="0 answers to 2 questions"):
+        engine.search("alpha", 5, WHOLE)
+
+
+def test_while_another_thread_brings_it_up_the_store_answers(engines, database, monkeypatch):
+    monkeypatch.setattr(qdrant_words, "APPLY_WAIT_SECONDS", 0.05)
+    fill(database, 3)
+    engine = engines()
+    with ThreadPoolExecutor(1) as other, engine._turns.enter(0):
+        hits = other.submit(engine.search, "alpha theta", 20, WHOLE).result()
+    assert "another thread" in hits.fallback
+    assert len(hits) == 3
+
+
+def test_a_search_takes_in_no_more_than_it_may_wait_for_and_the_next_goes_on(
+    server, engines, database
+):
+    fill(database, 12)
+    ticks = count()
+    engine = engines(parallel=1)
+    engine._server._clock = lambda: next(ticks) / 2
+    assert "takes long" in engine.search("alpha", 5, WHOLE).fallback
+    kept = len(ids(server))
+    for _ in range(20):
+        if engine.search("alpha", 5, WHOLE).fallback == "":
+            break
+    assert 0 < kept < len(ids(server)) == 12
+
+
+def test_a_dataset_may_be_called_as_the_words_of_another(server, tmp_path):
+    options = {"vector_engine": "qdrant", "lexical_engine": "qdrant", "qdrant_url": server.url}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "sun.md").write_text("# Sun\n\nThe sun is hot.\n")
+    with open_library(tmp_path / "home", **options) as library:
+        service = SearchServiceV2(library)
+        for _ in range(2):
+            for name in ("notes", "notes.words"):
+                Indexer(library).build(tmp_path / "a", name)
+                results = service.search("sun", dataset=name, strict=True)
+                assert [hit.dataset for hit in results] == [name]
+
+
 def test_a_key_that_is_refused_is_an_error(server, engines, database):
     fill(database, 2)
     server.fail("GET", "/exists$", 403, times=1000)
@@ -356,10 +448,10 @@ def test_a_rebuild_mends_the_words_and_leaves_the_vectors_of_that_name(server, t
         Indexer(library).build(notes, "notes")
         vectors = library.indexes.folder("notes") / "qdrant"
         vectors.mkdir(parents=True)
-        [record, *_] = server.client.scroll("catalog_notes.words")[0]
+        [record, *_] = server.client.scroll("catalog_notes~words")[0]
         other = models.SparseVector(indices=[1], values=[0.5])
         wrong = models.PointStruct(id=record.id, vector={"words": other}, payload=record.payload)
-        server.client.upsert("catalog_notes.words", [wrong])
+        server.client.upsert("catalog_notes~words", [wrong])
         rebuild_indexes(library, vectors=False)
         assert vectors.is_dir()
         assert library.indexes.lexical("notes").verify() == 0
@@ -382,7 +474,7 @@ def test_one_server_serves_both_legs_and_the_store_answers_while_it_is_away(
             "qdrant: "
         )
         assert found[0].path == "keys.md"
-        assert {"catalog_notes.words", "catalog_notes"} <= names(server)
+        assert {"catalog_notes~words", "catalog_notes"} <= names(server)
         for method in ("GET", "POST", "PUT"):
             server.fail(method, "/(collections|aliases)", 503, times=10_000)
         away = service.search("rotate the api keys")

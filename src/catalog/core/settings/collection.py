@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from catalog.core.settings.variables import ApiKey
+
 
 class CollectionSettings(BaseModel):
     """``IDX_COLLECTION__*``: a Qdrant collection that other software filled, searched as it is.
@@ -17,7 +19,7 @@ class CollectionSettings(BaseModel):
     url: str | None = Field(
         None, description="The Qdrant server it is on; unset: IDX_RAG_V2__QDRANT_URL."
     )
-    api_key: str | None = Field(
+    api_key: ApiKey = Field(
         None, description="Key for that server, one that may only read will do.", repr=False
     )
     vector: str | None = Field(

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.text_search import TsvectorSettings
-from catalog.core.settings.variables import V2_PREFIX, refuse_unknown_variables
+from catalog.core.settings.variables import V2_PREFIX, ApiKey, refuse_unknown_variables
 
 # Of a setting whose change re-cuts or re-embeds the documents.
 NEEDS_REBUILD: dict[str, JsonValue] = {"rebuild": True}
@@ -155,7 +155,7 @@ class RAGv2Settings(BaseSettings):
     qdrant_url: str | None = Field(
         None, description="A Qdrant server; unset: Qdrant inside this process."
     )
-    qdrant_api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    qdrant_api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
     top_k: int = Field(
         10, ge=1, le=1000, description="Passages of an answer, where the call does not say."
     )
@@ -285,7 +285,7 @@ class RAGv2Settings(BaseSettings):
         0, ge=0, le=600_000, description="Fewer passages are reranked to fit; 0: no limit."
     )
     rerank_url: str | None = Field(None, description="A rerank server (Cohere's form of request).")
-    rerank_api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    rerank_api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
     similarity_threshold: float = Field(
         0.0, ge=0.0, le=1.0, description="Passages of a lower relevance are left out; 0: none."
     )

@@ -18,7 +18,7 @@ from catalog.core.home import default_home
 from catalog.core.param_types import Profile
 from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.rag import NEEDS_REBUILD, RAGv2Settings
-from catalog.core.settings.variables import PREFIX
+from catalog.core.settings.variables import PREFIX, ApiKey
 
 _PRICE = re.compile(r"(.*\S)\s*:\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*")
 
@@ -65,7 +65,7 @@ class EmbeddingSettings(BaseModel):
         description="Base address of an openai server, such as http://…/v1; unset for cohere: its "
         "own.",
     )
-    api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
     timeout_seconds: float = Field(
         30.0, gt=0.0, le=3600.0, description="How long one request to it may take."
     )
@@ -92,14 +92,6 @@ class EmbeddingSettings(BaseModel):
         0.0, ge=0.0, le=1e6, description="What a million tokens cost, for the report of a run."
     )
 
-    @field_validator("api_key")
-    @classmethod
-    def _can_be_sent(cls, key: str | None) -> str | None:
-        """Refuse what no header can hold."""
-        if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-            raise ValueError("a key is printable ASCII without blanks at its ends")
-        return key or None
-
 
 class LLMSettings(BaseModel):
     """``IDX_LLM__*``: which language model answers, expands queries or reranks, if any."""
@@ -119,7 +111,7 @@ class LLMSettings(BaseModel):
     balanced: str | None = Field(None, description="That of the balanced profile, in the same way.")
     premium: str | None = Field(None, description="That of the premium profile, in the same way.")
     url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
-    api_key: str | None = Field(None, description="Key for that server.", repr=False)
+    api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
     timeout_seconds: float = Field(
         10.0,
         gt=0.0,

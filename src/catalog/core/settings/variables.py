@@ -1,16 +1,27 @@
-"""Names of environment variables: a misspelled one is an error, never ignored."""
+"""Environment variables: a misspelled name is an error, never ignored, and so is an odd key."""
 
 from __future__ import annotations
 
 import os
 from functools import cache
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from catalog.core.errors import ConfigError
 
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
+
+
+def _sendable(key: str | None) -> str | None:
+    """Refuse what no header can hold; an empty key is none."""
+    if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
+        raise ValueError("a key is printable ASCII without blanks at its ends")
+    return key or None
+
+
+ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:

@@ -77,6 +77,8 @@ def _public(value: str) -> str:
     from catalog.core.text import strip_userinfo
 
     address = strip_userinfo(value)
+    if "://" not in address:  # as of an address whose scheme was forgotten
+        return re.sub(r"^[^\s/@]+:.*@", "", address, flags=re.DOTALL)
     if not address.casefold().startswith(("http://", "https://")):
         return address
     return re.sub(r"[?#].*", "?***", address, flags=re.DOTALL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,6 +39,7 @@ from catalog.store.vectors.server_versions import collection_name
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
+WORDS_ENDING = "~words"  # of a collection's name; no dataset's has such a sign
 MOST_NAMED = 5_000  # passages that a restriction names one by one; of more, hits are looked through
 _SPARE = 24  # hits asked for beyond those wanted, for ties and passages that are gone
 _INSTEAD = ", searched the store's full text instead"
@@ -49,7 +49,7 @@ _DIGITS = 6  # of a score that float32 arithmetic in any order agrees on
 class QdrantWordsEngine:
     """Keyword search over one dataset by sparse vectors behind ``client``.
 
-    Its collection is ``{collection_prefix}{dataset}.words``; words and their weights are those of
+    Its collection is ``{collection_prefix}{dataset}~words``; words and their weights are those of
     ``bm25``, but that the average length is taken in steps. It is brought up to date before a
     search, by what it lacks and has too many; processes take turns at that, as at vectors. While
     the server is away, or another process is writing, the store's own full text answers. A
@@ -74,7 +74,7 @@ class QdrantWordsEngine:
     ) -> None:
         self.database, self.dataset = database, dataset
         self.analyzer = analyzer or TextAnalyzer()
-        self.collection = collection_name(collection_prefix, f"{dataset}.words")
+        self.collection = collection_name(collection_prefix, dataset) + WORDS_ENDING
         options = options or QdrantSettings()
         self._server = QdrantServer(
             client, seconds=options.timeout_seconds, sleep=sleep, clock=clock
@@ -83,7 +83,6 @@ class QdrantWordsEngine:
         self._words = WordCollection(database, dataset, self._server, points, self.analyzer)
         self._turns = CollectionTurns(database, self.collection)
         self._owns_client = owns_client
-        self._guard = threading.RLock()
         self._state: WordsState | None = None
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
@@ -121,21 +120,20 @@ class QdrantWordsEngine:
 
     def refresh(self) -> None:
         """Take in what is new; compare all where the server has another number of points."""
-        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+        with self._turns.take(BUILD_WAIT_SECONDS):
             self._state = self._words.adopt(is_counted=True) or self._words.bring_up()
 
     def verify(self) -> int:
         """Return the number of passages whose points are not as in the truth, and forget such."""
-        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+        with self._turns.take(BUILD_WAIT_SECONDS):
             self._state = None
             return self._words.verify()
 
     def close(self) -> None:
         """Forget the collection, and close the client if it is the engine's own."""
-        with self._guard:
-            self._state = None
-            if self._owns_client:
-                self._server.client.close()
+        self._state = None
+        if self._owns_client:
+            self._server.client.close()
 
     def _allowed(self, restriction: Restriction) -> Int64 | None:
         with self.database.read(latest=True) as connection:
@@ -146,7 +144,9 @@ class QdrantWordsEngine:
         if allowed is not None and len(allowed) == 0:
             k = 0
         named = None if allowed is None or len(allowed) > MOST_NAMED else allowed.tolist()
-        limit = max(1, min(state.size, k + _SPARE))
+        # the restriction may be of a later state, with more passages than the points
+        all_there = max(state.size, len(named or ()))
+        limit = max(1, min(all_there, k + _SPARE))
         while True:
             asked = [(limit, None), (len(state.sample), state.sample)]
             if named:
@@ -155,7 +155,7 @@ class QdrantWordsEngine:
                 [(seq, _rounded(score)) for seq, score in answer]
                 for answer in self._words.points.search(tokens, asked)
             )
-            found, most, there = best, limit, state.size
+            found, most, there = best, limit, all_there
             if named:
                 found, most, there = within[0], asked[-1][0], len(named)
             is_all = len(found) < most or most == there
@@ -167,7 +167,7 @@ class QdrantWordsEngine:
             )
             if is_all or is_told:
                 return Hits(hits, _spread(best, sampled, state, is_all=len(best) < limit))
-            limit = min(state.size, limit * 4)
+            limit = min(all_there, limit * 4)
 
     def _current(self) -> WordsState:
         """Return the state of the points, which is that of the truth there is now."""
@@ -176,7 +176,7 @@ class QdrantWordsEngine:
             stamp = read_stamp(connection, self.dataset)
         if state is not None and state.stamp == stamp:
             return state
-        with self._guard, self._server.hurry():
+        with self._server.hurry(APPLY_WAIT_SECONDS), self._turns.enter(APPLY_WAIT_SECONDS):
             state = self._words.adopt(is_counted=False)
             if state is None:
                 with self._turns.take(APPLY_WAIT_SECONDS):

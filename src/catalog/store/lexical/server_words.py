@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,11 @@ from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Int64
 from catalog.store.lexical.snapshot import AnalysedRow
 from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
-from catalog.store.vectors.server_index import NOTE, upsert_points
+from catalog.store.vectors.server_index import NOTE, read_pages, upsert_points
 
 K1, B = 1.2, 0.75
 WORDS = "words"  # the name of the vector
-_PAGE = 10_000  # points whose payload is read at a time
+_PAGE = 10_000  # points removed at a time
 _TOLD = _KEY, _LENGTH, _LANGUAGE = "key", "length", "language"  # of each passage, in its payload
 _MOST = 2**62  # beyond any number of these
 
@@ -99,7 +100,8 @@ class WordPoints:
         """Return what all points tell of their passages, and the ids of those that do not."""
         known: list[tuple[int, int, int, int]] = []
         strange: list[Any] = []
-        for record in self._scroll():
+        pages = read_pages(self._server, self.name, with_payload=True)
+        for record in chain.from_iterable(pages):
             told: list[Any] = [record.id, *((record.payload or {}).get(name) for name in _TOLD)]
             numbers = [one for one in told if type(one) is int and abs(one) < _MOST]
             if len(numbers) == len(told) and 0 <= numbers[-1] < len(LANGUAGES):
@@ -107,16 +109,6 @@ class WordPoints:
             else:
                 strange.append(record.id)
         return rows_of(known), strange
-
-    def _scroll(self) -> Iterator[models.Record]:
-        following: Any = None
-        while True:
-            records, following = self._server.call(
-                self._server.client.scroll, self.name, limit=_PAGE, offset=following
-            )
-            yield from records
-            if following is None:
-                return
 
     def upsert(self, rows: Sequence[AnalysedRow], average: float) -> None:
         """Add passages, or replace those of the same row number."""
@@ -177,6 +169,11 @@ class WordPoints:
             for limit, seqs in asked
         ]
         answers = self._server.ask(self._server.client.query_batch_points, self.name, requests)
+        if len(answers) != len(requests):
+            raise EngineError(
+                f"Qdrant at {self._server.address} gave {len(answers)} answers to "
+                f"{len(requests)} questions"
+            )
         return [
             [
                 (point.id, point.score)

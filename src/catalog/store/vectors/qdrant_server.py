@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -46,6 +47,7 @@ _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a re
 FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, *_UNREADABLE)
 _NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)", re.DOTALL)
 
+_deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of hurried calls
 _log = logging.getLogger(__name__)
 
 
@@ -71,15 +73,16 @@ class QdrantServer:
         self.address = address or address_of(client)
         self._seconds, self._calls = seconds, BoundedCalls(_ABANDONED)
         self._sleep, self._clock = sleep, clock
-        self._thread = threading.local()
         self._failure: tuple[float, EngineUnreachableError] | None = None
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return what the function returns, sooner or later; soon or never under :meth:`hurry`."""
         stop: Callable[[RetryCallState], bool] = stop_after_attempt(ATTEMPTS)
         seconds = WHOLE * self._seconds
-        if getattr(self._thread, "is_hurried", False):
+        if (deadline := _deadline.get()) is not None:
             self._require_rested()
+            if self._clock() > deadline:
+                raise EngineUnreachableError(f"Qdrant at {self.address} takes long: not waited for")
             seconds = self._seconds
             stop = stop_after_attempt(ATTEMPTS) | stop_before_delay(PATIENCE)
         try:
@@ -96,18 +99,20 @@ class QdrantServer:
             return self.call(function, *args, **kwargs)
 
     @contextmanager
-    def hurry(self) -> Iterator[None]:
-        """Let the calls of this thread give up soon: somebody waits for the answer.
+    def hurry(self, within: float = math.inf) -> Iterator[None]:
+        """Let calls give up soon, in this context and those copied of it: somebody waits.
 
         Nothing is tried again after :data:`PATIENCE` seconds, nor at all for :data:`REST` seconds
-        once a call has failed: the other leg then answers without delay.
+        once a call has failed: the other leg then answers without delay. No call begins later than
+        ``within`` so many seconds.
         """
-        before = getattr(self._thread, "is_hurried", False)
-        self._thread.is_hurried = True
+        before = _deadline.get()
+        until = self._clock() + within
+        token = _deadline.set(until if before is None else min(before, until))
         try:
             yield
         finally:
-            self._thread.is_hurried = before
+            _deadline.reset(token)
 
     def _require_rested(self) -> None:
         failure = self._failure
@@ -170,6 +175,7 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
                 api_key=api_key,
                 timeout=max(1, round(timeout)),
                 check_compatibility=False,
+                headers={"Accept-Encoding": "identity"},
                 event_hooks={"response": [_bound]},
             )
     except (ValueError, AssertionError) as error:  # their text may hold user and password
@@ -180,7 +186,9 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
 
 
 def _bound(reply: httpx.Response) -> None:
-    """Have a reply of too many bytes fail while it is read."""
+    """Have a reply of too many bytes fail while it is read, and a packed one at once."""
+    if reply.headers.get("Content-Encoding", "identity") != "identity":
+        raise httpx.DecodingError("it answered packed, which was not asked for")
     assert isinstance(reply.stream, httpx.SyncByteStream)
     reply.stream = _BoundedStream(reply.stream)
 
@@ -234,6 +242,8 @@ def reason_of(error: BaseException) -> str:
         return "429 Too Many Requests"
     if _is_nonsense(error):
         return "it answered what no Qdrant does"  # the client would repeat the answer
+    if _is_unsendable(error):
+        return "the request cannot be sent as it is: look at address and key"
     return str(error) or type(error).__name__
 
 
@@ -273,7 +283,13 @@ def _is_refused(error: BaseException) -> bool:
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, UnexpectedResponse):
         return error.status_code is None or error.status_code == 429 or error.status_code >= 500
-    return isinstance(error, FAILURES) and not _is_nonsense(error)
+    return isinstance(error, FAILURES) and not (_is_nonsense(error) or _is_unsendable(error))
+
+
+def _is_unsendable(error: BaseException) -> bool:
+    """Tell whether it was the request that could not be sent; its text may hold the key."""
+    source = getattr(error, "source", error)
+    return isinstance(source, httpx.LocalProtocolError)
 
 
 def _is_nonsense(error: BaseException) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -71,7 +70,6 @@ class ServerEngine:
         self._server = QdrantServer(client, seconds=seconds, sleep=sleep, clock=clock)
         self._versions = CollectionVersions(self._server, self.collection, fingerprint)
         self._outbox = Outbox(database, dataset, dim, self._keep_applied)
-        self._guard = threading.RLock()
         self._index: ServerIndex | None = None
         self._clock, self._impatient_until = clock, 0.0
         self._target = ""  # the collection that the outbox is applied to
@@ -112,7 +110,7 @@ class ServerEngine:
         A collection of another size than the truth, as after a failover that lost the last writes,
         is compared with it point by point.
         """
-        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+        with self._turns.take(BUILD_WAIT_SECONDS):
             index, changed = self._bring_up(wait=True)
             if index.count != self._outbox.count_points():
                 changed += self._outbox.refill(index)
@@ -120,7 +118,7 @@ class ServerEngine:
 
     def rebuild(self) -> int:
         """Fill a new collection from the truth and return its number of points."""
-        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+        with self._turns.take(BUILD_WAIT_SECONDS):
             self._index = None
             live = self._versions.live()
             if live is not None:
@@ -131,32 +129,39 @@ class ServerEngine:
 
     def verify(self) -> int:
         """Return the number of points that are missing, too many or not as in the truth."""
-        with self._guard, self._turns.take(BUILD_WAIT_SECONDS):
+        with self._turns.take(BUILD_WAIT_SECONDS):
             return self._outbox.compare(self._bring_up(wait=True)[0])
 
     def close(self) -> None:
         """Forget the collection, and close the client if it is the engine's own."""
-        with self._guard:
-            self._index = None
-            if self._owns_client:
-                self._server.client.close()
+        self._index = None
+        if self._owns_client:
+            self._server.client.close()
 
     def _current(self) -> ServerIndex:
         """Return the collection, with everything applied unless another process is at it."""
         index = self._index
         if index is not None and self._outbox.is_empty():
             return index
-        is_patient = self._clock() >= self._impatient_until
-        with self._guard, self._server.hurry():
-            try:
-                with self._turns.take(APPLY_WAIT_SECONDS if is_patient else 0):
-                    index, _ = self._bring_up(wait=False)
-            except EngineLockedError:
-                self._impatient_until = self._clock() + IMPATIENT_SECONDS
-                index = self._index = self._index or self._adopt_as_it_is()
-                if index is None:
-                    raise
-        return index
+        seconds = APPLY_WAIT_SECONDS if self._clock() >= self._impatient_until else 0.0
+        try:
+            with self._turns.enter(seconds), self._server.hurry():
+                return self._bring_up_or_adopt(seconds)
+        except EngineLockedError:
+            if index is None:
+                raise
+            return index  # another thread is at it
+
+    def _bring_up_or_adopt(self, seconds: float) -> ServerIndex:
+        try:
+            with self._turns.take(seconds):
+                return self._bring_up(wait=False)[0]
+        except EngineLockedError:
+            self._impatient_until = self._clock() + IMPATIENT_SECONDS
+            self._index = self._index or self._adopt_as_it_is()
+            if self._index is None:
+                raise
+            return self._index
 
     def _adopt_as_it_is(self) -> ServerIndex | None:
         """Return the live collection without changing it: another process is writing."""
@@ -165,11 +170,11 @@ class ServerEngine:
 
     def _forget_if_gone(self, index: ServerIndex, error: EngineError) -> bool:
         """Forget a collection that another process has replaced, and tell whether that is so."""
-        with self._guard:
-            if not was_answered(error, 404) or self._versions.live() in (None, index.collection):
-                return False
+        if not was_answered(error, 404) or self._versions.live() in (None, index.collection):
+            return False
+        if self._index is index:
             self._index = None
-            return True
+        return True
 
     def _bring_up(self, *, wait: bool) -> tuple[ServerIndex, int]:
         """Return the collection with the outbox applied, and the number of points changed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,33 @@ def write_note(server: QdrantServer, collection: str, note: dict[str, Any]) -> N
     server.call(server.client.update_collection, collection, metadata={NOTE: note})
 
 
+def read_pages(
+    server: QdrantServer, collection: str, *, with_payload: bool
+) -> Iterator[list[models.Record]]:
+    """Yield all points without their vectors, some at a time.
+
+    Raises :class:`EngineError` for a server that never comes to an end of them.
+    """
+    left = server.call(server.client.count, collection, exact=True).count + _PAGE
+    following: Any = None
+    while True:
+        records, following = server.call(
+            server.client.scroll,
+            collection,
+            limit=_PAGE,
+            offset=following,
+            with_payload=with_payload,
+        )
+        yield records
+        if following is None:
+            return
+        left -= len(records)
+        if left < 0 or not records:
+            raise EngineError(
+                f"Qdrant at {server.address} lists more points of {collection!r} than it counts"
+            )
+
+
 def upsert_points(
     server: QdrantServer,
     collection: str,
@@ -170,7 +198,8 @@ def upsert_points(
         return
     workers = ThreadPoolExecutor(options.parallel, "qdrant-upsert")
     try:
-        for call in [workers.submit(upsert, batch) for batch in batches]:
+        calls = [workers.submit(copy_context().run, upsert, batch) for batch in batches]
+        for call in calls:
             call.result()
     finally:
         workers.shutdown(cancel_futures=True)
@@ -273,18 +302,8 @@ class ServerIndex:
 
     def pages(self) -> Iterator[list[str]]:
         """Yield the ids of all points, some at a time."""
-        following: Any = None
-        while True:
-            records, following = self._server.call(
-                self._server.client.scroll,
-                self.collection,
-                limit=_PAGE,
-                offset=following,
-                with_payload=False,
-            )
+        for records in read_pages(self._server, self.collection, with_payload=False):
             yield [str(record.id) for record in records]
-            if following is None:
-                return
 
     def flush(self) -> None:
         """Do nothing: every write waits for the server to keep it."""
