@@ -6,10 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from math import log, log1p
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -338,6 +340,33 @@ def test_a_damaged_file_costs_time_and_nothing_else(
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows", b"\x93NUMPY\x01\x00\x10\x00{'descr':(((("),
+        ("languages", np.full(5, 200, dtype=np.uint8)),
+        ("lengths", np.full(5, -3, dtype=np.int32)),
+        ("counts", 0),
+    ],
+)
+def test_arrays_that_no_index_has_are_not_searched_though_their_checksum_fits(
+    database: Database, folder: Path, name: str, content: Any
+) -> None:
+    for index in range(5):
+        put(database, "notes", f"{index}.md", f"flour {'water ' * index}")
+    engine_at(database, folder).refresh()
+    expected = engine_at(database, folder).search("flour water", 9, WHOLE)
+    [file] = folder.rglob(f"{name}.npy")
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        np.save(file, np.load(file) * 0 if isinstance(content, int) else content)
+    sums = file.with_name("checksums.json")
+    changed = {name: zlib.crc32(file.read_bytes())}
+    sums.write_text(json.dumps(json.loads(sums.read_text()) | changed))
+    assert engine_at(database, folder).search("flour water", 9, WHOLE) == expected
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"format": 999},
@@ -499,6 +528,7 @@ def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None
 def test_keyword_search_loads_neither_llama_index_nor_scipy(tmp_path: Path) -> None:
     program = f"""
 import sys
+import zlib
 from pathlib import Path
 from catalog.store.database import Database
 from catalog.store.lexical import get_lexical_engine

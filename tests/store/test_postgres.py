@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -247,6 +248,13 @@ def test_words_that_are_not_those_of_the_text_are_noticed_and_made_anew(database
             check_full_text(connection)
         rebuild_full_text(connection)
         check_full_text(connection)
+
+
+def test_what_the_server_says_of_a_statement_shows_nothing_of_a_document(database):
+    for statement in ("SELECT CAST(:value AS INTEGER)", "SELECT CAST(:value AS TSVECTOR)"):
+        with pytest.raises(StoreError) as raised, database.read() as connection:
+            connection.execute(text(statement), {"value": "SECRET '' salary"})
+        assert "SECRET" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_failed_write_leaves_nothing(database):

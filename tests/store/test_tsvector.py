@@ -164,6 +164,62 @@ def test_words_that_were_changed_are_counted_and_cut_anew(database: Database) ->
     assert order(engine, "keys") == [seq]
 
 
+@pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET passages = 7"])
+def test_words_that_are_miscounted_are_told_and_counted_anew(
+    database: Database, statement: str
+) -> None:
+    put(database, "notes", "a.md", "keys")
+    engine = engine_of(database)
+    before = engine.search("keys", 5, WHOLE)
+    with database.write() as connection:
+        connection.execute(text(statement.format(max(tables(database), key=len))))
+    assert engine.search("keys", 5, WHOLE) != before
+    assert engine.verify() == 1
+    assert engine.search("keys", 5, WHOLE) == before
+    assert engine.verify() == 0
+
+
+def test_a_row_number_that_comes_again_is_not_taken_for_the_passage_it_was(
+    database: Database,
+) -> None:
+    """As after an older copy of the store was put back, which has no such tables."""
+    [seq] = put(database, "notes", "old.md", "beta")
+    engine = engine_of(database)
+    assert order(engine, "beta") == [seq]
+    drop(database, "notes", "old.md")
+    with database.write() as connection:
+        connection.execute(text(f"ALTER SEQUENCE chunks_seq_seq RESTART WITH {seq}"))
+    assert put(database, "notes", "new.md", "gamma") == [seq]
+    assert (order(engine, "beta"), order(engine, "gamma")) == ([], [seq])
+
+
+_PAIRS = (f"{chr(0x20000 + n)}{chr(0x20007 + n)}-{chr(0x20003 + n)}" for n in range(30_000))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["\u0345 x", "\u0301\u0302", "\ufb2a" * 600, "\u0958" * 400, " ".join(_PAIRS), "a" * 9000],
+    ids=["a mark", "marks", "Hebrew that grows", "Nagari that grows", "pairs", "long"],
+)
+def test_no_text_costs_another_passage_its_words(database: Database, odd: str) -> None:
+    [plain] = put(database, "notes", "plain.md", "keys é")
+    [own] = put(database, "notes", "odd.md", f"keys {odd}", title=odd)
+    engine = engine_of(database)
+    assert sorted(order(engine, "keys")) == [plain, own]
+    assert order(engine, "e") == [plain]
+    assert engine.search(odd, 5, WHOLE) is not None
+    assert engine.verify() == 0
+
+
+def test_no_amount_of_metadata_costs_another_passage_its_words(database: Database) -> None:
+    [plain] = put(database, "notes", "plain.md", "keys")
+    fields = {f"f{n}": " ".join(f"w{n}x{word:05d}" for word in range(22_000)) for n in range(8)}
+    [own] = put(database, "notes", "odd.md", "keys", metadata=fields)
+    engine = engine_of(database, fields=", ".join(f"{name}:B" for name in fields))
+    assert sorted(order(engine, "keys")) == [plain, own]
+    assert order(engine, "w3x00007") == [own]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"config": "123"}, {"config": "a.1"}, {"fields": " ".join(f"f{n}:A" for n in range(21))}],

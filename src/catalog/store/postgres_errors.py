@@ -72,7 +72,8 @@ def translate_errors(url: URL) -> Iterator[None]:
         known = _store_error(error, url)
         if known is None:
             raise
-        raise known from (None if _tells_secret(error, url) else error)
+        is_secret = _tells_secret(error, url) or _may_quote(error)
+        raise known from (None if is_secret else error)
 
 
 def _store_error(error: DBAPIError, url: URL) -> CatalogError | None:
@@ -90,9 +91,14 @@ def _store_error(error: DBAPIError, url: URL) -> CatalogError | None:
         return StoreDamagedError(f"the store {place} cannot be read: {text}; put a copy back")
     if error.connection_invalidated or state is None or state.startswith(("08", "57P")):
         return _connection_error(str(original), place) if _is_connection(error) else None
-    if type(error).__name__ == "OperationalError":
-        return StoreError(f"the store {place} failed: {text}")
-    return None
+    if _may_quote(error):
+        return StoreError(f"the store {place} failed: {type(original).__name__} ({state})")
+    return StoreError(f"the store {place} failed: {text}")
+
+
+def _may_quote(error: DBAPIError) -> bool:
+    """Tell whether what the server says of a statement may repeat what is in a document."""
+    return type(error).__name__ != "OperationalError"
 
 
 def _is_connection(error: DBAPIError) -> bool:

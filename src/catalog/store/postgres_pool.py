@@ -194,6 +194,7 @@ def make_engine(url: URL) -> Engine:
             pool_pre_ping=True,
             pool_size=_POOL,
             max_overflow=_MOST_MORE,
+            hide_parameters=True,  # in errors: they may be of a document
         )
     except ModuleNotFoundError as error:
         raise MissingExtraError("a store in Postgres", "postgres") from error

@@ -50,7 +50,7 @@ class SqlitePool:
         self._frozen_state: _State | None = None
         self._identity: _State | None = None
         timeout = {"timeout": BUSY_TIMEOUT_MS / 1000}
-        self.engine: Engine = create_engine(url, connect_args=timeout)
+        self.engine: Engine = create_engine(url, connect_args=timeout, hide_parameters=True)
         event.listen(self.engine, "do_connect", self._connect)
         event.listen(self.engine, "begin", _begin)
 

@@ -84,6 +84,8 @@ class PostingsSegment:
             and _delimits(self.starts, len(self.rows))
             and len(self.rows) == len(self.counts)
             and bool(np.all(self.seqs[1:] > self.seqs[:-1]))
+            and int(self.lengths.min(initial=0)) >= 0
+            and int(self.counts.min(initial=1)) >= 1
             and (len(self.rows) == 0 or _within(self.rows, len(self.seqs)))
         )
         if not fits:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy.typing as npt
 
 from catalog.core.private_files import make_folder
 from catalog.store.engine_types import Stamp
+from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Mask, PostingsSegment
 from catalog.store.lexical.snapshot import LiveSegment
 
@@ -36,7 +38,7 @@ _ARRAYS = {
     "seqs": "<i8", "keys": "<i8", "lengths": "<i4", "languages": "u1", "terms": "u1",
     "term_starts": "<i8", "starts": "<i8", "rows": "<i4", "counts": "<u2",
 }  # fmt: skip
-_NO_SEGMENT = (*_NO_POINTER, EOFError)
+_NO_SEGMENT = (*_NO_POINTER, EOFError, TokenError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,6 +211,8 @@ def _read_segment(folder: Path) -> PostingsSegment:
             raise ValueError(f"{folder.name} is not what was written")
         arrays[name] = _array_in(content)
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
+        raise ValueError(f"{folder.name} holds other arrays than an index segment")
+    if int(arrays["languages"].max(initial=0)) >= len(LANGUAGES):
         raise ValueError(f"{folder.name} is not an index segment")
     segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
     segment.check()

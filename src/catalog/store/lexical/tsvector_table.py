@@ -29,7 +29,14 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import REGCONFIG, TSVECTOR, aggregate_order_by, insert
+from sqlalchemy.dialects.postgresql import (
+    ARRAY,
+    REGCONFIG,
+    TSVECTOR,
+    aggregate_order_by,
+    array,
+    insert,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import UserDefinedType
 
@@ -41,9 +48,12 @@ from catalog.store.engine_types import read_stamp
 from catalog.store.postgres_pool import begin_derived
 from catalog.store.schema import chunks, document_fields, documents
 
-RULES = 1  # raise it whenever the same text would give other words
-_MOST_CHARS = 200_000  # of a field: a tsvector holds a megabyte
+RULES = 2  # raise it whenever the same text would give other words
+_MOST_CHARS = 60_000  # of a passage's text, and of all its fields: a tsvector holds a megabyte
+_MOST_BYTES = 2_046  # of a word in a tsvector
 _ACCENTS = "[\u0300-\u036f]"
+_NO_WORDS = cast(array([], type_=Text()), ARRAY(Text()))
+_KEY = func.hashtextextended(chunks.c.chunk_id + chunks.c.text_hash, cast(0, BigInteger()))
 _WORTH_STATISTICS = 1_000  # changed passages after which the planner is told anew
 
 
@@ -77,6 +87,8 @@ class TsvectorTables:
             name,
             of_both,
             Column("seq", BigInteger, primary_key=True, autoincrement=False),
+            # of the content: a row number comes again once an older copy of the store is put back
+            Column("key", BigInteger, primary_key=True, autoincrement=False),
             Column("words", TSVECTOR, nullable=False),
             Column("length", BigInteger, nullable=False),  # words, however often
             Index(
@@ -119,11 +131,31 @@ class TsvectorTables:
             raise EngineLockedError(message) from error
 
     def count_differences(self, connection: Connection) -> int:
-        """Count the passages whose words are missing, too many or not those of their text."""
-        cut = self._cut().subquery()
-        both = cut.outerjoin(self.words, self.words.c.seq == cut.c.seq, full=True)
-        is_other = cut.c.words.is_distinct_from(self.words.c.words)
-        return connection.scalar(select(func.count()).select_from(both).where(is_other)) or 0
+        """Count the passages whose words are missing, too many or not those of their text.
+
+        Where there are none, the words of which it is not known in how many passages they are. None
+        is wrong of tables that are not brought up.
+        """
+        size = self.read_counts(connection)
+        if size is None:
+            return 0
+        cut, words = self._cut().subquery(), self.words
+        is_same = (words.c.seq == cut.c.seq) & (words.c.key == cut.c.key)
+        both = cut.outerjoin(words, is_same, full=True)
+        is_other = cut.c.words.is_distinct_from(words.c.words)
+        different = select(func.count()).select_from(both).where(is_other)
+        return connection.scalars(different).one() or self._count_miscounted(connection, size)
+
+    def _count_miscounted(self, connection: Connection, size: WordCounts) -> int:
+        words = self.words
+        counted = func.ts_stat(str(select(words.c.words).compile(connection)))
+        each = counted.table_valued("word", "ndoc", "nentry").render_derived()
+        known = select(self.counts).where(self.counts.c.passages != 0).subquery()
+        both = each.outerjoin(known, known.c.lexeme == each.c.word, full=True)
+        is_wrong = known.c.passages.is_distinct_from(each.c.ndoc)
+        wrong = connection.scalars(select(func.count()).select_from(both).where(is_wrong)).one()
+        total = select(func.count(), func.coalesce(func.sum(words.c.length), 0))
+        return wrong + (WordCounts(*connection.execute(total).one()) != size)
 
     def clear(self) -> None:
         """Forget all words: they are cut anew when the tables are next brought up."""
@@ -176,13 +208,11 @@ class TsvectorTables:
     def _changes(self) -> Any:
         """Return the statement that brings both tables up and tells what that changed."""
         words, counts = self.words, self.counts
-        is_live = select(chunks.c.seq).where(
-            chunks.c.seq == words.c.seq, chunks.c.dataset == self._dataset
-        )
+        is_same = (words.c.seq == chunks.c.seq) & (words.c.key == _KEY)
+        is_live = select(chunks.c.seq).where(is_same, chunks.c.dataset == self._dataset)
         gone = words.delete().where(~is_live.exists()).returning(words.c.words, words.c.length)
-        is_kept = select(words.c.seq).where(words.c.seq == chunks.c.seq)
-        lacking = self._cut(~is_kept.exists())
-        added = words.insert().from_select(["seq", "words", "length"], lacking)
+        lacking = self._cut(~select(words.c.seq).where(is_same).exists())
+        added = words.insert().from_select(["seq", "key", "words", "length"], lacking)
         left = gone.cte("gone")
         came = added.returning(words.c.words, words.c.length).cte("came")
         changed = (
@@ -210,31 +240,33 @@ class TsvectorTables:
         return result.add_cte(kept.returning(counts.c.lexeme).cte("kept"))
 
     def _cut(self, *where: ColumnElement[bool]) -> Any:
-        """Select row number, words and number of words of the dataset's passages.
+        """Select row number, key, words and number of words of the dataset's passages.
 
         Without the offsets Postgres would cut a text anew wherever its words are named.
         """
-        vector: ColumnElement[Any] = self._vector(chunks.c.text, "D")
-        for name, letter in self._settings.labels.items():
-            vector = vector.op("||")(self._vector(_field(name), letter))
+        labels = self._settings.labels
+        vector: ColumnElement[Any] = self._vector(chunks.c.text, "D", _MOST_CHARS)
+        for name, letter in labels.items():
+            most = max(1, _MOST_CHARS // len(labels))
+            vector = vector.op("||")(self._vector(_field(name), letter, most))
         passages = chunks.join(documents, documents.c.id == chunks.c.document_id)
         raw = (
-            select(chunks.c.seq, vector.label("words"))
+            select(chunks.c.seq, _KEY.label("key"), vector.label("words"))
             .select_from(passages)
             .where(chunks.c.dataset == self._dataset, *where)
             .offset(0)
             .subquery("raw")
         )
-        folded = select(raw.c.seq, fold_accents(raw.c.words).label("words"))
+        folded = select(raw.c.seq, raw.c.key, fold_accents(raw.c.words).label("words"))
         cut = folded.offset(0).subquery("cut")
         each = func.unnest(cut.c.words).table_valued("lexeme", "positions", "weights")
         each = each.render_derived()
         often = select(func.coalesce(func.sum(func.cardinality(each.c.positions)), 0))
         length = often.select_from(each).scalar_subquery()
-        return select(cut.c.seq, cut.c.words, length.label("length"))
+        return select(cut.c.seq, cut.c.key, cut.c.words, length.label("length"))
 
-    def _vector(self, field: ColumnElement[Any], letter: str) -> ColumnElement[Any]:
-        shortened = func.left(func.coalesce(field, ""), _MOST_CHARS)
+    def _vector(self, field: ColumnElement[Any], letter: str, most: int) -> ColumnElement[Any]:
+        shortened = func.left(func.coalesce(field, ""), most)
         cut = func.to_tsvector(self._config(), shortened)
         return func.setweight(cut, cast(literal(letter), _OneByte()))
 
@@ -252,8 +284,8 @@ class TsvectorTables:
         return connection.scalar(select(func.count()).select_from(self._lexemes(query))) != 0
 
     def _lexemes(self, query: str) -> Any:
-        whole = query.replace("\0", " ").encode("utf-8", "replace").decode()
-        words = fold_accents(func.to_tsvector(self._config(), literal(whole, Text())))
+        read = query[:_MOST_CHARS].replace("\0", " ").encode("utf-8", "replace").decode()
+        words = fold_accents(func.to_tsvector(self._config(), literal(read, Text())))
         each = func.unnest(words).table_valued("lexeme", "positions", "weights")
         return each.render_derived()
 
@@ -274,9 +306,19 @@ def _field(name: str) -> ColumnElement[Any]:
 
 
 def fold_accents(vector: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the words without accents, which stemming and stop words have seen."""
+    """Return the words without accents, which stemming and stop words have seen.
+
+    One that is then nothing, or longer than Postgres takes, is left out.
+    """
     written = cast(vector, Text())
-    parted = func.normalize(written, text("NFD"))
-    bare = func.normalize(func.regexp_replace(parted, _ACCENTS, "", "g"), text("NFC"))
+    each = func.unnest(vector).table_valued("lexeme", "positions", "weights").render_derived()
+    size = func.octet_length(_bare(each.c.lexeme))
+    unfit = select(func.array_agg(each.c.lexeme)).where(~size.between(1, _MOST_BYTES))
+    fit = func.ts_delete(vector, func.coalesce(unfit.scalar_subquery(), _NO_WORDS))
     is_plain = func.octet_length(written) == func.length(written)
-    return case((is_plain, vector), else_=cast(bare, TSVECTOR))
+    return case((is_plain, vector), else_=cast(_bare(cast(fit, Text())), TSVECTOR))
+
+
+def _bare(written: ColumnElement[Any]) -> ColumnElement[Any]:
+    parted = func.normalize(written, text("NFD"))
+    return func.normalize(func.regexp_replace(parted, _ACCENTS, "", "g"), text("NFC"))
