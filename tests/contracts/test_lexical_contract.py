@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from llama_index.core.schema import QueryBundle
 from qdrant_client import QdrantClient
 from sqlalchemy import event
 
@@ -21,6 +22,7 @@ from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import ConfigError
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
 from catalog.core.scope import Scope
+from catalog.search_v2.legs import LexicalRetriever
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
@@ -452,6 +454,17 @@ def test_quotes_and_exclusions_hold_inside_scripts_without_spaces(
     for phrase in ("서울", "公園と"):
         assert found(engine, "keys", Restriction("notes", containing=(phrase,))) == {other}, phrase
     assert found(engine, "keys", Restriction("notes", containing=("都京",))) == set()
+
+
+def test_a_search_for_a_phrase_alone_finds_it_inside_scripts_without_spaces(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [city] = put(database, "notes", "a.md", "東京は日本の首都です。猫が好きです。")
+    put(database, "notes", "b.md", "大阪は大きい。")
+    for phrase, wanted in (("日本の首都", [city]), ("東京", [city]), ("名古屋", [])):
+        within = Restriction("notes", containing=(phrase,))
+        run = LexicalRetriever(database, engine, within, 10).run(QueryBundle(phrase))
+        assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), phrase
 
 
 def test_a_phrase_of_stop_words_is_found_where_it_is_required(

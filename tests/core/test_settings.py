@@ -63,11 +63,23 @@ def test_a_settings_file_in_the_home_folder_is_read(tmp_path, monkeypatch):
         ("IDX_RAG_V2__CHUNK_SIZ", "500"),
         ("IDX_RAG_V2__INGEST__NOTHING", "1"),
         ("IDX_EMBEDDING__MODLE", "x"),
+        ("IDX_SERVE_TOKEN", "x"),
+        ("IDX_RAG_V2_TOP_K", "3"),
+        ("IDX_RAG__TOP_K", "3"),
+        ("IDX_EMBEDING__MODEL", "x"),
+        ("IDX_HOM", "x"),
+        ("IDX_ANYTHING", "x"),
     ],
 )
 def test_a_variable_that_names_no_setting_is_an_error(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError, match=variable):
+        get_settings()
+
+
+def test_a_misspelt_variable_is_told_what_may_be_meant(monkeypatch):
+    monkeypatch.setenv("IDX_SERVE_TOKEN", "x")
+    with pytest.raises(ConfigError, match="did you mean IDX_SERVE__TOKEN"):
         get_settings()
 
 

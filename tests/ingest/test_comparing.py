@@ -46,7 +46,8 @@ def compare(before, *files, skipped=(), reread=False, pipeline="cut-1", limits=L
 
 def vanishing(gone, left):
     files = [listed(f"{number:03}.md") for number in range(gone + left)]
-    return compare(stored(*map(entry, files)), *files[gone:])
+    documents = [(parsed(file.path), file.path) for file in files]
+    return compare(stored(*map(entry, files), documents=documents), *files[gone:])
 
 
 def test_ten_of_nineteen_files_gone_stop_a_run_and_nine_of_seventeen_do_not():

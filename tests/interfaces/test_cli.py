@@ -417,6 +417,19 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     assert "1 indexed with remarks, 1 not indexed, 0 unchanged;" in out
 
 
+def test_a_copy_that_is_none_or_the_store_itself_is_named_as_that(catalog, built, tmp_path):
+    store, other = tmp_path / "home" / "catalog.db", tmp_path / "notes.txt"
+    other.write_text("no store at all")
+    for command, file, told in (
+        ("restore", other, "is not a copy of a store"),
+        ("restore", store, "is the store itself"),
+        ("backup", store, "is the store itself"),
+    ):
+        code, _, err = catalog(command, file, "--force")
+        assert (code, told in err) == (1, True), err
+    assert catalog("search", "walrus")[0] == 0
+
+
 @pytest.mark.parametrize("content", [None, b"", b"no store at all"])
 def test_a_restore_that_fails_leaves_no_folder_behind(catalog, tmp_path, content):
     copy, home = tmp_path / "copy.db", tmp_path / "new" / "home"

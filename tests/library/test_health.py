@@ -8,6 +8,7 @@ import pytest
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
+from catalog.search_v2.service import SearchServiceV2
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.vectors.edge import EdgeEngine
 from fakes import open_qdrant_library, write
@@ -58,6 +59,14 @@ def test_a_blocked_index_is_mended_before_it_is_updated(library, monkeypatch):
     failing(monkeypatch, EdgeEngine, EngineBlockedError("the disk has 0 MB left: make room"))
     fix = found(library, "d: vector index").fix
     assert fix == "see to what it says, then catalog index update --dataset d"
+
+
+def test_an_index_that_a_server_holds_is_no_defect(library):
+    SearchServiceV2(library).search("bread")
+    with open_qdrant_library(library.settings.home) as other:
+        check = found(other, "d: vector index")
+    assert (check.ok, check.fix) == (True, "")
+    assert check.detail.startswith("not looked into: another process")
 
 
 def test_damage_is_mended_by_an_update(library, monkeypatch):

@@ -165,6 +165,36 @@ def test_a_drive_that_went_away_loses_nothing(library, folder, tmp_path):
 
 
 @pytest.fixture
+def pictured(tmp_path: Path):
+    """A folder of twelve documents and twenty pictures, which hold none; and its library."""
+    root = tmp_path / "pictured"
+    root.mkdir()
+    for number in range(20):
+        (root / f"{number}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes([number]) * 40)
+        if number < 12:
+            (root / f"{number}.md").write_text(f"walrus {number}")
+    with open_library(tmp_path / "pictured-home") as library:
+        assert Indexer(library).build(root, "notes").documents == 12
+        yield library, root
+
+
+def test_files_without_documents_do_not_hide_that_all_documents_went(pictured):
+    library, root = pictured
+    for number in range(12):
+        (root / f"{number}.md").unlink()
+    with pytest.raises(MassDeletionError, match="12 of 12"):
+        Indexer(library).update("notes")
+    assert len(paths(library)) == 12
+
+
+def test_files_without_documents_may_go(pictured):
+    library, root = pictured
+    for picture in root.glob("*.png"):
+        picture.unlink()
+    assert Indexer(library).update("notes").documents == 12
+
+
+@pytest.fixture
 def mounted(monkeypatch) -> set[Path]:
     """Folders at which another drive counts as mounted, with all below them."""
     mounts: set[Path] = set()

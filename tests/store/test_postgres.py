@@ -9,7 +9,7 @@ import traceback
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import func, select, text
+from sqlalchemy import create_engine, func, select, text
 
 from builders import drop, make_database, put
 from catalog.core.documents import MetadataValue
@@ -198,6 +198,19 @@ def test_a_database_that_cannot_be_had_says_why_and_never_the_password(url, tmp_
         Database(wrong, tmp_path)
     causes = [raised.value, raised.value.__cause__]
     assert not any("swordfish" in str(cause) for cause in causes)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_text_is_refused(url, tmp_path, encoding):
+    made = url.set(database=f"store_{encoding.lower()}")
+    engine = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        form = f"ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        connection.execute(text(f"DROP DATABASE IF EXISTS {made.database}"))
+        connection.execute(text(f"CREATE DATABASE {made.database} {form}"))
+    engine.dispose()
+    with pytest.raises(ConfigError, match=f"{encoding}.*--encoding=UTF8"):
+        Database(made, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,13 @@ def test_words_are_cut_in_the_language_that_is_set(database: Database) -> None:
     assert order(simple, "und") == order(simple, "schlussel") == [seq]
 
 
+def test_english_words_lose_their_accents_before_their_ending(database: Database) -> None:
+    [seq] = put(database, "notes", "a.md", "a résumé of cafés")
+    engine = engine_of(database)
+    for query in ("resume", "résumé", "cafe", "Café"):
+        assert order(engine, query) == [seq]
+
+
 def test_a_language_that_the_server_does_not_know_is_refused(database: Database) -> None:
     put(database, "notes", "a.md", "keys")
     with pytest.raises(ConfigError, match=r"klingon.*TSVECTOR__CONFIG"):

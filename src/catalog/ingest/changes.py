@@ -69,6 +69,10 @@ class StoredFiles:
         """Return the paths of a file's documents; empty for a file that has none."""
         return self._paths_by_file.get(file, frozenset())
 
+    def has_documents(self, file: str) -> bool:
+        """Tell whether a file has any: many have none that search could find, pictures say."""
+        return file in self._paths_by_file
+
     @cached_property
     def _paths_by_file(self) -> Mapping[str, AbstractSet[str]]:
         paths: dict[str, set[str]] = {}
@@ -152,8 +156,9 @@ class FolderChanges:
         """Raise :class:`MassDeletionError` if all files vanished, or many and most of them."""
         if not self.vanished:
             return
-        gone = len([file for file in self.vanished if file not in self._beside])
-        indexed = len(self._stored.entries)
+        vanished = (file for file in self.vanished if file not in self._beside)
+        gone = sum(map(self._stored.has_documents, vanished))
+        indexed = sum(map(self._stored.has_documents, self._stored.entries))
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
         if is_most or (gone and not self._listed):
             raise MassDeletionError(

@@ -38,9 +38,10 @@ def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> C
     """Run a check; ``fix`` is for a defect, since for want of rights or room it would fail, too."""
     try:
         return Check(name, ok=True, detail=examine())
+    except EngineLockedError as error:  # who holds it, a server say, looks after it
+        return Check(name, ok=True, detail=f"not looked into: {error}")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        is_locked = isinstance(error, EngineLockedError)
-        if isinstance(error, ConfigError | EngineBlockedError) and not is_locked:
+        if isinstance(error, ConfigError | EngineBlockedError):
             fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
         if isinstance(error, EngineUnreachableError):
             fix = _START_SERVER

@@ -28,7 +28,16 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import Side
-from catalog.store.engine_types import FLAT, Hit, Restriction, Spread, best_first
+from catalog.store.engine_types import (
+    FLAT,
+    Hit,
+    Hits,
+    Restriction,
+    Spread,
+    allowed_seqs,
+    best_first,
+)
+from catalog.store.full_text import LEAST
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.listing import allowed_documents, list_source_ids
@@ -41,7 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-UNSEARCHABLE = "the query has no word that is not too common to look for"
+UNSEARCHABLE = "the query has no words, or only such as are too common to look for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +157,22 @@ class LexicalRetriever(LegRetriever):
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
         hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
+        if len(hits) == 0 and self.restriction.containing:
+            hits = self._holding(hits.fallback)
         is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
         note = UNSEARCHABLE if is_blank else hits.fallback
         name = FtsEngine.name if hits.fallback else self._engine.name
         return LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
+
+    def _holding(self, fallback: str) -> Hits:
+        """Return passages that hold the quoted phrases, unranked, as stored.
+
+        Not every engine cuts words of a script without spaces between them.
+        """
+        with self._database.read() as connection:
+            seqs = allowed_seqs(connection, self.restriction)
+        first = () if seqs is None else seqs[: self.top_k].tolist()
+        return Hits((Hit(seq, LEAST) for seq in first), fallback=fallback)
 
 
 class _Nearest(NamedTuple):

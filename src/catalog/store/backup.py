@@ -27,6 +27,7 @@ from catalog.store.sql_errors import translate_errors
 
 Progress = Callable[[int, int], None]  # pages copied, and all
 KEPT = ".before-restore"
+_MAGIC = b"SQLite format 3\0"
 _PAGES = 2_000  # copied between two calls of progress
 _NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
 
@@ -39,7 +40,9 @@ def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | 
     :class:`StoreDamagedError` when the store is not sound, and :class:`StoreError` when one of
     them cannot be read or written.
     """
-    if to.exists() and (not force or to.samefile(store)):
+    if to.exists() and store.exists() and to.samefile(store):
+        raise InputError(f"{to} is the store itself: choose another name")
+    if to.exists() and not force:
         raise InputError(f"{to} is there already: choose another name, or --force to replace it")
     if not store.is_file():
         raise InputError(f"there is no store at {store}")
@@ -64,8 +67,10 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
         raise InputError(
             f"{kept} is kept from an earlier restore: move it away, or --force to drop it"
         )
-    if not copy.is_file() or copy.stat().st_size == 0:
+    if not _is_sqlite(copy):
         raise InputError(f"{copy} is not a copy of a store")
+    if store.exists() and copy.samefile(store):
+        raise InputError(f"{copy} is the store itself, not a copy of it")
     with ExitStack() as held, draft_beside(store) as draft:
         _copy(copy, draft)
         _require_sound(draft)
@@ -86,6 +91,17 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
             _move_aside(store, kept)
             draft.replace(store)
     return kept
+
+
+def _is_sqlite(file: Path) -> bool:
+    """Tell whether a file begins as those of SQLite do (https://sqlite.org/fileformat2.html)."""
+    if not file.is_file():
+        return False
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        raise StoreError(f"cannot read {describe_os_error(file, error)}") from error
 
 
 def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:

@@ -20,7 +20,12 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from catalog.core.errors import MissingExtraError, StoreBusyError, StoreUnreachableError
+from catalog.core.errors import (
+    ConfigError,
+    MissingExtraError,
+    StoreBusyError,
+    StoreUnreachableError,
+)
 from catalog.core.ids import sha1_hex
 from catalog.core.private_files import make_folder
 from catalog.store.migrate import LOCK_SECONDS, PREPARING
@@ -198,6 +203,7 @@ def make_engine(url: URL) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise MissingExtraError("a store in Postgres", "postgres") from error
+    event.listen(engine, "connect", _require_unicode, insert=True)  # the dialect reads texts next
     event.listen(engine, "connect", _read_numbers)
     return engine
 
@@ -214,6 +220,16 @@ def has_schema(url: URL) -> bool:
 
 def _wait_for_lock(connection: Connection, purpose: str, milliseconds: int) -> None:
     connection.execute(_WAIT, {"purpose": purpose, "milliseconds": str(milliseconds)})
+
+
+def _require_unicode(connection: Any, _record: object) -> None:
+    """Raise :class:`ConfigError` for a database that cannot hold every text."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise ConfigError(
+            f"the database stores texts as {encoding}, which not all are written in: make it with "
+            "createdb --encoding=UTF8 --template=template0"
+        )
 
 
 def _read_numbers(connection: Any, _record: object) -> None:

@@ -7,7 +7,12 @@ import logging
 import pytest
 
 from catalog.core import errors
-from catalog.core.errors import CatalogError, DocumentNotFoundError, MissingExtraError
+from catalog.core.errors import (
+    CatalogError,
+    DocumentNotFoundError,
+    MissingExtraError,
+    StoreUnreachableError,
+)
 from catalog.interfaces.plain_text import json_text
 from catalog.interfaces.server.http_errors import http_status
 
@@ -302,6 +307,7 @@ def test_the_status_says_who_has_to_do_something(stub, asked, kind, status):
 
 def test_every_error_of_ours_has_a_status():
     assert http_status(CatalogError("x")) == 500
+    assert http_status(StoreUnreachableError("x")) == 503
     assert http_status(DocumentNotFoundError("x", ("y",))) == 404
     assert http_status(MissingExtraError("x", "y")) == 409
 

@@ -15,19 +15,11 @@ from pydantic_settings import SettingsError
 from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.home import default_home, settings_file
-from catalog.core.settings.collection import CollectionSettings
-from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import (
-    AnswerSettings,
-    EmbeddingSettings,
-    LLMSettings,
-    ServeSettings,
     Settings,
 )
 from catalog.core.settings.variables import (
     PREFIX,
-    V2_PREFIX,
-    is_known_variable,
     refuse_unknown_variables,
 )
 
@@ -141,20 +133,13 @@ def find_field(name: str) -> Any:
 
 
 def _from_environment() -> dict[str, Any]:
-    refuse_unknown_variables(f"{PREFIX}EMBEDDING__", EmbeddingSettings)
-    refuse_unknown_variables(f"{PREFIX}LLM__", LLMSettings)
-    refuse_unknown_variables(f"{PREFIX}ANSWERS__", AnswerSettings)
-    refuse_unknown_variables(f"{PREFIX}SERVE__", ServeSettings)
-    refuse_unknown_variables(f"{PREFIX}COLLECTION__", CollectionSettings)
-    refuse_unknown_variables(V2_PREFIX, RAGv2Settings)
+    refuse_unknown_variables(PREFIX, Settings)
     tree: dict[str, Any] = {}
     for variable, text in os.environ.items():
         if variable in ("IDX_HOME", "IDX_PRESET") and text == "":  # none, as in core.home
             continue
         path = variable.removeprefix(PREFIX).lower().split("__")
         if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
-            if not is_known_variable(variable, PREFIX, Settings):
-                raise ConfigError(f"{variable} names no setting; see 'catalog config'")
             branch = tree
             for part in path[:-1]:
                 branch = branch.setdefault(part, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from functools import cache
 from typing import Annotated
 
@@ -12,6 +13,8 @@ from catalog.core.errors import ConfigError
 
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
+_NO_SETTINGS = ("IDX_CONFIG", "IDX_TEST_")  # where the settings are; what this project's tests read
+_LIKE = 0.75  # how alike two names are, 0 to 1, of which one may be meant by the other
 
 
 def _sendable(key: str | None) -> str | None:
@@ -26,14 +29,14 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     """Raise :class:`ConfigError` for a variable under the prefix that names no setting."""
+    known = _known_variables(prefix, model)
     for variable in os.environ:
-        if variable.startswith(prefix) and not is_known_variable(variable, prefix, model):
-            raise ConfigError(f"{variable} names no setting; see 'catalog config'")
-
-
-def is_known_variable(variable: str, prefix: str, model: type[BaseModel]) -> bool:
-    """Return whether a setting, or a section of settings, has this variable."""
-    return variable.upper() in _known_variables(prefix, model)
+        name = variable.upper()
+        if not variable.startswith(prefix) or name in known or name.startswith(_NO_SETTINGS):
+            continue
+        near = get_close_matches(name, sorted(known), 1, _LIKE)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"{variable} names no setting; {meant}'catalog config' lists them")
 
 
 @cache

@@ -23,6 +23,7 @@ from catalog.core.errors import (
     LLMTimeoutError,
     ServingError,
     StoreBusyError,
+    StoreUnreachableError,
     UnknownDatasetError,
 )
 from catalog.core.param_fields import argument_names
@@ -64,7 +65,13 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
     ((InputError,), 400),
     ((ConfigError,), 409),
     ((ArtifactSchemaError,), 502),
-    ((StoreBusyError, EngineLockedError, LLMBusyError, LLMTimeoutError, ServingError), 503),
+    (
+        (
+            *(StoreBusyError, StoreUnreachableError, EngineLockedError),
+            *(LLMBusyError, LLMTimeoutError, ServingError),
+        ),
+        503,
+    ),
 )
 _UNAVAILABLE = 503
 _NOT_FOUND, _NOT_ALLOWED = 404, 405

@@ -266,8 +266,7 @@ class TsvectorTables:
         return select(cut.c.seq, cut.c.key, cut.c.words, length.label("length"))
 
     def _vector(self, field: ColumnElement[Any], letter: str, most: int) -> ColumnElement[Any]:
-        shortened = func.left(func.coalesce(field, ""), most)
-        cut = func.to_tsvector(self._config(), shortened)
+        cut = self._words_of(func.left(func.coalesce(field, ""), most))
         return func.setweight(cut, cast(literal(letter), _OneByte()))
 
     def read_terms(self, connection: Connection, query: str) -> dict[str, int]:
@@ -285,9 +284,16 @@ class TsvectorTables:
 
     def _lexemes(self, query: str) -> Any:
         read = query[:_MOST_CHARS].replace("\0", " ").encode("utf-8", "replace").decode()
-        words = fold_accents(func.to_tsvector(self._config(), literal(read, Text())))
+        words = fold_accents(self._words_of(literal(read, Text())))
         each = func.unnest(words).table_valued("lexeme", "positions", "weights")
         return each.render_derived()
+
+    def _words_of(self, written: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return the words of a text; English ones lose their accents before they are stemmed."""
+        if self._settings.config.rpartition(".")[2] == "english":
+            is_plain = func.octet_length(written) == func.length(written)
+            written = case((is_plain, written), else_=_bare(written))
+        return func.to_tsvector(self._config(), written)
 
     def _config(self) -> ColumnElement[Any]:
         return cast(literal(self._settings.config), REGCONFIG)

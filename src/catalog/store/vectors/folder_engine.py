@@ -223,7 +223,10 @@ class FolderEngine(ABC):
             lock = FileLock(self._folder / "lock", timeout=0, mode=0o600, thread_local=False)
             lock.acquire()
         except Timeout as error:
-            message = f"another process holds the vector index of {self._dataset!r}"
+            message = (
+                f"another process, such as 'catalog serve', holds the vector index of "
+                f"{self._dataset!r} until it ends"
+            )
             raise EngineLockedError(message) from error
         except OSError as error:
             message = f"cannot use the index folder {self._folder}: {error}"
