@@ -230,6 +230,14 @@ def test_a_wrong_address_is_one_sentence_without_the_password(tmp_path, rest, sa
     assert "TAIL" not in causes
 
 
+def test_a_store_tells_where_it_is_without_the_password(url, tmp_path):
+    opened = Database(url.set(password="swordfish"), tmp_path)
+    opened.close()
+    assert opened.address.startswith("postgresql://")
+    assert url.database in opened.address
+    assert "swordfish" not in opened.address
+
+
 def test_a_lost_connection_is_an_error_and_the_next_call_connects_anew(database, on_postgres):
     def read_after_the_loss():
         with database.read() as connection:

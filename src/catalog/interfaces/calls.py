@@ -292,6 +292,7 @@ class StatusShape(_Shape):
     """What the store holds, and which model and engines are set; ``datasets`` in full counts."""
 
     home: str
+    store: str
     model: str | None
     fingerprint: str | None
     dim: int | None

@@ -136,6 +136,7 @@ def describe_store(library: Library) -> dict[str, Any]:
         cached, hits = embedding_cache.query_cache_stats(connection)
     return {
         "home": str(settings.home.resolve()),
+        "store": library.database.address,
         "model": model.model if model else None,
         "fingerprint": model.fingerprint if model else None,
         "dim": model.dim if model else None,
