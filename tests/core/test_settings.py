@@ -68,13 +68,20 @@ def test_a_settings_file_in_the_home_folder_is_read(tmp_path, monkeypatch):
         ("IDX_RAG__TOP_K", "3"),
         ("IDX_EMBEDING__MODEL", "x"),
         ("IDX_HOM", "x"),
-        ("IDX_ANYTHING", "x"),
+        ("IDX_CONFIG_FILE", "x"),
+        ("IDX_CONFIGS", "x"),
     ],
 )
 def test_a_variable_that_names_no_setting_is_an_error(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError, match=variable):
         get_settings()
+
+
+@pytest.mark.parametrize("variable", ["IDX_SERVICE_HOST", "IDX_PORT_80_TCP", "IDX_ANYTHING"])
+def test_a_variable_of_another_program_stops_nothing(monkeypatch, variable):
+    monkeypatch.setenv(variable, "x")
+    assert get_settings()
 
 
 def test_a_misspelt_variable_is_told_what_may_be_meant(monkeypatch):

@@ -187,6 +187,19 @@ def test_files_without_documents_do_not_hide_that_all_documents_went(pictured):
     assert len(paths(library)) == 12
 
 
+def test_however_few_they_are_all_documents_gone_stop_a_run(pictured, tmp_path):
+    library, root = pictured
+    few = tmp_path / "few"
+    few.mkdir()
+    for file in ("1.md", "2.md", "1.png", "2.png"):
+        shutil.copy(root / file, few)
+    Indexer(library).build(few, "few")
+    (few / "1.md").unlink()
+    (few / "2.md").unlink()
+    with pytest.raises(MassDeletionError, match="2 of 2"):
+        Indexer(library).update("few")
+
+
 def test_files_without_documents_may_go(pictured):
     library, root = pictured
     for picture in root.glob("*.png"):

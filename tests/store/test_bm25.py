@@ -342,7 +342,7 @@ def test_a_damaged_file_costs_time_and_nothing_else(
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("rows", b"\x93NUMPY\x01\x00\x10\x00{'descr':(((("),
+        ("rows", b"\x93NUMPY\x01\x00\x0d\x00{'descr':(((("),
         ("languages", np.full(5, 200, dtype=np.uint8)),
         ("lengths", np.full(5, -3, dtype=np.int32)),
         ("counts", 0),
@@ -528,7 +528,6 @@ def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None
 def test_keyword_search_loads_neither_llama_index_nor_scipy(tmp_path: Path) -> None:
     program = f"""
 import sys
-import zlib
 from pathlib import Path
 from catalog.store.database import Database
 from catalog.store.lexical import get_lexical_engine

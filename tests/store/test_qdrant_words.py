@@ -6,7 +6,6 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -303,21 +302,6 @@ def test_while_another_thread_brings_it_up_the_store_answers(engines, database, 
         hits = other.submit(engine.search, "alpha theta", 20, WHOLE).result()
     assert "another thread" in hits.fallback
     assert len(hits) == 3
-
-
-def test_a_search_takes_in_no_more_than_it_may_wait_for_and_the_next_goes_on(
-    server, engines, database
-):
-    fill(database, 12)
-    ticks = count()
-    engine = engines(parallel=1)
-    engine._server._clock = lambda: next(ticks) / 2
-    assert "takes long" in engine.search("alpha", 5, WHOLE).fallback
-    kept = len(ids(server))
-    for _ in range(20):
-        if engine.search("alpha", 5, WHOLE).fallback == "":
-            break
-    assert 0 < kept < len(ids(server)) == 12
 
 
 def test_a_dataset_may_be_called_as_the_words_of_another(server, tmp_path):

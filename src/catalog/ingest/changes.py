@@ -70,7 +70,7 @@ class StoredFiles:
         return self._paths_by_file.get(file, frozenset())
 
     def has_documents(self, file: str) -> bool:
-        """Tell whether a file has any: many have none that search could find, pictures say."""
+        """Tell whether a file has any; pictures, say, have none."""
         return file in self._paths_by_file
 
     @cached_property
@@ -160,7 +160,8 @@ class FolderChanges:
         gone = sum(map(self._stored.has_documents, vanished))
         indexed = sum(map(self._stored.has_documents, self._stored.entries))
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
-        if is_most or (gone and not self._listed):
+        is_all = gone == indexed > 0 and self._listed <= self._stored.entries.keys()
+        if is_most or is_all:
             raise MassDeletionError(
                 f"{gone} of {indexed} indexed files are gone from {root}; "
                 "if that is meant, run again with --allow-deletions"

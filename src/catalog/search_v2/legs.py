@@ -38,6 +38,7 @@ from catalog.store.engine_types import (
     best_first,
 )
 from catalog.store.full_text import LEAST
+from catalog.store.lexical.analysis import UNSPACED
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.listing import allowed_documents, list_source_ids
@@ -79,6 +80,14 @@ class LegRun:
         return "lexical" if self.query.kind == "lex" else "vector"
 
 
+class _UnembeddedError(Exception):
+    """A query has no vector for want of a key, credit or model: words may answer meanwhile."""
+
+    def __init__(self, reason: ConfigError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class LegRetriever(BaseRetriever):
     """Retrieve the hits of one leg, within a restriction.
 
@@ -109,6 +118,8 @@ class LegRetriever(BaseRetriever):
             run = self._search(query)
         except ConfigError:
             raise
+        except _UnembeddedError as error:
+            run = LegRun(self._sub_query(query), self.top_k, error=error.reason)
         except CatalogError as error:
             run = LegRun(self._sub_query(query), self.top_k, error=error)
         except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
@@ -125,7 +136,10 @@ class LegRetriever(BaseRetriever):
         return self.sub_query or SubQuery(self.kind, query.query_str)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        hits = self._search(query_bundle).hits
+        try:
+            hits = self._search(query_bundle).hits
+        except _UnembeddedError as unembedded:
+            raise unembedded.reason from unembedded
         seqs, damaged = [hit.seq for hit in hits], list[DamagedDocumentError]()
         with self._database.read() as connection:
             chunks = load_chunks(connection, self.restriction.dataset, seqs, damaged=damaged)
@@ -157,17 +171,21 @@ class LexicalRetriever(LegRetriever):
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
         hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
-        if len(hits) == 0 and self.restriction.containing:
+        if len(hits) == 0 and sub_query.origin == "original" and self._is_unspaced():
             hits = self._holding(hits.fallback)
         is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
         note = UNSEARCHABLE if is_blank else hits.fallback
         name = FtsEngine.name if hits.fallback else self._engine.name
         return LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
 
+    def _is_unspaced(self) -> bool:
+        """Tell whether a phrase is required whose script has no spaces between its words."""
+        return any(map(UNSPACED.search, self.restriction.containing))
+
     def _holding(self, fallback: str) -> Hits:
         """Return passages that hold the quoted phrases, unranked, as stored.
 
-        Not every engine cuts words of a script without spaces between them.
+        Not every engine cuts the words of a script without spaces between them.
         """
         with self._database.read() as connection:
             seqs = allowed_seqs(connection, self.restriction)
@@ -222,8 +240,8 @@ class VectorRetriever(LegRetriever):
         sub_query = self._sub_query(query)
         try:
             vector, note = self._embed(sub_query, query)
-        except ConfigError as error:  # a key or credit that ran out: words answer meanwhile
-            return LegRun(sub_query, self.top_k, error=error)
+        except ConfigError as error:
+            raise _UnembeddedError(error) from error
         runs = [self._nearest(vector, name) for name in self.restriction.datasets]
         hits = best_first((hit for run in runs for hit in run.hits), self.top_k)
         fallback = _each_once(run.fallback for run in runs)

@@ -6,6 +6,7 @@ and, where there is no connection that could give one, by the words of the clien
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,8 @@ from catalog.core.errors import (
     StoreError,
     StoreUnreachableError,
 )
+
+_log = logging.getLogger(__name__)
 
 _BUSY = {
     "55P03": "another process is writing to the store; try again",
@@ -49,6 +52,7 @@ _AT_CONNECTING = (
     ("database", "it has no such database: createdb, or correct the name"),
 )
 _DAMAGE = ("XX001", "XX002")
+_MISSING = ("42P01", "42703")  # a table, a column
 
 
 def address_of(url: URL) -> str:
@@ -92,6 +96,11 @@ def _store_error(error: DBAPIError, url: URL) -> CatalogError | None:
     if error.connection_invalidated or state is None or state.startswith(("08", "57P")):
         return _connection_error(str(original), place) if _is_connection(error) else None
     if _may_quote(error):
+        _log.error("Postgres says %s of: %s", state, error.statement)  # no value is in it
+        if state in _MISSING:
+            return StoreDamagedError(
+                f"the store {place} lacks a table or a column ({state}): put a copy back"
+            )
         return StoreError(f"the store {place} failed: {type(original).__name__} ({state})")
     return StoreError(f"the store {place} failed: {text}")
 

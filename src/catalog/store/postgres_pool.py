@@ -225,9 +225,9 @@ def _wait_for_lock(connection: Connection, purpose: str, milliseconds: int) -> N
 def _require_unicode(connection: Any, _record: object) -> None:
     """Raise :class:`ConfigError` for a database that cannot hold every text."""
     encoding = connection.info.parameter_status("server_encoding")
-    if encoding != "UTF8":
+    if encoding not in ("UTF8", None):  # None: what stands between does not tell
         raise ConfigError(
-            f"the database stores texts as {encoding}, which not all are written in: make it with "
+            f"the database stores texts as {encoding}, which lacks characters: make one with "
             "createdb --encoding=UTF8 --template=template0"
         )
 

@@ -13,8 +13,8 @@ from catalog.core.errors import ConfigError
 
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
-_NO_SETTINGS = ("IDX_CONFIG", "IDX_TEST_")  # where the settings are; what this project's tests read
-_LIKE = 0.75  # how alike two names are, 0 to 1, of which one may be meant by the other
+CONFIG = "IDX_CONFIG"  # names the file with the settings
+_LIKE = 0.85  # how alike two names are, 0 to 1, of which one may be meant by the other
 
 
 def _sendable(key: str | None) -> str | None:
@@ -28,15 +28,22 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
-    """Raise :class:`ConfigError` for a variable under the prefix that names no setting."""
+    """Raise :class:`ConfigError` for a variable that is nearly a setting's, or in a section.
+
+    Others under the prefix may be of other programs.
+    """
     known = _known_variables(prefix, model)
+    sections = tuple(f"{name}_" for name in known if any(f"{name}__" in one for one in known))
     for variable in os.environ:
         name = variable.upper()
-        if not variable.startswith(prefix) or name in known or name.startswith(_NO_SETTINGS):
+        if not variable.startswith(prefix) or name in known or name == CONFIG:
             continue
         near = get_close_matches(name, sorted(known), 1, _LIKE)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise ConfigError(f"{variable} names no setting; {meant}'catalog config' lists them")
+        if near or name.startswith((*sections, CONFIG)):
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(
+                f"{variable} names no setting; {meant}docs/settings.md lists them, or unset it"
+            )
 
 
 @cache

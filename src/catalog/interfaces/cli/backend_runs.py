@@ -47,8 +47,7 @@ def open_dataset(
     A BEIR collection is indexed if needed, in a store that is made if there is none, under its
     folder's name if no dataset is given.
     """
-    is_filled = beir is not None
-    with open_library(context, home, preset, make_store=is_filled, embeds=is_filled) as library:
+    with open_library(context, home, preset, make_store=beir is not None) as library:
         if beir is None:
             yield library, library.chosen_dataset(dataset)
             return

@@ -45,7 +45,8 @@ def config(
     rows = []
     for name, value in values.items():
         field, choice = find_field(name), acts_only_with(name)
-        public = _public(value) if isinstance(value, str) else value
+        is_address = isinstance(value, str) and ("://" in value or name.endswith("url"))
+        public = _public(value) if is_address else value
         is_secret = value is not None and not field.repr
         rows.append(
             {

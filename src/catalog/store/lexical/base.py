@@ -62,7 +62,7 @@ EngineT = TypeVar("EngineT", bound=EngineOfOne)
 
 
 class JoinedEngines(Generic[EngineT]):
-    """What an engine over several datasets does by the engines of each, which stay open."""
+    """The base of an engine over several datasets, made of one for each of them."""
 
     def __init__(self, engines: Sequence[EngineT]) -> None:
         self._engines = tuple(engines)

@@ -176,7 +176,7 @@ class QdrantWordsEngine:
             stamp = read_stamp(connection, self.dataset)
         if state is not None and state.stamp == stamp:
             return state
-        with self._server.hurry(APPLY_WAIT_SECONDS), self._turns.enter(APPLY_WAIT_SECONDS):
+        with self._turns.enter(APPLY_WAIT_SECONDS), self._server.hurry():
             state = self._words.adopt(is_counted=False)
             if state is None:
                 with self._turns.take(APPLY_WAIT_SECONDS):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -133,8 +134,8 @@ class TsvectorTables:
     def count_differences(self, connection: Connection) -> int:
         """Count the passages whose words are missing, too many or not those of their text.
 
-        Where there are none, the words of which it is not known in how many passages they are. None
-        is wrong of tables that are not brought up.
+        Where all are right, count the wrong rows of the table of frequencies instead. Return 0 for
+        tables that are not up to date.
         """
         size = self.read_counts(connection)
         if size is None:
@@ -245,18 +246,29 @@ class TsvectorTables:
         Without the offsets Postgres would cut a text anew wherever its words are named.
         """
         labels = self._settings.labels
-        vector: ColumnElement[Any] = self._vector(chunks.c.text, "D", _MOST_CHARS)
-        for name, letter in labels.items():
-            most = max(1, _MOST_CHARS // len(labels))
-            vector = vector.op("||")(self._vector(_field(name), letter, most))
-        passages = chunks.join(documents, documents.c.id == chunks.c.document_id)
-        raw = (
-            select(chunks.c.seq, _KEY.label("key"), vector.label("words"))
-            .select_from(passages)
+        most = _MOST_CHARS // max(1, len(labels))
+        text_: ColumnElement[Any] = chunks.c.text
+        fields = [(text_, "D", _MOST_CHARS)]
+        fields += [(_field(name), letter, most) for name, letter in labels.items()]
+        shortened = (
+            func.left(func.coalesce(field, ""), limit).label(f"text{number}")
+            for number, (field, _, limit) in enumerate(fields)
+        )
+        texts = (
+            select(chunks.c.seq, _KEY.label("key"), *shortened)
+            .select_from(chunks.join(documents, documents.c.id == chunks.c.document_id))
             .where(chunks.c.dataset == self._dataset, *where)
             .offset(0)
-            .subquery("raw")
+            .subquery("texts")
         )
+        vectors = [
+            func.setweight(
+                self._words_of(texts.c[f"text{number}"]), cast(literal(letter), _OneByte())
+            )
+            for number, (_, letter, _) in enumerate(fields)
+        ]
+        vector: ColumnElement[Any] = reduce(lambda one, other: one.op("||")(other), vectors)
+        raw = select(texts.c.seq, texts.c.key, vector.label("words")).offset(0).subquery("raw")
         folded = select(raw.c.seq, raw.c.key, fold_accents(raw.c.words).label("words"))
         cut = folded.offset(0).subquery("cut")
         each = func.unnest(cut.c.words).table_valued("lexeme", "positions", "weights")
@@ -264,10 +276,6 @@ class TsvectorTables:
         often = select(func.coalesce(func.sum(func.cardinality(each.c.positions)), 0))
         length = often.select_from(each).scalar_subquery()
         return select(cut.c.seq, cut.c.key, cut.c.words, length.label("length"))
-
-    def _vector(self, field: ColumnElement[Any], letter: str, most: int) -> ColumnElement[Any]:
-        cut = self._words_of(func.left(func.coalesce(field, ""), most))
-        return func.setweight(cut, cast(literal(letter), _OneByte()))
 
     def read_terms(self, connection: Connection, query: str) -> dict[str, int]:
         """Return the words of a query that some passage has, with the number of passages."""

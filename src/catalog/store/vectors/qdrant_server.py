@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import time
 import warnings
@@ -47,7 +46,7 @@ _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a re
 FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, *_UNREADABLE)
 _NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)", re.DOTALL)
 
-_deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of hurried calls
+_is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
 _log = logging.getLogger(__name__)
 
 
@@ -79,10 +78,8 @@ class QdrantServer:
         """Return what the function returns, sooner or later; soon or never under :meth:`hurry`."""
         stop: Callable[[RetryCallState], bool] = stop_after_attempt(ATTEMPTS)
         seconds = WHOLE * self._seconds
-        if (deadline := _deadline.get()) is not None:
+        if _is_hurried.get():
             self._require_rested()
-            if self._clock() > deadline:
-                raise EngineUnreachableError(f"Qdrant at {self.address} takes long: not waited for")
             seconds = self._seconds
             stop = stop_after_attempt(ATTEMPTS) | stop_before_delay(PATIENCE)
         try:
@@ -99,20 +96,17 @@ class QdrantServer:
             return self.call(function, *args, **kwargs)
 
     @contextmanager
-    def hurry(self, within: float = math.inf) -> Iterator[None]:
-        """Let calls give up soon, in this context and those copied of it: somebody waits.
+    def hurry(self) -> Iterator[None]:
+        """Let calls give up soon, in this context and its copies: somebody waits for the answer.
 
         Nothing is tried again after :data:`PATIENCE` seconds, nor at all for :data:`REST` seconds
-        once a call has failed: the other leg then answers without delay. No call begins later than
-        ``within`` so many seconds.
+        once a call has failed: the other leg then answers without delay.
         """
-        before = _deadline.get()
-        until = self._clock() + within
-        token = _deadline.set(until if before is None else min(before, until))
+        token = _is_hurried.set(True)
         try:
             yield
         finally:
-            _deadline.reset(token)
+            _is_hurried.reset(token)
 
     def _require_rested(self) -> None:
         failure = self._failure

@@ -148,6 +148,7 @@ class ServerEngine:
             with self._turns.enter(seconds), self._server.hurry():
                 return self._bring_up_or_adopt(seconds)
         except EngineLockedError:
+            self._impatient_until = self._clock() + IMPATIENT_SECONDS
             if index is None:
                 raise
             return index  # another thread is at it
