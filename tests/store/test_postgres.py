@@ -23,6 +23,7 @@ from catalog.core.errors import (
     StoreVersionError,
 )
 from catalog.core.settings import Settings
+from catalog.library.health import describe_store
 from catalog.store import schema
 from catalog.store.checksums import find_damaged_documents
 from catalog.store.column_types import escape, unescape
@@ -31,6 +32,7 @@ from catalog.store.full_text import check_full_text, rebuild_full_text
 from catalog.store.schema import chunks, documents, meta
 from catalog.store.vectors.outbox import _differing
 from catalog.store.vectors.points import IndexPoint
+from fakes import open_library
 from vector_bench import vector
 
 NUL: dict[str, MetadataValue] = {"tags": ("z\0z", "\U0010fffe", "\U0010ffff\0", "a")}
@@ -231,11 +233,12 @@ def test_a_wrong_address_is_one_sentence_without_the_password(tmp_path, rest, sa
 
 
 def test_a_store_tells_where_it_is_without_the_password(url, tmp_path):
-    opened = Database(url.set(password="swordfish"), tmp_path)
-    opened.close()
-    assert opened.address.startswith("postgresql://")
-    assert url.database in opened.address
-    assert "swordfish" not in opened.address
+    given = url.set(password="swordfish").render_as_string(hide_password=False)
+    with open_library(tmp_path / "home", database_url=given) as library:
+        told = describe_store(library)["store"]
+    assert told.startswith("postgresql://")
+    assert url.database in told
+    assert "swordfish" not in told
 
 
 def test_a_lost_connection_is_an_error_and_the_next_call_connects_anew(database, on_postgres):

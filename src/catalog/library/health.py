@@ -20,7 +20,7 @@ from catalog.library.checks import (
     trial_checks,
 )
 from catalog.library.library import Library
-from catalog.store import embedding_cache, llm_cache
+from catalog.store import Database, embedding_cache, llm_cache
 from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
     count_damaged_rows,
@@ -136,7 +136,7 @@ def describe_store(library: Library) -> dict[str, Any]:
         cached, hits = embedding_cache.query_cache_stats(connection)
     return {
         "home": str(settings.home.resolve()),
-        "store": library.database.address,
+        "store": _address(library.database),
         "model": model.model if model else None,
         "fingerprint": model.fingerprint if model else None,
         "dim": model.dim if model else None,
@@ -145,6 +145,15 @@ def describe_store(library: Library) -> dict[str, Any]:
         "query_cache": {"entries": cached, "hits": hits},
         "datasets": [asdict(dataset_stats(library, name)) for name in library.datasets()],
     }
+
+
+def _address(database: Database) -> str:
+    """Return the store's file, or where its database is, without the password."""
+    if database.url.get_backend_name() == "sqlite":
+        return str(database.file.absolute())
+    from catalog.store.postgres_errors import address_of
+
+    return address_of(database.url)
 
 
 def diagnose(library: Library) -> list[Check]:

@@ -11,7 +11,7 @@ from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import DEPTH
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.legs import bundle_about
+from catalog.search_v2.leg_maker import bundle_about
 from catalog.search_v2.passages import Passage
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2

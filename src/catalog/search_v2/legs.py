@@ -20,8 +20,7 @@ from catalog.core.errors import (
     EngineLockedError,
     QueryError,
 )
-from catalog.core.param_types import Mode
-from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
+from catalog.core.query import SubQuery, SubQueryKind
 from catalog.search_v2.fusion import Leg
 from catalog.search_v2.passages import PassageNode
 from catalog.search_v2.search_parts import SearchParts
@@ -315,50 +314,3 @@ def check_embedding(query: QueryBundle, parts: SearchParts) -> None:
             f"the query's embedding has {len(query.embedding)} numbers, those of {wanted.model} "
             f"have {wanted.dim}: embed it with that model, or leave it out"
         )
-
-
-def bundle_about(bundle: QueryBundle, query: ParsedQuery, mode: Mode) -> QueryBundle:
-    """Return the bundle with what the parsed query is about; what it brings to embed stays."""
-    text = query.about(mode)
-    texts = [text if t == bundle.query_str else t for t in bundle.custom_embedding_strs or ()]
-    return QueryBundle(text, custom_embedding_strs=texts or None, embedding=bundle.embedding)
-
-
-class LegMaker:
-    """Make the retrievers of sub-queries, all under one restriction.
-
-    The phrases of a lexical sub-query bind its own leg besides.
-    """
-
-    def __init__(
-        self,
-        parts: SearchParts,
-        restriction: Restriction,
-        k_lex: int,
-        k_dense: int,
-        mode: Mode,
-    ) -> None:
-        self._parts, self._restriction = parts, restriction
-        self._k_lex, self._k_dense, self._mode = k_lex, k_dense, mode
-
-    def make(self, queries: Iterable[SubQuery], *, is_own: bool = False) -> list[LegRetriever]:
-        """Return a retriever for each sub-query that the mode has a leg for.
-
-        ``is_own`` sub-queries are the retrieved query itself: their legs take it as it is given.
-        """
-        legs: list[LegRetriever] = []
-        for query in queries:
-            if not query.is_for(self._mode):
-                continue
-            fixed = None if is_own else query
-            if query.kind == "lex":
-                legs.append(self._lexical(query.phrases, fixed))
-            else:
-                legs.append(VectorRetriever(self._parts, self._restriction, self._k_dense, fixed))
-        return legs
-
-    def _lexical(self, phrases: tuple[str, ...], fixed: SubQuery | None) -> LexicalRetriever:
-        engine = self._parts.lexical(self._restriction.dataset)
-        containing = tuple(dict.fromkeys((*self._restriction.containing, *phrases)))
-        restriction = replace(self._restriction, containing=containing)
-        return LexicalRetriever(self._parts.database, engine, restriction, self._k_lex, fixed)

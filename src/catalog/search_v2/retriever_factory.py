@@ -15,7 +15,7 @@ from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.search_v2.expansion.expanded_retriever import ExpandedRetrieverV2
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.legs import LegMaker, bundle_about
+from catalog.search_v2.leg_maker import LegMaker, bundle_about
 from catalog.search_v2.request import (
     SearchRequest,
     check_search,

@@ -172,15 +172,6 @@ class Database:
         with self._pool.translate_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
-    @property
-    def address(self) -> str:
-        """Where the store is: its file, or its database without the password."""
-        if _is_file(self.url):
-            return str(self.file.absolute())
-        from catalog.store.postgres_errors import address_of
-
-        return address_of(self.url)
-
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let every ``read()`` of this thread see the state there is now, until it is left."""

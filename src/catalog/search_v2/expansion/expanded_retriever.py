@@ -11,7 +11,8 @@ from llama_index.core.schema import QueryBundle
 from catalog.core.errors import LLMError
 from catalog.core.lru_cache import LRUCache
 from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.legs import LegMaker, LegRetriever, LegRun
+from catalog.search_v2.leg_maker import LegMaker
+from catalog.search_v2.legs import LegRetriever, LegRun
 from catalog.search_v2.passages import Passage
 from catalog.search_v2.retriever import HybridRetrieverV2, HybridRun
 from catalog.search_v2.search_parts import SearchParts
