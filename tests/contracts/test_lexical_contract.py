@@ -21,6 +21,7 @@ from builders import drop, make_database, put, seqs_of
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import ConfigError
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
+from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.search_v2.legs import LexicalRetriever
 from catalog.store.database import Database
@@ -465,6 +466,11 @@ def test_a_search_for_a_phrase_alone_finds_it_inside_scripts_without_spaces(
         within = Restriction("notes", containing=(phrase,))
         run = LexicalRetriever(database, engine, within, 10).run(QueryBundle(phrase))
         assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), phrase
+    # what a model adds to the question is ranked or not found at all
+    added = SubQuery("lex", "zebra", origin="expansion")
+    within = Restriction("notes", containing=("東京",))
+    run = LexicalRetriever(database, engine, within, 10, added).run(QueryBundle("東京"))
+    assert list(run.hits) == []
 
 
 def test_a_phrase_of_stop_words_is_found_where_it_is_required(

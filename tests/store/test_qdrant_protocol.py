@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -377,6 +378,20 @@ def test_a_reply_that_drips_or_floods_does_not_hold_a_search(server, engines, de
         fault.times = 0
     engine._server._failure = None
     assert answers(desk, engine) == ALL
+
+
+def test_a_search_does_not_wait_for_another_thread_that_writes(server, engines, desk, monkeypatch):
+    monkeypatch.setattr(server_module, "APPLY_WAIT_SECONDS", 0.05)
+    engine, unopened = engines(), engines()
+    engine.refresh()
+    desk.put("new.md", vector(1))
+    with ThreadPoolExecutor(1) as other:
+        with engine._turns.enter(0):
+            assert other.submit(answers, desk, engine).result() == ALL  # as it was
+        with unopened._turns.enter(0), pytest.raises(EngineLockedError, match="another thread"):
+            other.submit(answers, desk, unopened).result()
+    engine._impatient_until = 0.0
+    assert "new.md" in answers(desk, engine)
 
 
 def test_a_packed_reply_is_refused_before_it_is_unpacked(server, engines, desk):

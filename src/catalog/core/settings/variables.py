@@ -28,18 +28,19 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
-    """Raise :class:`ConfigError` for a variable that is nearly a setting's, or in a section.
+    """Raise :class:`ConfigError` for a variable that is nearly a setting's, or below one.
 
     Others under the prefix may be of other programs.
     """
     known = _known_variables(prefix, model)
-    sections = tuple(f"{name}_" for name in known if any(f"{name}__" in one for one in known))
+    sections = {name.rpartition("__")[0] for name in known}
+    ours = (CONFIG, *(f"{name}_" for name in sections if name), *(f"{name}__" for name in known))
     for variable in os.environ:
         name = variable.upper()
         if not variable.startswith(prefix) or name in known or name == CONFIG:
             continue
         near = get_close_matches(name, sorted(known), 1, _LIKE)
-        if near or name.startswith((*sections, CONFIG)):
+        if near or name.startswith(ours):
             meant = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(
                 f"{variable} names no setting; {meant}docs/settings.md lists them, or unset it"
