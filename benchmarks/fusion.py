@@ -46,6 +46,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
+from catalog.search_v2.query_words import cover_of
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
@@ -58,7 +59,7 @@ Fusion = Callable[[Lists], list[FusedHit]]
 
 
 def _fixed(share: float) -> Balance:
-    return Balance(base=share, slope=0.0, least=0.0, most=1.0)
+    return Balance(base=share, known=0.0)
 
 
 FUSIONS: dict[str, Fusion] = {
@@ -68,15 +69,17 @@ FUSIONS: dict[str, Fusion] = {
     "relative": relative_score,
     "fixed .6": partial(adaptive, balance=_fixed(0.6)),
     "fixed .75": partial(adaptive, balance=_fixed(0.75)),
-    "base .65": partial(adaptive, balance=Balance(base=0.65)),
-    "slope .2": partial(adaptive, balance=Balance(slope=0.2)),
+    "base .6": partial(adaptive, balance=Balance(base=0.6)),
+    "base .7": partial(adaptive, balance=Balance(base=0.7)),
     "prior": adaptive,
     "adaptive": adaptive,  # by the balance of the dataset
 }
 NEIGHBOURS: Mapping[str, Fusion] = {
-    f"base {base:.2f} slope {slope}": partial(adaptive, balance=Balance(base=base, slope=slope))
-    for base in (0.65, 0.7, 0.75)
-    for slope in (0.1, 0.2, 0.3)
+    f"base {base:.2f} power {2 * known:.1f}": partial(
+        adaptive, balance=Balance(base=base, known=known)
+    )
+    for base in (0.55, 0.6, 0.65, 0.7, 0.75)
+    for known in (0.5, 0.75, 1.0, 1.25)
 }
 SHARES: Mapping[str, Fusion] = {
     f"fixed {share:.2f}": partial(adaptive, balance=_fixed(share))
@@ -123,7 +126,10 @@ def main() -> None:
     for folder in options.folders:
         with _opened(options.home, folder.resolve().name) as library:
             parts = SearchParts(library)
-            of_folder = list(_of_collection(parts, folder.resolve(), options.queries))
+            of_folder = list(_of_collection(parts, folder.resolve(), options))
+            if options.real:
+                sets += of_folder
+                continue
             test = next(one for one in of_folder if one.kind == "test")
             sets += [*of_folder, _mixed(of_folder), *_useless_legs(parts, test)]
     if options.golden:
@@ -133,7 +139,7 @@ def main() -> None:
             golden = read_golden(options.golden)
             texts = _texts(golden, options.queries)
             asked = _asked(parts, options.dataset, "golden", True, texts, golden)
-            sets += [asked, *_useless_legs(parts, asked)]
+            sets += [asked] if options.real else [asked, *_useless_legs(parts, asked)]
     _print_table(sets)
 
 
@@ -141,12 +147,17 @@ def _opened(home: str, collection: str) -> Library:
     return Library(load_settings(overrides={"home": home.format(collection)}).settings)
 
 
-def _of_collection(parts: SearchParts, folder: Path, most: int) -> Iterator[QuerySet]:
+def _of_collection(
+    parts: SearchParts, folder: Path, options: argparse.Namespace
+) -> Iterator[QuerySet]:
+    most = options.queries
     Indexer(parts.library).build(folder / CORPUS, folder.name, progress=Silent())
     splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
     for split in splits:
         golden = read_beir(folder, split)
         yield _asked(parts, folder.name, split, split != "test", _texts(golden, most), golden)
+    if options.real:
+        return
     train = read_beir(folder, "train" if "train" in splits else splits[0])
     fitted = "train" in splits  # a collection with a test split alone is never fitted on
     with parts.database.read() as connection:
@@ -275,6 +286,8 @@ def _asked(
         spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)
         with parts.database.read() as connection:
             stored = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
+        first = [stored[hit.seq] for hit in found[0] if stored[hit.seq].path != name][:1]
+        covers = max((cover_of(chunk, lexical_text) for chunk in first), default=1.0), 1.0
         lists = tuple(
             RankedList(
                 leg,
@@ -288,8 +301,11 @@ def _asked(
                     if hit.seq in stored and stored[hit.seq].path != name
                 )[:DEPTH],
                 of_all,
+                cover,
             )
-            for leg, hits, of_all in zip(("lexical", "vector"), found, spreads, strict=True)
+            for leg, hits, of_all, cover in zip(
+                ("lexical", "vector"), found, spreads, covers, strict=True
+            )
         )
         document = {str(seq): chunk.path for seq, chunk in stored.items()}
         queries.append(Query((lists[0], lists[1]), document, grades[name]))
@@ -312,7 +328,7 @@ def _print_table(sets: Sequence[QuerySet]) -> None:
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         print(f"{one.name:22}{len(one.queries):5}" + "".join(f"{m:11.4f}" for m in means.values()))
         leg = max(("lexical", "vector"), key=means.__getitem__)
-        for name in ("rrf 60", "fixed .75", "base .65", "slope .2", "prior", "adaptive"):
+        for name in ("rrf 60", "fixed .75", "base .6", "base .7", "prior", "adaptive"):
             gains = np.subtract(scores[name], scores[leg])
             ends = bootstrap_interval(list(gains))
             share = means[name] / means[leg] - 1
@@ -370,6 +386,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--golden", type=Path)
     parser.add_argument("--dataset", default="python", help="of the golden set, indexed already")
     parser.add_argument("--queries", type=int, default=800, help="of one set, at most")
+    parser.add_argument("--real", action="store_true", help="the collections' own queries alone")
     parser.add_argument("--home", default=".bench-home", help="of all, or DIR/{} for one each")
     return parser.parse_args()
 

@@ -10,7 +10,7 @@ from catalog.evaluation.golden_files import read_golden
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.search_v2.adaptive import PRIOR
-from catalog.search_v2.balances import find_balance, save_balance
+from catalog.search_v2.balances import find_shift, save_balance
 from catalog.search_v2.search_parts import SearchParts
 from fakes import open_library
 
@@ -85,6 +85,6 @@ def test_a_learnt_balance_is_of_its_dataset_model_and_formula(parts):
     assert parts.with_settings({"fusion_mode": "rrf"}).balance("docs") == PRIOR
     heavier = parts.with_settings({"vector_weight": 2.0})
     assert heavier.balance("docs") == PRIOR
-    assert find_balance(parts.database, "docs", signals, parts.rag).shift == -0.3
+    assert find_shift(parts.database, "docs", signals, parts.rag) == -0.3
     save_balance(parts.database, "docs", signals, parts.rag, shift=None, about="none won")
-    assert find_balance(parts.database, "docs", signals, parts.rag) is None
+    assert find_shift(parts.database, "docs", signals, parts.rag) is None

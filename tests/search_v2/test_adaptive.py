@@ -7,24 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.search_v2.adaptive import (
+    BY_MEANING,
+    BY_WORDS,
     DEPTH,
     PRIOR,
     Balance,
     Scale,
     adaptive,
     balance_of_languages,
-    standing,
 )
 from catalog.search_v2.fusion import RankedList
 from catalog.store.engine_types import FLAT, Spread
 
 LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)
-BALANCE = Balance(base=0.7, slope=0.2, least=0.4, most=0.95)
+BALANCE = Balance(base=0.6)
 
 
-def ranked(leg, scores, *, spread=None, weight=1.0, origin="original"):
+def ranked(leg, scores, *, spread=None, weight=1.0, origin="original", cover=1.0):
     spread = spread or (LEXICAL if leg == "lexical" else VECTOR)
-    return RankedList(leg, "engine", "q", origin, weight, tuple(scores.items()), spread)
+    return RankedList(leg, "engine", "q", origin, weight, tuple(scores.items()), spread, cover)
 
 
 def falling(names, first, last):
@@ -37,47 +38,39 @@ def scores_of(fused):
     return {hit.chunk_id: hit.score for hit in fused}
 
 
-def test_a_list_stands_out_by_how_far_its_best_hit_is_above_all_chunks_of_the_dataset():
-    # (10 - 1) / 2 and (.9 - .5) / .1
-    assert standing(ranked("lexical", {"a": 10.0, "b": 2.0})) == pytest.approx(4.5)
-    assert standing(ranked("vector", {"a": 0.9})) == pytest.approx(4.0)
-    assert standing(ranked("lexical", {})) == 0.0
-    assert standing(ranked("vector", {"a": 0.9}, spread=Spread(0.9, 0.0))) == 0.0
+def test_the_share_of_the_vector_leg_grows_with_what_the_best_keyword_hit_lacks():
+    # four fifths of the words are enough: .6; half of that: 1 - .4 / 4; a tenth: 1 - .4 / 100
+    shares = [BALANCE.vector_share(cover) for cover in (1.0, 0.8, 0.4, 0.08)]
+    assert shares == pytest.approx([0.6, 0.6, 0.9, 0.996])
 
 
-def test_the_share_of_the_vector_leg_falls_as_the_lexical_best_stands_out_more():
-    # z 8 and 4: a ratio of 2 is the usual one; 12: .7 - .2 (3 - 2) = .5; 4: .7 + .2 = .9
-    vector = ranked("vector", {"a": 0.9})
-    shares = {
-        z: BALANCE.vector_share(ranked("lexical", {"a": 1.0 + 2 * z}), vector)
-        for z in (8.0, 12.0, 4.0, 40.0, 0.0)
-    }
-    assert shares == pytest.approx({8.0: 0.7, 12.0: 0.5, 4.0: 0.9, 40.0: 0.4, 0.0: 0.95})
+def test_vectors_of_a_model_that_does_not_know_the_language_make_up_for_less():
+    # of half of the passages: 1 - .4 * .2 / .8; of none: what the words lack is no reason
+    half, none = replace(BALANCE, known=0.5), replace(BALANCE, known=0.0)
+    assert half.vector_share(0.2) == pytest.approx(0.9)
+    assert none.vector_share(0.2) == none.vector_share(1.0) == pytest.approx(0.6)
 
 
-def test_a_query_as_long_as_a_passage_leaves_more_to_the_vector_leg():
-    # 64 words: .7 + .15 log2(64 / 32) = .85; 32 words and fewer: .7
-    lexical, vector = ranked("lexical", {"a": 17.0}), ranked("vector", {"a": 0.9})
-    shares = [
-        BALANCE.vector_share(replace(lexical, query="word " * words), vector)
-        for words in (1, 32, 64, 4096)
-    ]
-    assert shares == pytest.approx([0.7, 0.7, 0.85, 0.95])
-
-
-def test_a_shift_moves_the_share_beyond_its_usual_ends_but_not_beyond_0_and_1():
-    vector = ranked("vector", {"a": 0.9})
-    for shift, shares in ((-0.3, [0.4, 0.1]), (-0.5, [0.2, 0.0]), (0.2, [0.9, 0.6])):
+def test_a_shift_moves_the_share_but_not_beyond_0_and_1():
+    for shift, shares in ((-0.3, [0.3, 0.825]), (-0.7, [0.0, 0.75]), (0.5, [1.0, 1.0])):
         balance = replace(BALANCE, shift=shift)
-        assert [
-            balance.vector_share(ranked("lexical", {"a": best}), vector) for best in (17.0, 81.0)
-        ] == pytest.approx(shares)
+        assert [balance.vector_share(cover) for cover in (1.0, 0.4)] == pytest.approx(shares)
+
+
+def test_a_leg_is_left_out_where_no_query_gives_it_a_share():
+    assert PRIOR.left_out is None
+    assert (BY_WORDS.left_out, BY_MEANING.left_out) == ("vector", "lexical")
+    assert [BY_WORDS.vector_share(cover) for cover in (1.0, 0.1)] == [0.0, 0.0]
+    assert [BY_MEANING.vector_share(cover) for cover in (1.0, 0.1)] == [1.0, 1.0]
+    # vectors still make up for what words lack
+    assert replace(PRIOR, shift=-0.6).left_out is None
 
 
 def test_the_vector_leg_loses_share_with_the_passages_in_languages_its_model_does_not_know():
     # a fifth of the passages: -.35 / 5; what no one can tell counts as known
     passages = {"english": 7, "": 1, "german": 2}
     assert balance_of_languages(passages, ["english"]).shift == pytest.approx(-0.07)
+    assert balance_of_languages(passages, ["english"]).known == pytest.approx(0.8)
     assert "20%" in balance_of_languages(passages, ["english"]).reason
     assert balance_of_languages({"russian": 5}, ["english"]).shift == pytest.approx(-0.35)
     for known in (["german", "english"], []):  # the last: a model of which nothing is known
@@ -86,15 +79,10 @@ def test_the_vector_leg_loses_share_with_the_passages_in_languages_its_model_doe
     assert balance_of_languages({"english": 9, "italian": 1}, ["english"]) == PRIOR
 
 
-def test_a_vector_list_in_which_nothing_stands_out_has_the_least_share():
-    level = ranked("vector", {"a": 0.5, "b": 0.4})
-    assert BALANCE.vector_share(ranked("lexical", {"a": 9.0}), level) == 0.4
-
-
 def test_a_score_is_the_sum_of_what_both_legs_give():
-    # z: (9 - 1) / 2 = 4 and (.9 - .5) / .1 = 4; a = .7 - .2 (1 - 2) = .9
+    # half of what is enough: a = 1 - .4 / 4 = .9
     # lexical, floor 0: a 9 / 2 = 4.5, b 4 / 2 = 2; vector, floor .7: c 2, a 1, d 0
-    lexical = ranked("lexical", {"a": 9.0, "b": 4.0})
+    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, cover=0.4)
     vector = ranked("vector", {"c": 0.9, "a": 0.8, "d": 0.7})
     assert scores_of(adaptive([lexical, vector], BALANCE)) == pytest.approx(
         {"a": 0.1 * 4.5 + 0.9 * 1, "b": 0.1 * 2, "c": 0.9 * 2, "d": 0.0}
@@ -145,7 +133,8 @@ def test_equal_scores_are_no_reason_to_prefer_anything():
 
 
 def test_an_expansion_list_counts_by_its_weight_and_does_not_move_the_balance():
-    lexical, vector = ranked("lexical", {"a": 9.0}), ranked("vector", falling("abcd", 0.9, 0.6))
+    lexical = ranked("lexical", {"a": 9.0}, cover=0.4)
+    vector = ranked("vector", falling("abcd", 0.9, 0.6))
     more = ranked("lexical", {"x": 9.0, "y": 1.0}, weight=0.5, origin="expansion")
     before = scores_of(adaptive([lexical, vector], BALANCE))
     after = scores_of(adaptive([lexical, vector, more], BALANCE))

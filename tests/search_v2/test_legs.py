@@ -126,10 +126,12 @@ def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
         assert len(encoder.texts) == asked
 
 
-def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path):
+@pytest.mark.parametrize("engine", ["bm25", "fts"])
+def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path, engine):
     encoder = WordEncoder()
     encoder.model = "BAAI/bge-small-en-v1.5"  # which knows English
-    with open_library(tmp_path / "home", encoder, vector_engine="exact") as library:
+    settings = {"vector_engine": "exact", "lexical_engine": engine}
+    with open_library(tmp_path / "home", encoder, **settings) as library:
         for name, passages in (("deutsch", GERMAN), ("english", ENGLISH)):
             folder = tmp_path / name
             write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(passages)})
@@ -144,3 +146,40 @@ def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path):
         assert shares == {"deutsch": -0.35, "english": 0.0}
         both = service.parts.balance(("deutsch", "english")).shift
         assert -0.35 < both < 0
+
+
+@pytest.fixture
+def animals(tmp_path):
+    folder = tmp_path / "animals"
+    write(folder, cat_dot_md="A cat sleeps on the warm roof.", dog_dot_md="A dog barks at night.")
+    with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
+        Indexer(library).build(folder, "animals")
+        yield SearchServiceV2(library)
+
+
+def weights_of(results):
+    parts = results[0].explain.contributions
+    return {part.leg: part.weight for part in parts}
+
+
+def test_the_less_of_a_query_the_best_keyword_hit_has_the_less_words_weigh(animals):
+    # all four words: .35; one in four, of the .8 that are enough: .35 * (.25 / .8) ** 2
+    whole = animals.search("cat sleeping on warm roofs", explain=True)
+    little = animals.search("cat swims through rivers", explain=True)
+    assert weights_of(whole)["lexical"] == pytest.approx(2 * 0.35)
+    assert weights_of(little)["lexical"] == pytest.approx(2 * 0.35 * 0.3125**2)
+    assert weights_of(little)["vector"] == pytest.approx(2 * (1 - 0.35 * 0.3125**2))
+
+
+def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
+    parts = animals.parts.with_settings({"fusion_mode": "rrf"})
+    engine = parts.lexical("animals")
+    restriction = Restriction("animals")
+    asked = [
+        LexicalRetriever(parts.database, engine, restriction, 5, is_weighed=is_weighed)
+        for is_weighed in (False, True)
+    ]
+    covers = [leg.run(QueryBundle("cat swims through rivers")).cover for leg in asked]
+    assert covers == [1.0, 0.25]
+    nothing = asked[1].run(QueryBundle("swims through rivers"))
+    assert (list(nothing.hits), nothing.cover) == ([], 1.0)

@@ -13,7 +13,7 @@ from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.library.indexing import Indexer
-from catalog.search_v2.query_words import query_words
+from catalog.search_v2.query_words import cover_of, query_words
 from catalog.search_v2.service import SearchServiceV2
 from catalog.search_v2.snippets import find_snippet
 from fakes import open_library
@@ -349,3 +349,24 @@ def test_a_snippet_that_begins_with_blanks_stands_where_its_first_word_does():
     moved = replace(passage, places=replace(places, offsets=(0, 8, 24)))
     got = find_snippet(moved, "second", 20)
     assert (got.locator.line_start, got.locator.line_end) == (90, 90)
+
+
+@pytest.mark.parametrize(
+    ("query", "cover"),
+    [
+        ("rotating keys", 1.0),
+        ("How do I rotate a key?", 1.0),  # stop words are none, endings do not matter
+        ("rotate rotated lamps", 0.5),  # different words
+        ("secrets of lamps", 0.5),  # in the heading above
+        ("lamps swim far", 1 / 3),  # it was found, so it has one at least
+        ("what is it", 1.0),  # stop words alone
+        ("", 1.0),
+    ],
+)
+def test_the_cover_is_the_share_of_the_querys_words_that_a_passage_has(query, cover):
+    passage = chunk("Keys are rotated every month.", headings=("Secrets",))
+    assert cover_of(passage, query) == pytest.approx(cover)
+
+
+def test_of_a_script_without_spaces_any_part_of_a_word_will_do():
+    assert cover_of(chunk("図書館で本を読む。"), "本の色は何ですか") == 1.0

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.search_v2.adaptive import DEPTH, PRIOR, adaptive
+from catalog.search_v2.adaptive import DEPTH, adaptive
 from catalog.search_v2.fusion import Leg, RankedList
+from catalog.search_v2.query_words import cover_of
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Hit, Restriction, Spread
 
@@ -93,9 +94,10 @@ def measure_shifts(
 
 def _measure(parts: SearchParts, query: GoldenQuery, dataset: str) -> list[float]:
     lists, document = _ask(parts, query.query, dataset)
+    usual = parts.language_balance(dataset)
     scores = []
     for shift in SHIFTS:
-        fused = adaptive(lists, replace(PRIOR, shift=shift))
+        fused = adaptive(lists, replace(usual, shift=shift))
         ranked = dict.fromkeys(document[hit.chunk_id] for hit in fused if hit.chunk_id in document)
         scores.append(_ndcg(list(ranked)[:_CUT], query.relevant))
     return scores
@@ -109,19 +111,19 @@ def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList],
     by_meaning = parts.vector(dataset).search(vector, DEPTH, within)
     spread = parts.library.indexes.sample(dataset).spread(vector)
     parts.library.indexes.require_model()  # else they may be scores of two models
-    legs: tuple[tuple[Leg, float, Sequence[Hit], Spread], ...] = (
-        ("lexical", rag.lexical_weight, by_words, by_words.spread),
-        ("vector", rag.vector_weight, by_meaning, spread),
-    )
-    found = [
-        RankedList(
-            leg, leg, text, "original", weight, tuple((str(hit.seq), hit.score) for hit in hits), of
-        )
-        for leg, weight, hits, of in legs
-    ]
     seqs = {hit.seq for hits in (by_words, by_meaning) for hit in hits}
     with parts.database.read() as connection:
         chunks = load_chunks(connection, dataset, seqs, damaged=[])
+    first = (chunks[hit.seq] for hit in by_words[:1] if hit.seq in chunks)
+    cover = max((cover_of(chunk, text) for chunk in first), default=1.0)
+    legs: tuple[tuple[Leg, float, Sequence[Hit], Spread, float], ...] = (
+        ("lexical", rag.lexical_weight, by_words, by_words.spread, cover),
+        ("vector", rag.vector_weight, by_meaning, spread, 1.0),
+    )
+    found = []
+    for leg, weight, hits, of_all, share in legs:
+        scores = tuple((str(hit.seq), hit.score) for hit in hits)
+        found.append(RankedList(leg, leg, text, "original", weight, scores, of_all, share))
     return found, {str(seq): chunk.path for seq, chunk in chunks.items()}
 
 

@@ -1,20 +1,20 @@
-"""Fusion whose balance is each query's own: the leg whose best hit stands out more counts more.
+"""Fusion whose balance is each query's own: what the best keyword hit lacks, meaning makes up for.
 
-Mean and deviation are of the scores that the query gives all chunks of the dataset:
-
-    z_leg = (best score - mean_leg) / deviation_leg
-    a = base - slope · (z_lexical / z_vector - 2) + long · log2(words / 32), from least to most
-
-A query of at most 32 words has no last term; ``shift`` is added at the end, from 0 to 1. It is
-the dataset's: what its labels taught, else less where the model does not know its language, -1
-where its vectors are of no use, and 1 where its words are not.
-
-    part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
+    a = 1 - (1 - base - shift) · min(1, cover / .8) ** (2 · known)
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
-The floor is the score of the list's 100th hit. In a lexical list of fewer it is 0, because the
-other chunks have none of the words; in such a vector list it is the last one's. A sum of z-scores:
-Renda and Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that was measured.
+``cover`` is the share of the query's different words that the best keyword hit has; four in five
+are as good as all. ``shift`` is
+the dataset's: what its labels taught, else less where the model does not know the language of its
+passages, -1 where its vectors are of no use, and 1 where its words are not. ``known`` is the share
+of passages whose language the model knows: vectors of another make up for nothing.
+
+    part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
+
+The deviation is of the scores that the query gives all chunks of the dataset. The floor is the
+score of the list's 100th hit. In a lexical list of fewer it is 0, because the other chunks have
+none of the words; in such a vector list it is the last one's. A sum of z-scores: Renda and
+Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that was measured.
 """
 
 from __future__ import annotations
@@ -27,46 +27,40 @@ from dataclasses import dataclass, replace
 from catalog.search_v2.fusion import FusedHit, Leg, RankedList, fuse
 
 DEPTH = 100
-SCALE_VERSION = 3  # of the formula: raise it whenever the same hits would get other scores
-_LONG = 32  # words
+SCALE_VERSION = 4  # of the formula: raise it whenever the same hits would get other scores
+_ENOUGH = 0.8  # of the query's words: a question also has words that no answer has
+_STEEPNESS = 2.0
 _LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
-_USUAL_RATIO = 2.0  # of the legs' z, on questions that both legs are of use for
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How the vector leg's share of the score follows from how far each leg's best stands out."""
+    """How the vector leg's share of the score follows from what the best keyword hit has."""
 
-    base: float = 0.7
-    slope: float = 0.1
-    least: float = 0.4
-    most: float = 0.95
-    long: float = 0.15
+    base: float = 0.65  # the vector leg's share where that hit has enough of the query
     shift: float = 0.0  # the dataset's own
+    known: float = 1.0  # of the dataset's passages, whose language the model knows
     reason: str = ""  # of the shift, for explanations
 
     @property
     def left_out(self) -> Leg | None:
         """Return the leg that has no share in the score of any query, if one has none."""
-        if self.most + self.shift <= 0:
+        if self.known == 0 and self.base + self.shift <= 0:
             return "vector"
-        return "lexical" if self.least + self.shift >= 1 else None
+        return "lexical" if self.base + self.shift >= 1 else None
 
-    def vector_share(self, lexical: RankedList, vector: RankedList) -> float:
+    def vector_share(self, cover: float) -> float:
         """Return ``a``, the vector leg's share of the score: 0 to 1."""
-        z_lexical, z_vector = standing(lexical), standing(vector)
-        ratio = z_lexical / z_vector if z_vector > 0 else math.inf
-        share = self.base - self.slope * (ratio - _USUAL_RATIO)
-        words = len(lexical.query.split())
-        if words > _LONG:  # many words are found in any passage: their sum tells less
-            share += self.long * math.log2(words / _LONG)
-        return max(0.0, min(1.0, max(self.least, min(self.most, share)) + self.shift))
+        of_words = max(0.0, min(1.0, 1 - self.base - self.shift))
+        return 1 - of_words * math.pow(min(1.0, cover / _ENOUGH), _STEEPNESS * self.known)
 
 
 PRIOR = Balance()
 BY_WORDS = Balance(
-    shift=-1.0, reason="the passages' vectors do not agree with their words, so these alone count"
+    shift=-1.0,
+    known=0.0,
+    reason="the passages' vectors do not agree with their words, so these alone count",
 )
 
 BY_MEANING = Balance(
@@ -85,12 +79,7 @@ def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) ->
     if not known or share < _LEAST_FOREIGN:
         return PRIOR
     reason = f"the embedding model does not know the language of {share:.0%} of the passages"
-    return replace(PRIOR, shift=_FOREIGN * share, reason=reason)
-
-
-def standing(ranked: RankedList) -> float:
-    """Return how many deviations the list's best hit is above the mean of all; 0 for no hit."""
-    return ranked.spread.standardize(ranked.hits[0][1]) if ranked.hits else 0.0
+    return replace(PRIOR, shift=_FOREIGN * share, known=1 - share, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +126,5 @@ def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, fl
     original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
     if len(original) < 2:
         return {"lexical": 1.0, "vector": 1.0}
-    share = balance.vector_share(original["lexical"], original["vector"])
+    share = balance.vector_share(original["lexical"].cover)
     return {"lexical": 1 - share, "vector": share}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog.core.ids import sha256_hex
-from catalog.search_v2.adaptive import PRIOR, SCALE_VERSION, Balance
+from catalog.search_v2.adaptive import SCALE_VERSION
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
@@ -15,13 +14,12 @@ if TYPE_CHECKING:
     from catalog.store import Database
 
 
-def find_balance(
+def find_shift(
     database: Database, dataset: str, signals: Signals, rag: RAGv2Settings
-) -> Balance | None:
-    """Return the balance that labels taught for such a hybrid search, ``None`` if they did not."""
+) -> float | None:
+    """Return the shift that labels taught for such a hybrid search, ``None`` if they did not."""
     stored = database.meta(_key(dataset, signals, rag))
-    shift = None if stored is None else json.loads(stored).get("fit")
-    return None if shift is None else replace(PRIOR, shift=shift, reason="as labels taught")
+    return None if stored is None else json.loads(stored).get("fit")
 
 
 def save_balance(

@@ -30,7 +30,8 @@ Leg = Literal["lexical", "vector"]
 class RankedList:
     """The ranked list of one leg for one sub-query: chunk ids with raw scores, none twice.
 
-    ``spread`` is of the scores of all chunks of the dataset; only ``adaptive`` reads it.
+    ``spread`` is of the scores of all chunks of the dataset, and ``cover`` the share of the query's
+    words that the first chunk of a lexical list has; only ``adaptive`` reads them.
     """
 
     leg: Leg
@@ -40,6 +41,7 @@ class RankedList:
     weight: float
     hits: tuple[tuple[str, float], ...]
     spread: Spread = FLAT
+    cover: float = 1.0
 
 
 class ListContribution(NamedTuple):

@@ -58,4 +58,11 @@ class LegMaker:
         engine = self._parts.lexical(self._restriction.dataset)
         containing = tuple(dict.fromkeys((*self._restriction.containing, *phrases)))
         restriction = replace(self._restriction, containing=containing)
-        return LexicalRetriever(self._parts.database, engine, restriction, self._k_lex, fixed)
+        return LexicalRetriever(
+            self._parts.database,
+            engine,
+            restriction,
+            self._k_lex,
+            fixed,
+            is_weighed=self._mode == "hybrid" and self._parts.rag.fusion_mode == "adaptive",
+        )

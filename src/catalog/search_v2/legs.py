@@ -23,6 +23,7 @@ from catalog.core.errors import (
 from catalog.core.query import SubQuery, SubQueryKind
 from catalog.search_v2.fusion import Leg
 from catalog.search_v2.passages import PassageNode
+from catalog.search_v2.query_words import cover_of
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
@@ -57,7 +58,8 @@ UNSEARCHABLE = "the query has no words, or only such as are too common to look f
 class LegRun:
     """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
 
-    ``spread`` is of the scores of all chunks of the dataset.
+    ``spread`` is of the scores of all chunks of the dataset, ``cover`` the share of the query's
+    words that the best keyword hit has, where that was asked.
     ``fallback`` says why another engine than the one set answered, "" if it did not; ``damaged``
     which documents it left out a vector of.
     """
@@ -70,6 +72,7 @@ class LegRun:
     note: str = ""
     fallback: str = ""
     damaged: tuple[DamagedDocumentError, ...] = ()
+    cover: float = 1.0
     error: CatalogError | None = None
     ms: float = 0.0
 
@@ -152,7 +155,10 @@ class LegRetriever(BaseRetriever):
 
 
 class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset, or over several as one."""
+    """BM25 or full-text search over one dataset, or over several as one.
+
+    ``is_weighed`` against a vector leg, it tells how much of the query its best hit covers.
+    """
 
     kind = "lex"
 
@@ -163,9 +169,11 @@ class LexicalRetriever(LegRetriever):
         restriction: Restriction,
         top_k: int,
         sub_query: SubQuery | None = None,
+        *,
+        is_weighed: bool = False,
     ) -> None:
         super().__init__(database, restriction, top_k, sub_query)
-        self._engine = engine
+        self._engine, self._is_weighed = engine, is_weighed
 
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
@@ -175,7 +183,16 @@ class LexicalRetriever(LegRetriever):
         is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
         note = UNSEARCHABLE if is_blank else hits.fallback
         name = FtsEngine.name if hits.fallback else self._engine.name
-        return LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
+        run = LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
+        is_weighed = self._is_weighed and sub_query.origin == "original"
+        return replace(run, cover=self._cover(hits, sub_query.text)) if is_weighed else run
+
+    def _cover(self, hits: Sequence[Hit], text: str) -> float:
+        """Return the share of the text's words that the best hit has, 1 if there is none."""
+        with self._database.read() as connection:
+            first = [hit.seq for hit in hits[:1]]
+            chunks = load_chunks(connection, self.restriction.dataset, first, damaged=[])
+        return max((cover_of(chunk, text) for chunk in chunks.values()), default=1.0)
 
     def _is_unspaced(self) -> bool:
         """Tell whether a phrase is required whose script has no spaces between its words."""

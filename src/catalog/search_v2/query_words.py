@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from catalog.core.documents import Chunk
 from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language
+from catalog.store.lexical.snapshot import indexed_text
 
 _SEPARATORS = (",", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
 _WHITE = re.compile(r"\s")
@@ -181,6 +183,20 @@ def query_words(query: str, language: str = "english") -> QueryWords:
     bits = {token: 1 << at for at, token in enumerate(tokens)}
     masks = tuple(sum(bits[token] for token in word) for word in words)
     return QueryWords(masks, bits, language)
+
+
+def cover_of(chunk: Chunk, query: str) -> float:
+    """Return the share of the query's different words that a passage that it found has: above 0.
+
+    Its title and headings count. Of a script without spaces, any part of a word will do.
+    """
+    text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
+    words = query_words(query, language_of_words(text))
+    if not words.words:
+        return 1.0
+    tokens = unite(match.tokens for match in words.matches(text))
+    has, *_ = words.rank_of(tokens, 0)
+    return max(1, has) / len(words.words)  # whatever engine found it found a word
 
 
 def _space_out(text: str) -> str:

@@ -279,4 +279,5 @@ def _ranked_list(run: LegRun, ids: dict[int, str], rag: RAGv2Settings) -> Ranked
         weight=factor * weight,
         hits=tuple(sorted(live, key=lambda hit: (-hit[1], hit[0]))),
         spread=run.spread,
+        cover=run.cover,
     )

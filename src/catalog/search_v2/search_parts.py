@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from catalog.core.param_types import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
-from catalog.search_v2.balances import find_balance
+from catalog.search_v2.balances import find_shift
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.sources import get_source
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
 
 LEG_THREADS = 8
+_PROBES = 64  # passages that tell a dataset's languages where its engine does not
 _CACHED_RETRIEVALS = 64  # of each dataset, or several searched as one
 _RERANKER_SETTINGS = (
     "rerank_provider",
@@ -73,7 +76,8 @@ class SearchParts:
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
-        self._balances: dict[tuple[str, Signals], Balance | None] = {}
+        self._shifts: dict[tuple[str, Signals], float | None] = {}
+        self._sampled: dict[DatasetNames, tuple[Hashable, Mapping[str, int]]] = {}
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
@@ -194,21 +198,48 @@ class SearchParts:
 
     def usual_balance(self, dataset: DatasetNames) -> Balance:
         """Return how the legs are weighed there without labels."""
-        from catalog.embedding.profiles import profile_of
         from catalog.library.agreement import read_useless_leg
 
         useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
         if useless is not None:
             return BY_WORDS if useless == "vector" else BY_MEANING
+        return self.language_balance(dataset)
+
+    def language_balance(self, dataset: DatasetNames) -> Balance:
+        """Return how the legs are weighed there by what the model knows of its languages."""
+        from catalog.embedding.profiles import profile_of
+
         known = profile_of(self.library.wanted_model.model).languages
-        return balance_of_languages(self.lexical(dataset).languages(), known)
+        return balance_of_languages(self._languages(dataset), known) if known else PRIOR
+
+    def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
+        """Return the languages of passages as the keyword engine tells, else those of some."""
+        from catalog.store.engine_types import read_stamps
+        from catalog.store.lexical.languages import detect_language
+        from catalog.store.vectors.probes import read_probes
+
+        if told := self.lexical(dataset).languages():
+            return told
+        with self.database.read() as connection:
+            stamps = read_stamps(connection, dataset)
+            kept = self._sampled.get(dataset)
+            if kept is None or kept[0] != stamps:
+                names = (dataset,) if isinstance(dataset, str) else dataset
+                probes = (read_probes(connection, name, _PROBES) for name in names)
+                texts = [probe.text for of_dataset in probes for probe in of_dataset]
+                counts = Counter(detect_language(text, text.split()) or "" for text in texts)
+                kept = self._sampled[dataset] = stamps, counts
+        return kept[1]
 
     def _learnt_balance(self, dataset: str) -> Balance | None:
         signals = self.signals("hybrid", reranked=False)
-        if (dataset, signals) not in self._balances:
-            balance = find_balance(self.database, dataset, signals, self.rag)
-            self._balances[dataset, signals] = balance
-        return self._balances[dataset, signals]
+        if (dataset, signals) not in self._shifts:
+            shift = find_shift(self.database, dataset, signals, self.rag)
+            self._shifts[dataset, signals] = shift
+        shift = self._shifts[dataset, signals]
+        if shift is None:
+            return None
+        return replace(self.language_balance(dataset), shift=shift, reason="as labels taught")
 
     def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
         """Return the expanded retrievals of late over this state; those of another are dropped."""

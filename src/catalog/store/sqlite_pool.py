@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ _PRAGMAS = (
     "temp_store = MEMORY",
     "mmap_size = 0",  # a mapped file that another truncates ends the process (SIGBUS)
 )
+_PAUSE = 0.01  # seconds
 _WRITER_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL")
 _State = tuple[int, ...]
 
@@ -171,11 +173,25 @@ def _connect(
         connection.isolation_level = None  # the begin event starts transactions
         connection.create_function("casefold", 1, _casefold, deterministic=True)
         for pragma in (*_PRAGMAS, *more):
-            connection.execute(f"PRAGMA {pragma}")
+            _set(connection, pragma)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _set(connection: sqlite3.Connection, pragma: str) -> None:
+    """Set a pragma, waiting as SQLite itself does not while another process makes the log."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute(f"PRAGMA {pragma}")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def _casefold(value: object) -> str | None:

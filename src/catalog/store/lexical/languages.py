@@ -77,7 +77,7 @@ _MOST_SPACES = 8  # times as many characters as letters a text in those letters 
 # The order is that of the numbers in index files: append, never insert.
 LANGUAGES = (
     "", *LATIN_LANGUAGES, "russian", "greek", "arabic", "armenian", "hindi", "tamil",
-    "japanese", "chinese", "korean", "thai", "hebrew",
+    "japanese", "chinese", "korean", "thai", "hebrew", "cyrillic",
 )  # fmt: skip
 
 _DENSE = frozenset({"japanese", "chinese", "korean"})
@@ -94,8 +94,9 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
     """Return the language of a text and its words, ``None`` where they do not tell.
 
     By the letters most of it is in: Cyrillic without letters that Russian lacks is taken for
-    Russian, Arabic letters for Arabic, Devanagari for Hindi. In Latin letters by the different
-    function words in it, each shared between the languages that have it. Linear in the text.
+    Russian, other Cyrillic is called just so, Arabic letters are Arabic, Devanagari is Hindi. In
+    Latin letters by the different function words in it, each shared between the languages that
+    have it. Linear in the text.
     """
     language = None if text.isascii() else _language_of_letters(text)
     return language or _language_of_words(set(words))
@@ -115,7 +116,7 @@ def _language_of_letters(text: str) -> str | None:
         del letters["chinese"]
     language, most = max(letters.items(), key=itemgetter(1), default=("", 0))
     if language == "russian" and len(_NOT_RUSSIAN.findall(text)) > _MOST_FOREIGN * most:
-        return None
+        language = "cyrillic"
     return language if most > sum(map(len, _LATIN.findall(text))) else None
 
 
