@@ -9,7 +9,7 @@ from catalog.evaluation.balance import SHIFTS, fit_balance, measure_shifts
 from catalog.evaluation.golden_files import read_golden
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
-from catalog.search_v2.adaptive import PRIOR
+from catalog.search_v2.adaptive import BY_WORDS, PRIOR
 from catalog.search_v2.balances import find_shift, save_balance
 from catalog.search_v2.search_parts import SearchParts
 from fakes import open_library
@@ -88,3 +88,13 @@ def test_a_learnt_balance_is_of_its_dataset_model_and_formula(parts):
     assert find_shift(parts.database, "docs", signals, parts.rag) == -0.3
     save_balance(parts.database, "docs", signals, parts.rag, shift=None, about="none won")
     assert find_shift(parts.database, "docs", signals, parts.rag) is None
+
+
+def test_what_labels_taught_of_useless_vectors_keeps_that_they_make_up_for_nothing(parts):
+    signals = parts.signals("hybrid", reranked=False)
+    entry = json.dumps({"state": "", "agreement": 0.1, "useless": "vector"})
+    parts.database.set_meta("agreement:docs", entry)
+    assert parts.balance("docs") == BY_WORDS
+    save_balance(parts.database, "docs", signals, parts.rag, shift=-0.5, about="by hand")
+    fresh = parts.with_settings({"rrf_k": 61}).balance("docs")
+    assert [fresh.vector_share(cover) for cover in (1.0, 0.1)] == pytest.approx([0.15, 0.15])

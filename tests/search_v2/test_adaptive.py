@@ -62,8 +62,8 @@ def test_a_leg_is_left_out_where_no_query_gives_it_a_share():
     assert (BY_WORDS.left_out, BY_MEANING.left_out) == ("vector", "lexical")
     assert [BY_WORDS.vector_share(cover) for cover in (1.0, 0.1)] == [0.0, 0.0]
     assert [BY_MEANING.vector_share(cover) for cover in (1.0, 0.1)] == [1.0, 1.0]
-    # vectors still make up for what words lack
-    assert replace(PRIOR, shift=-0.6).left_out is None
+    # what labels taught weighs a leg as nothing at most, and still shows what it found
+    assert [replace(PRIOR, shift=shift).left_out for shift in (-0.6, 0.4)] == [None, None]
 
 
 def test_the_vector_leg_loses_share_with_the_passages_in_languages_its_model_does_not_know():

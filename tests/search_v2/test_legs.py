@@ -169,6 +169,8 @@ def test_the_less_of_a_query_the_best_keyword_hit_has_the_less_words_weigh(anima
     assert weights_of(whole)["lexical"] == pytest.approx(2 * 0.35)
     assert weights_of(little)["lexical"] == pytest.approx(2 * 0.35 * 0.3125**2)
     assert weights_of(little)["vector"] == pytest.approx(2 * (1 - 0.35 * 0.3125**2))
+    notes = [found.stages[2].note for found in (whole, little)]
+    assert notes == ["bm25: 1 hits", "bm25: 1 hits; the first has 25% of the words"]
 
 
 def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
@@ -183,3 +185,22 @@ def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
     assert covers == [1.0, 0.25]
     nothing = asked[1].run(QueryBundle("swims through rivers"))
     assert (list(nothing.hits), nothing.cover) == ([], 1.0)
+
+
+def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_path):
+    encoder = WordEncoder()
+    encoder.model = "BAAI/bge-small-en-v1.5"
+    settings = {"vector_engine": "exact", "lexical_engine": "fts"}
+    with open_library(tmp_path / "home", encoder, **settings) as library:
+        folder = tmp_path / "deutsch"
+        write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(GERMAN)})
+        Indexer(library).build(folder, "deutsch")
+        with library.database.write() as connection:
+            of_chunks = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            for name in connection.exec_driver_sql(of_chunks).scalars().all():
+                connection.exec_driver_sql(f"DROP TRIGGER {name}")
+            damage = "UPDATE chunks SET text = x'ff41fe' WHERE seq = (SELECT min(seq) FROM chunks)"
+            connection.exec_driver_sql(damage)
+        service = SearchServiceV2(library)
+        results = service.search("Haus garden", dataset="deutsch")
+        assert "100%" in next(stage.note for stage in results.stages if stage.name == "fuse")

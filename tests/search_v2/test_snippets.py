@@ -368,5 +368,11 @@ def test_the_cover_is_the_share_of_the_querys_words_that_a_passage_has(query, co
     assert cover_of(passage, query) == pytest.approx(cover)
 
 
+def test_stop_words_of_the_querys_own_language_are_none_in_a_passage_of_another():
+    german = chunk("Der Proxy ist nicht für die Rechner in diesem Netz und für andere auch nicht.")
+    assert cover_of(german, "what is the proxy") == 1.0
+    assert cover_of(german, "what is the proxy quagga") == 0.5
+
+
 def test_of_a_script_without_spaces_any_part_of_a_word_will_do():
     assert cover_of(chunk("図書館で本を読む。"), "本の色は何ですか") == 1.0

@@ -133,6 +133,7 @@ def test_stop_words_of_the_querys_language_are_not_looked_for_in_another(
         ("α β γ are the angles of the triangle that was drawn here", "english"),
         ("Книги и журналы", "russian"),
         ("Її книги є в бібліотеці", "cyrillic"),
+        ("Бид номын санд ном уншиж өгөх дуртай", "cyrillic"),
         ("水を飲む", "japanese"),
         ("图书馆里有很多书", "chinese"),
         ("서울에서 만나요", "korean"),

@@ -94,7 +94,7 @@ def measure_shifts(
 
 def _measure(parts: SearchParts, query: GoldenQuery, dataset: str) -> list[float]:
     lists, document = _ask(parts, query.query, dataset)
-    usual = parts.language_balance(dataset)
+    usual = parts.usual_balance(dataset)
     scores = []
     for shift in SHIFTS:
         fused = adaptive(lists, replace(usual, shift=shift))

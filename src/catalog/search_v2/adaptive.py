@@ -45,10 +45,10 @@ class Balance:
 
     @property
     def left_out(self) -> Leg | None:
-        """Return the leg that has no share in the score of any query, if one has none."""
-        if self.known == 0 and self.base + self.shift <= 0:
+        """Return the leg that is of no use for any query, if one is."""
+        if self.known == 0 and self.shift <= -1:
             return "vector"
-        return "lexical" if self.base + self.shift >= 1 else None
+        return "lexical" if self.shift >= 1 else None
 
     def vector_share(self, cover: float) -> float:
         """Return ``a``, the vector leg's share of the score: 0 to 1."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from catalog.core.documents import Chunk
 from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold
-from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language
+from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
 from catalog.store.lexical.snapshot import indexed_text
 
 _SEPARATORS = (",", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
@@ -191,7 +191,11 @@ def cover_of(chunk: Chunk, query: str) -> float:
     Its title and headings count. Of a script without spaces, any part of a word will do.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
-    words = query_words(query, language_of_words(text))
+    language, asked_in = language_of_words(text), language_of_words(query)
+    if language != asked_in:  # or the passage would lack the stop words of the query's language
+        common = stop_words(asked_in)
+        query = WORD.sub(lambda word: "" if word[1].casefold() in common else word[0], query)
+    words = query_words(query, language)
     if not words.words:
         return 1.0
     tokens = unite(match.tokens for match in words.matches(text))

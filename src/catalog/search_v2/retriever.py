@@ -229,7 +229,8 @@ class HybridRetrieverV2(FusionRetriever):
             reason = f"{other} answered in place of the index"
             self.stages.fell_back(run.leg, run.fallback, reason=reason)
         count = f"{run.engine}: {len(run.hits)} hits"
-        self.stages.ran(run.leg, run.ms, "; ".join(filter(None, (count, run.note))))
+        cover = f"the first has {run.cover:.0%} of the words" if run.cover < 1 else ""
+        self.stages.ran(run.leg, run.ms, "; ".join(filter(None, (count, cover, run.note))))
 
     def _report_expanded(self, runs: Sequence[LegRun]) -> None:
         for run in runs:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
 
+    _Sampled = tuple[Hashable, Mapping[str, int]]
     _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
 
 LEG_THREADS = 8
@@ -77,7 +78,7 @@ class SearchParts:
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
         self._shifts: dict[tuple[str, Signals], float | None] = {}
-        self._sampled: dict[DatasetNames, tuple[Hashable, Mapping[str, int]]] = {}
+        self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
@@ -198,25 +199,21 @@ class SearchParts:
 
     def usual_balance(self, dataset: DatasetNames) -> Balance:
         """Return how the legs are weighed there without labels."""
+        from catalog.embedding.profiles import profile_of
         from catalog.library.agreement import read_useless_leg
 
         useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
         if useless is not None:
             return BY_WORDS if useless == "vector" else BY_MEANING
-        return self.language_balance(dataset)
-
-    def language_balance(self, dataset: DatasetNames) -> Balance:
-        """Return how the legs are weighed there by what the model knows of its languages."""
-        from catalog.embedding.profiles import profile_of
-
         known = profile_of(self.library.wanted_model.model).languages
         return balance_of_languages(self._languages(dataset), known) if known else PRIOR
 
     def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
         """Return the languages of passages as the keyword engine tells, else those of some."""
+        from catalog.store.chunks import load_chunks
         from catalog.store.engine_types import read_stamps
         from catalog.store.lexical.languages import detect_language
-        from catalog.store.vectors.probes import read_probes
+        from catalog.store.vectors.probes import draw_passages
 
         if told := self.lexical(dataset).languages():
             return told
@@ -224,11 +221,12 @@ class SearchParts:
             stamps = read_stamps(connection, dataset)
             kept = self._sampled.get(dataset)
             if kept is None or kept[0] != stamps:
-                names = (dataset,) if isinstance(dataset, str) else dataset
-                probes = (read_probes(connection, name, _PROBES) for name in names)
-                texts = [probe.text for of_dataset in probes for probe in of_dataset]
+                seqs = draw_passages(connection, dataset, _PROBES)
+                drawn = load_chunks(connection, dataset, seqs, damaged=[])
+                texts = [chunk.text for chunk in drawn.values()]
                 counts = Counter(detect_language(text, text.split()) or "" for text in texts)
-                kept = self._sampled[dataset] = stamps, counts
+                kept = stamps, counts
+                self._sampled.put(dataset, kept)
         return kept[1]
 
     def _learnt_balance(self, dataset: str) -> Balance | None:
@@ -239,7 +237,7 @@ class SearchParts:
         shift = self._shifts[dataset, signals]
         if shift is None:
             return None
-        return replace(self.language_balance(dataset), shift=shift, reason="as labels taught")
+        return replace(self.usual_balance(dataset), shift=shift, reason="as labels taught")
 
     def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
         """Return the expanded retrievals of late over this state; those of another are dropped."""

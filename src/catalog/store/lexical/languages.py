@@ -71,7 +71,7 @@ _UNSTEMMED = (
 )
 _LETTERS = re.compile(f"{SCRIPTS.pattern}|{_UNSTEMMED}")
 _NOT_LATIN = re.compile("[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+")
-_NOT_RUSSIAN = re.compile("[\u0402-\u040c\u040e\u040f\u0452-\u045f\u0490\u0491]")
+_NOT_RUSSIAN = re.compile("[\u0402-\u040c\u040e\u040f\u0452-\u045f\u0460-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]+")
 _MOST_SPACES = 8  # times as many characters as letters a text in those letters may have
 # The order is that of the numbers in index files: append, never insert.
@@ -82,7 +82,7 @@ LANGUAGES = (
 
 _DENSE = frozenset({"japanese", "chinese", "korean"})
 _LETTERS_OF_DENSE = 2.5  # Latin letters that say as much as one character
-_MOST_FOREIGN = 0.01  # of a Russian text's letters that Ukrainian or Serbian have
+_MOST_FOREIGN = 0.01  # of a Russian text's letters that only other languages have
 _LEAST_KANA = 0.1  # of a Japanese text's characters
 _LEAST_SCORE = 1.0  # function words, those of several languages in parts
 _LEAST_LEAD = 1.5  # times the next language

@@ -6,8 +6,9 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, Select, select
 
+from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.schema import chunk_windows, chunks, embedded_windows
 from catalog.store.vectors.exact import read_vectors
 
@@ -17,13 +18,22 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
 
 
+def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> Sequence[int]:
+    """Return the row numbers of at most so many passages of one or several datasets, by chance."""
+    return connection.scalars(_drawn(dataset, limit)).all()
+
+
+def _drawn(dataset: DatasetNames, limit: int) -> Select[int]:
+    is_here = of_datasets(chunks.c.dataset, dataset)  # ids are hashes, so their order is chance
+    return select(chunks.c.seq).where(is_here).order_by(chunks.c.chunk_id).limit(limit)
+
+
 def read_probes(
     connection: Connection, dataset: str, limit: int
 ) -> Sequence[Row[int, str, int, str]]:
-    """Return at most so many passages, those of the first ids, which are hashes, so by chance."""
+    """Return the passages that :func:`draw_passages` draws."""
     columns = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.document_id, chunks.c.text)
-    of_dataset = select(chunks.c.seq).where(chunks.c.dataset == dataset).correlate(None)
-    drawn = chunks.c.seq.in_(of_dataset.order_by(chunks.c.chunk_id).limit(limit))
+    drawn = chunks.c.seq.in_(_drawn(dataset, limit).correlate(None))
     return connection.execute(columns.where(drawn).order_by(chunks.c.chunk_id)).all()
 
 
