@@ -4,10 +4,10 @@
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
 ``cover`` is the share of the query's different words that the best keyword hit has; four in five
-are as good as all. ``shift`` is
-the dataset's: what its labels taught, else less where the model does not know the language of its
-passages, -1 where its vectors are of no use, and 1 where its words are not. ``known`` is the share
-of passages whose language the model knows: vectors of another make up for nothing.
+are as good as all. ``shift`` is the dataset's: what its labels taught, else less where the model
+does not know the language of its passages, -1 where its vectors are of no use, and 1 where its
+words are not. ``known`` is the share of passages whose language the model knows: vectors of another
+make up for nothing.
 
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
 
