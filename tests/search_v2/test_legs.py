@@ -16,6 +16,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.vectors.probes import draw_passages
 from fakes import WordEncoder, open_library, write
 from passages_by_language import ENGLISH, GERMAN
 
@@ -174,11 +175,16 @@ def test_the_less_of_a_query_the_best_keyword_hit_has_the_less_words_weigh(anima
 
 
 def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
-    parts = animals.parts.with_settings({"fusion_mode": "rrf"})
-    engine = parts.lexical("animals")
-    restriction = Restriction("animals")
+    stages = animals.with_settings({"fusion_mode": "rrf"}).search("cat swims afar").stages
+    assert stages[2].note == "bm25: 1 hits"
+    stages = animals.search("cat swims afar", mode="lexical").stages
+    assert "bm25: 1 hits" in [stage.note for stage in stages]
+
+
+def test_a_leg_tells_the_cover_where_it_is_weighed(animals):
+    engine, restriction = animals.parts.lexical("animals"), Restriction("animals")
     asked = [
-        LexicalRetriever(parts.database, engine, restriction, 5, is_weighed=is_weighed)
+        LexicalRetriever(animals.parts.database, engine, restriction, 5, is_weighed=is_weighed)
         for is_weighed in (False, True)
     ]
     covers = [leg.run(QueryBundle("cat swims through rivers")).cover for leg in asked]
@@ -204,3 +210,15 @@ def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_pat
         service = SearchServiceV2(library)
         results = service.search("Haus garden", dataset="deutsch")
         assert "100%" in next(stage.note for stage in results.stages if stage.name == "fuse")
+
+
+def test_passages_are_drawn_from_several_datasets_as_from_one(tmp_path):
+    with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
+        for name, size in (("few", 3), ("many", 30)):
+            folder = tmp_path / name
+            write(folder, **{f"p{n}_dot_md": f"passage {n} of {name}" for n in range(size)})
+            Indexer(library).build(folder, name)
+        with library.database.read() as connection:
+            both, many = (draw_passages(connection, of, 33) for of in (("few", "many"), "many"))
+            assert (len(both), len(many), len(set(both) - set(many))) == (33, 30, 3)
+            assert draw_passages(connection, ("few", "many"), 11) == both[:11]  # none has a quota

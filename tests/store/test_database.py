@@ -1,10 +1,12 @@
 """Opening the store: many at once, damaged, from the future, read-only."""
 
 import os
+import sqlite3
 import subprocess
 import threading
 
 import pytest
+from sqlalchemy import URL
 
 from builders import make_database, put
 from catalog.core.errors import (
@@ -15,6 +17,7 @@ from catalog.core.errors import (
     StoreVersionError,
 )
 from catalog.store import Database
+from catalog.store.sqlite_pool import SqlitePool
 from catalog.store.statistics import count_orphans, find_damage
 from processes import Forked
 
@@ -160,3 +163,19 @@ def test_a_home_that_is_a_file_is_a_clear_error(tmp_path):
 def test_another_kind_of_database_is_refused_by_name():
     with pytest.raises(ConfigError, match=r"mysql.*postgresql://"):
         Database("mysql://localhost/x")
+
+
+def test_a_store_waits_for_a_process_that_writes_to_it_while_its_log_is_made(tmp_path):
+    """SQLite gives up at once there, whatever its timeout."""
+    file = tmp_path / "catalog.db"
+    writer = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    writer.execute("CREATE TABLE one (x)")
+    writer.execute("BEGIN IMMEDIATE")
+    leaving = threading.Timer(0.3, lambda: writer.execute("COMMIT"))
+    leaving.start()
+    pool = SqlitePool(URL.create("sqlite", database=str(file)))
+    with pool.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    leaving.join()
+    pool.engine.dispose()
+    writer.close()
