@@ -1,5 +1,6 @@
 """The command line as a person or a script uses it, with the packaged model."""
 
+import io
 import json
 import os
 import signal
@@ -106,6 +107,20 @@ def test_update_stats_status_and_doctor_agree_with_the_folder(catalog, built):
     code, out, _ = catalog("doctor")
     assert code == 0, out
     assert "FAIL" not in out
+
+
+def test_a_dataset_is_removed_if_told_so_twice_and_its_files_stay(catalog, built, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, _, err = catalog("index", "remove", "notes")
+    assert (code, "Remove notes from the store?" in err) == (1, True)
+    assert json.loads(catalog("status", "--json")[1])["datasets"][0]["dataset"] == "notes"
+    code, out, _ = catalog("index", "remove", "notes", "--yes")
+    assert code == 0
+    assert out == f"removed 3 documents, 3 passages; the files stay in {built}\n"
+    assert len(list(built.iterdir())) == 3
+    code, _, err = catalog("index", "remove", "notes", "--yes")
+    assert code == 1
+    assert "no dataset 'notes'" in err
 
 
 def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(catalog, notes):

@@ -1,4 +1,4 @@
-"""A deleted document is in nothing that the product holds, says."""
+"""A deleted document, or one of a removed dataset, is in nothing that the product holds, says."""
 
 import pytest
 from sqlalchemy import select
@@ -13,7 +13,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.schema import meta
-from fakes import open_library, write
+from fakes import open_library, open_qdrant_library, write
 from scripted import ScriptedReranker, ScriptedSource
 
 SECRET = "zqsecret"
@@ -90,4 +90,30 @@ def test_after_a_deletion_a_reopening_and_a_rebuild_nothing_of_it_is_left(tmp_pa
         assert [text for text in answers(library) if SECRET in text] == []
         Indexer(library).rebuild()
         assert rows(library) == []
+        assert [text for text in answers(library) if SECRET in text] == []
+
+
+@pytest.mark.parametrize("engine", ["bm25", "fts"])
+def test_after_a_dataset_is_removed_nothing_of_it_is_left(tmp_path, folder, engine):
+    home = tmp_path / "home"
+    (tmp_path / "secrets").mkdir()
+    (folder / "zqsecret.md").rename(tmp_path / "secrets" / "zqsecret.md")
+    with open_qdrant_library(home, lexical_engine=engine) as library:
+        for name in ("notes", "secrets"):
+            Indexer(library).build(tmp_path / name, name)
+        asked = {"rerank": True, "expand": True, "top_k": 50}
+        parts = SearchParts(
+            library,
+            make_reranker=lambda: ScriptedReranker(1.0),
+            expansion_source=ScriptedSource("lex: kettle harbour"),
+        )
+        service = SearchServiceV2(library, parts)
+        assert SECRET in str(service.search(WORDS, **asked).to_dict())
+        Indexer(library).remove("secrets")
+        assert SECRET not in str(service.search(WORDS, **asked).to_dict())
+        assert rows(library) == []
+        assert [text for text in answers(library) if SECRET in text] == []
+    derived = [file for file in (home / "indexes").rglob("*") if file.is_file()]
+    assert [file for file in derived if SECRET.encode() in file.read_bytes()] == []
+    with open_qdrant_library(home, lexical_engine=engine) as library:
         assert [text for text in answers(library) if SECRET in text] == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from catalog.core.errors import CatalogError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
@@ -119,6 +121,37 @@ class Indexes:
                 is_of_engine = folder.name == engine or folder.name.startswith(f"{engine}-")
                 if is_of_engine and folder != used:
                     remove_unused(folder)
+
+    def remove(self, dataset: str) -> Iterator[str]:
+        """Remove what was derived from a dataset that is no more; yield what stays, and why.
+
+        A folder that another process has open stays, and what an index on a server holds that the
+        settings do not name. A server's own is emptied.
+        """
+        for get in (self.lexical, self.vector):
+            try:
+                engine = get(dataset)
+                if not isinstance(engine, FolderEngine):
+                    engine.refresh()
+            except CatalogError as error:
+                yield f"an index keeps what it had: {error}"
+        with self._lock:
+            self._several.clear()
+            self._samples.pop(dataset, None)
+            engines = [
+                kept.pop(key)
+                for kept in (self._lexical, self._vector)
+                for key in list(kept)
+                if key[1] == dataset
+            ]
+        for opened in engines:
+            opened.close()
+        folder = self.folder(dataset)
+        for index in folder.iterdir() if folder.is_dir() else ():
+            if not remove_unused(index):
+                yield f"{index} stays: another process has it open; remove again once it has ended"
+        with suppress(OSError):
+            folder.rmdir()
 
     def _vector_folder(self, dataset: str, name: str) -> Path:
         """Return the folder of an engine: the one filled for this model beforehand, if any."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
-from catalog.store.chunks import StoredDataset, list_datasets
+from catalog.store.chunks import StoredDataset, find_root, list_datasets
 from catalog.store.embedding_cache import (
     adopt_model,
     describe_unused_fits,
@@ -29,8 +29,20 @@ from catalog.store.embedding_cache import (
     require_model,
 )
 from catalog.store.locks import RESTORE_LOCK, hold_lock
+from catalog.store.revisions import remove_dataset
 from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was removed with a dataset, the folder it was built from, and what is left of it."""
+
+    dataset: str
+    root: str
+    documents: int
+    chunks: int
+    notes: tuple[str, ...]
 
 
 class Indexer:
@@ -216,6 +228,24 @@ class Indexer:
             )
             for dataset in stored
         }
+
+    def remove(self, dataset: str, *, progress: Progress | None = None) -> Removal:
+        """Remove a dataset, and all that the store keeps or derived of it; its files stay.
+
+        Searches see it whole, or not at all. Where it was cut short, the indexes are removed by
+        another call. Raises :class:`UnknownDatasetError` where there is nothing of that name, and
+        what :meth:`hold` does.
+        """
+        check_dataset_name(dataset)
+        library = self._library
+        with self.hold(dataset, progress or Silent()):
+            if not library.indexes.folder(dataset).is_dir():
+                library.require_dataset(dataset)
+            with library.database.write() as connection:
+                root = find_root(connection, dataset)
+                documents, chunks = remove_dataset(connection, dataset)
+            notes = tuple(library.indexes.remove(dataset))
+        return Removal(dataset, root, documents, chunks, notes)
 
     def stats(self, dataset: str) -> DatasetStats:
         """Count straight from the truth."""

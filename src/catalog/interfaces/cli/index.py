@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from catalog.ingest.preview import SyncPreview
     from catalog.ingest.sync_report import SyncReport
 
-
 SHOWN_FAILURES = 20
 app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
 ApplyOption = Annotated[
@@ -223,6 +222,30 @@ def rebuild(
 
 
 add_commands(app)
+
+
+@app.command("remove")
+def remove(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Argument(help="Its name, as 'catalog status' lists it.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Remove a dataset, its vectors and indexes. The files that it was built from stay."""
+    from catalog.library.indexing import Indexer
+
+    with open_library(context, home, preset) as library:
+        if not yes:
+            typer.confirm(f"Remove {dataset} from the store?", abort=True, err=True)
+        removal = Indexer(library).remove(dataset)
+    if json:
+        print_json(asdict(removal))
+        return
+    say(*(f"note: {note}" for note in removal.notes))
+    files = f"; the files stay in {removal.root}" if removal.root else ""
+    say(f"removed {removal.documents:,} documents, {removal.chunks:,} passages{files}")
 
 
 @app.command("stats")

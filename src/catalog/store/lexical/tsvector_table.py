@@ -119,10 +119,14 @@ class TsvectorTables:
     def bring_up(self, seconds: float) -> int:
         """Add what the tables lack and drop what is gone; return how many passages changed.
 
-        Raises :class:`EngineLockedError` when another process is at it for longer than ``seconds``.
+        The tables of a removed dataset are dropped. Raises :class:`EngineLockedError` when another
+        process is at it for longer than ``seconds``.
         """
         try:
             with begin_derived(self._database, self.words.name, seconds) as connection:
+                if read_stamp(connection, self._dataset) is None:
+                    self._drop(connection, [self.counts.name, self.words.name])
+                    return 0
                 if self.read_counts(connection) is not None:
                     return 0
                 self._create(connection)

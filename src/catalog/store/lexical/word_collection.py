@@ -76,13 +76,13 @@ class WordCollection:
     def adopt(self, *, is_counted: bool) -> WordsState | None:
         """Return the state of the collection, ``None`` if it is not of the truth there is.
 
-        If ``is_counted``, it must have as many points as it should.
+        If ``is_counted``, it must have as many points as it should: none for a removed dataset.
         """
         note = self._read_own_note()
         with self._database.read(latest=True) as connection:
             stamp = read_stamp(connection, self._dataset)
             if stamp is None:
-                return WordsState(None, 0, {}, ())
+                return None if is_counted else WordsState(None, 0, {}, ())
             if note is None or note.get("state") != list(stamp) or not self._is_alike(note):
                 return None
             counted = select(func.count()).where(chunks.c.dataset == self._dataset)
@@ -119,6 +119,8 @@ class WordCollection:
         with self._database.read(latest=True) as connection:
             stamp = read_stamp(connection, self._dataset)
             if stamp is None:
+                if note is not None:  # the dataset was removed
+                    self.points.delete()
                 return WordsState(None, 0, {}, ())
             seqs, keys = read_rows(connection, self._dataset)
         there, strange = rows_of(()), list[Any]()
