@@ -94,6 +94,14 @@ def test_get_prints_the_document_a_range_of_it_or_near_misses(catalog, built):
     assert "did you mean notes:keys.md" in err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no file name holds a line break there")
+def test_a_near_miss_whose_name_has_a_line_break_is_told_on_one_line(catalog, notes):
+    (notes / "odd\nname.md").write_text("# Odd\n\nA name.\n")
+    catalog("index", "build", notes, "--dataset", "notes")
+    _, _, err = catalog("get", "oddname.md")
+    assert err == "catalog: no document 'oddname.md'; did you mean notes:odd name.md?\n"
+
+
 def test_update_stats_status_and_doctor_agree_with_the_folder(catalog, built):
     (built / "new.md").write_text("# New\n\nA page about turnips.\n")
     _, out, _ = catalog("index", "update", "--dataset", "notes", "--json")

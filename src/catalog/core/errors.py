@@ -118,7 +118,8 @@ class DocumentNotFoundError(InputError):
     def __init__(self, message: str, suggestions: Sequence[str] = ()) -> None:
         self.problem, self.suggestions = message, tuple(suggestions)
         self.quotes_documents = bool(suggestions)
-        hint = f"; did you mean {', '.join(self.suggestions)}?" if self.suggestions else ""
+        names = [" ".join(name.split()) for name in self.suggestions]  # on one line, as elsewhere
+        hint = f"; did you mean {', '.join(names)}?" if names else ""
         super().__init__(message + hint)
 
     def among(self, source_doc_ids: Collection[str]) -> DocumentNotFoundError:

@@ -246,9 +246,10 @@ def _source(library: Library, name: str) -> str:
 
 
 def _embedded(library: Library, name: str) -> str:
-    stats = dataset_stats(library, name)
-    detail = f"{stats.vectors} of {stats.windows} windows have a vector"
-    if stats.vectors != stats.windows:
+    with library.database.read() as connection:
+        totals = count_totals(connection, name)
+    detail = f"{totals.vectors} of {totals.windows} windows have a vector"
+    if totals.vectors != totals.windows:
         raise CatalogError(detail)
     return detail
 
