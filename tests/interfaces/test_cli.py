@@ -117,7 +117,7 @@ def test_update_stats_status_and_doctor_agree_with_the_folder(catalog, built):
     assert "FAIL" not in out
 
 
-def test_a_dataset_is_removed_if_told_so_twice_and_its_files_stay(catalog, built, monkeypatch):
+def test_a_dataset_is_removed_once_confirmed_and_its_files_stay(catalog, built, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, err = catalog("index", "remove", "notes")
     assert (code, "Remove notes from the store?" in err) == (1, True)

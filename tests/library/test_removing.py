@@ -1,9 +1,13 @@
 """Removing a dataset: nothing of it is left, and nothing else is touched."""
 
+import os
+import shutil
+import time
+from contextlib import contextmanager
 from itertools import product
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from catalog.answers.bounds import find_bound, save_bound
 from catalog.answers.risk import RiskBound
@@ -14,8 +18,12 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.balances import find_shift, save_balance
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store import llm_cache
+from catalog.store.engine_types import Restriction
+from catalog.store.llm_cache import CacheEntry
 from catalog.store.locks import hold_lock
 from catalog.store.schema import metadata
+from catalog.store.vectors import qdrant_server
 from fakes import open_library, open_qdrant_library, write
 from qdrant_protocol import qdrant_protocol
 
@@ -34,6 +42,11 @@ def search(library, dataset, mode="hybrid"):
     found = SearchServiceV2(library).search("walrus", dataset=dataset, mode=mode)
     assert all(stage.status != "failed" for stage in found.stages)
     return [one.path for one in found]
+
+
+def meta_keys(library):
+    with library.database.read() as connection:
+        return list(connection.scalars(select(metadata.tables["meta"].c.key)))
 
 
 def rows(library):
@@ -97,21 +110,43 @@ def test_the_name_may_be_given_again_while_another_process_has_the_old_one_open(
         assert other.indexes.vector("notes").verify() == 0
 
 
-def test_what_was_learnt_of_it_is_forgotten(tmp_path):
+def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
+    others = ("notes", "my.notes", "30ac8f2d0cccd51c")
     with open_library(tmp_path / "home") as library:
-        build(library, tmp_path, "notes")
-        build(library, tmp_path, "my.notes")
         parts = SearchParts(library)
         signals = parts.signals("hybrid", reranked=False)
         bound = RiskBound(0.5, 0.1, 0.9, 20, 0.8, 0.05)
-        for name in ("notes", "my.notes"):
+        library.database.set_meta("calibration:30ac8f2d0cccd51c", "{}")
+        for name in ("Notes", *others):
+            build(library, tmp_path, name)
             save_balance(library.database, name, signals, parts.rag, shift=0.1, about="")
             save_bound(library.database, name, bound)
+        keys = set(meta_keys(library))
+        for name in ("Notes", "30ac8f2d0cccd51c"):
+            Indexer(library).remove(name)
+            assert find_shift(library.database, name, signals, parts.rag) is None
+            assert find_bound(library.database, name) is None
+        for name in others[:2]:
+            assert find_shift(library.database, name, signals, parts.rag) == 0.1
+            assert find_bound(library.database, name) == bound
+        gone = keys - set(meta_keys(library))
+        assert {key for key in gone if not key.startswith("balance:")} == {
+            f"{kind}:{name}"
+            for kind in ("agreement", "answer_bound")
+            for name in ("Notes", "30ac8f2d0cccd51c")
+        }
+        assert len(gone) == 6
+
+
+def test_what_a_stopped_evaluation_keeps_goes_too(tmp_path):
+    with open_library(tmp_path / "home") as library:
+        build(library, tmp_path, "notes")
+        kept = {"key": CacheEntry('"a walrus sleeps"')}
+        with library.database.write() as connection:
+            llm_cache.save(connection, kept, kind="answer", model="m", now=time.time())
         Indexer(library).remove("notes")
-        assert find_shift(library.database, "notes", signals, parts.rag) is None
-        assert find_shift(library.database, "my.notes", signals, parts.rag) == 0.1
-        assert find_bound(library.database, "notes") is None
-        assert find_bound(library.database, "my.notes") == bound
+        with library.database.read() as connection:
+            assert llm_cache.load(connection, ["key"], after=0.0) == {}
 
 
 def test_an_unknown_name_and_one_that_is_no_name_are_refused(tmp_path):
@@ -185,3 +220,109 @@ def test_collections_on_a_qdrant_server_are_emptied(tmp_path, monkeypatch):
             assert search(library, "kept")[0] == "walrus.md"
             build(library, tmp_path, "notes")
             assert search(library, "notes")[0] == "walrus.md"
+
+
+@pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
+def test_what_a_server_could_not_remove_is_told_and_removed_another_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(qdrant_server, "ATTEMPTS", 1)
+    monkeypatch.setattr(qdrant_server, "REST", 0.0)
+    with qdrant_protocol(monkeypatch) as server:
+        engines = {"lexical_engine": "qdrant", "vector_engine": "qdrant", "qdrant_url": server.url}
+        with open_library(tmp_path / "home", **engines) as library:
+            build(library, tmp_path, "notes")
+            for method in ("GET", "POST", "PUT", "DELETE"):
+                server.fail(method, "", 503, times=99)
+            notes = Indexer(library).remove("notes").notes
+            assert [note.startswith("what a server has of it stays: ") for note in notes] == [
+                True
+            ] * 2
+            server.faults.clear()
+            wrong = {check.name: check for check in diagnose(library) if not check.ok}
+            assert "are gone: notes" in wrong["removals"].detail
+            assert Indexer(library).remove("notes").notes == ()
+            there = [one.name for one in server.client.get_collections().collections]
+            assert [server.client.count(name).count for name in there] == [0]
+            assert [check.name for check in diagnose(library) if not check.ok] == []
+            with pytest.raises(UnknownDatasetError):
+                Indexer(library).remove("notes")
+
+
+@pytest.mark.parametrize("run", ["update", "build"])
+def test_a_run_that_waited_for_the_removal_does_not_bring_it_back(tmp_path, monkeypatch, run):
+    hold = Indexer.hold
+
+    @contextmanager
+    def removed_before(indexer, dataset, progress):
+        with monkeypatch.context() as patch:
+            patch.setattr(Indexer, "hold", hold)
+            indexer.remove(dataset)
+        with hold(indexer, dataset, progress):
+            yield
+
+    with open_library(tmp_path / "home") as library:
+        build(library, tmp_path, "notes")
+        indexer = Indexer(library)
+        arguments = ("notes",) if run == "update" else (tmp_path / "notes", "notes")
+        with monkeypatch.context() as patch:
+            patch.setattr(Indexer, "hold", removed_before)
+            with pytest.raises(UnknownDatasetError):
+                getattr(indexer, run)(*arguments)
+        assert library.datasets() == []
+
+
+def test_a_rebuild_of_all_leaves_out_what_is_removed_meanwhile(tmp_path, monkeypatch):
+    with open_library(tmp_path / "home") as library:
+        for name in ("a", "b"):
+            build(library, tmp_path, name)
+        indexer, build_one = Indexer(library), Indexer.build
+
+        def and_remove_b(self, *arguments, **options):
+            report = build_one(self, *arguments, **options)
+            self.remove("b")
+            return report
+
+        monkeypatch.setattr(Indexer, "build", and_remove_b)
+        assert list(indexer.rebuild()) == ["a"]
+        assert library.datasets() == ["a"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.parametrize("place", ["notes", "notes/bm25", "notes/qdrant"])
+def test_nothing_is_removed_beyond_a_link(tmp_path, place):
+    precious = tmp_path / "precious"
+    write(precious, bm25__a_dot_txt="kept", qdrant__b_dot_txt="kept", c_dot_txt="kept")
+    with open_library(tmp_path / "home") as library:
+        build(library, tmp_path, "notes")
+        link = tmp_path / "home" / "indexes" / place
+        shutil.rmtree(tmp_path / "home" / "indexes" / "notes")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(precious, target_is_directory=True)
+        Indexer(library).remove("notes")
+        assert not link.is_symlink()
+    files = sorted(str(one.relative_to(precious)) for one in precious.rglob("*") if one.is_file())
+    assert files == ["bm25/a.txt", "c.txt", "qdrant/b.txt"]
+
+
+def test_a_file_of_others_in_the_folder_stays_and_is_no_defect(tmp_path):
+    with open_library(tmp_path / "home") as library:
+        build(library, tmp_path, "notes")
+        stray = tmp_path / "home" / "indexes" / "notes" / "stray"
+        stray.write_text("kept")
+        assert Indexer(library).remove("notes").notes == ()
+        assert stray.read_text() == "kept"
+
+
+def test_a_search_that_goes_on_leaves_no_index_behind(tmp_path):
+    with (
+        open_qdrant_library(tmp_path / "home") as library,
+        open_qdrant_library(tmp_path / "home") as other,
+    ):
+        build(library, tmp_path, "notes")
+        words, vectors = other.indexes.lexical("notes"), other.indexes.vector("notes")
+        with other.database.snapshot():
+            assert len(words.search("walrus", 5, Restriction("notes"))) == 1  # not saved yet
+            Indexer(library).remove("notes")
+            words.refresh()
+            asked = other.model.embed_query("walrus")
+        assert vectors.search(asked, 5, Restriction("notes")) == []
+        assert not (tmp_path / "home" / "indexes" / "notes").exists()

@@ -34,6 +34,7 @@ from catalog.store.dataset_settings import DatasetSettings, read_dataset_setting
 from catalog.store.full_text import check_full_text
 from catalog.store.log_entries import count_damaged_entries
 from catalog.store.manifest import FileCounts, count_files
+from catalog.store.removals import list_removed
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
@@ -176,9 +177,18 @@ def diagnose(library: Library) -> list[Check]:
         run_check("full text", lambda: _full_text(library), reread, file),
         _check_rows(library, "model answers", "catalog cache clear", llm_cache.count_damaged),
         _check_rows(library, "log", "catalog logs clear", count_damaged_entries),
+        run_check("removals", lambda: _removals(library), "catalog index remove NAME", home),
         *unreadable,
         *(check for name in names for check in _dataset_checks(library, name)),
     ]
+
+
+def _removals(library: Library) -> str:
+    with library.database.read() as connection:
+        names = list_removed(connection)
+    if names:
+        raise CatalogError(f"something of these is left, though they are gone: {', '.join(names)}")
+    return "nothing is left"
 
 
 def _reread(name: str) -> str:

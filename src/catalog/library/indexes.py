@@ -8,15 +8,16 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import CatalogError
+from catalog.core.errors import CatalogError, EngineError, EngineLockedError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import get_lexical_engine, join_lexical_engines
+from catalog.store.locks import POINTS_LOCK, WORDS_LOCK, remove_folder
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
-from catalog.store.vectors.folder_engine import FolderEngine, remove_unused
+from catalog.store.vectors.folder_engine import FolderEngine
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
@@ -116,42 +117,65 @@ class Indexes:
     def drop_others(self, dataset: str) -> None:
         """Remove the folders of vector indexes of other models that no process has open."""
         used = self._vector_folder(dataset, self._settings.rag_v2.vector_engine)
-        for engine in VECTOR_ENGINES:
-            for folder in self.folder(dataset).glob(f"{engine}*"):
-                is_of_engine = folder.name == engine or folder.name.startswith(f"{engine}-")
-                if is_of_engine and folder != used:
-                    remove_unused(folder)
+        for folder in self._vector_folders(dataset):
+            if folder != used:
+                with suppress(EngineError):
+                    remove_folder(folder, POINTS_LOCK)
 
     def remove(self, dataset: str) -> Iterator[str]:
         """Remove what was derived from a dataset that is no more; yield what stays, and why.
 
-        A folder that another process has open stays, and what an index on a server holds that the
-        settings do not name. A server's own is emptied.
+        That is the folders of its indexes, and what the engines that are set have on a server.
         """
-        for get in (self.lexical, self.vector):
-            try:
-                engine = get(dataset)
-                if not isinstance(engine, FolderEngine):
-                    engine.refresh()
-            except CatalogError as error:
-                yield f"an index keeps what it had: {error}"
+        rag = self._settings.rag_v2
+        on_server = {"qdrant"} if rag.qdrant_url is not None else set()
+        for name, get in (
+            (rag.lexical_engine if rag.lexical_engine != "qdrant" else "words", self.lexical),
+            (rag.vector_engine, self.vector),
+        ):
+            if name in {"words", "tsvector", "pgvector"} | on_server:
+                try:
+                    get(dataset).refresh()
+                except CatalogError as error:
+                    yield f"what a server has of it stays: {error}"
+        self._forget(dataset)
+        folder = self.folder(dataset)
+        locks = dict.fromkeys(self._vector_folders(dataset), POINTS_LOCK)
+        try:
+            if folder.is_symlink():  # what it leads to is not ours
+                folder.unlink()
+            for index, lock in {**locks, folder / "bm25": WORDS_LOCK}.items():
+                if index.is_symlink():
+                    index.unlink()
+                elif index.is_dir():
+                    remove_folder(index, lock)
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        except EngineLockedError as error:
+            yield f"{error}, here or in another process, and stays until the command is run again"
+        except (EngineError, OSError) as error:
+            yield f"an index stays: {error}"
+
+    def _forget(self, dataset: str) -> None:
+        """Close the engines of the dataset, and those over several."""
         with self._lock:
             self._several.clear()
             self._samples.pop(dataset, None)
-            engines = [
-                kept.pop(key)
-                for kept in (self._lexical, self._vector)
-                for key in list(kept)
-                if key[1] == dataset
-            ]
-        for opened in engines:
-            opened.close()
-        folder = self.folder(dataset)
-        for index in folder.iterdir() if folder.is_dir() else ():
-            if not remove_unused(index):
-                yield f"{index} stays: another process has it open; remove again once it has ended"
-        with suppress(OSError):
-            folder.rmdir()
+            lexical = [self._lexical.pop(key) for key in [*self._lexical] if key[1] == dataset]
+            vector = [self._vector.pop(key) for key in [*self._vector] if key[1] == dataset]
+        for words in lexical:
+            words.close()
+        for points in vector:
+            points.close()
+
+    def _vector_folders(self, dataset: str) -> list[Path]:
+        """Return the folders of vector indexes that there are, of whatever model."""
+        return [
+            folder
+            for engine in VECTOR_ENGINES
+            for folder in self.folder(dataset).glob(f"{engine}*")
+            if folder.name == engine or folder.name.startswith(f"{engine}-")
+        ]
 
     def _vector_folder(self, dataset: str, name: str) -> Path:
         """Return the folder of an engine: the one filled for this model beforehand, if any."""

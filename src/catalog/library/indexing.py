@@ -21,7 +21,13 @@ from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
-from catalog.store.chunks import StoredDataset, find_root, list_datasets
+from catalog.store.chunks import (
+    StoredDataset,
+    find_root,
+    has_dataset,
+    list_datasets,
+    require_dataset,
+)
 from catalog.store.embedding_cache import (
     adopt_model,
     describe_unused_fits,
@@ -29,7 +35,7 @@ from catalog.store.embedding_cache import (
     require_model,
 )
 from catalog.store.locks import RESTORE_LOCK, hold_lock
-from catalog.store.revisions import remove_dataset
+from catalog.store.removals import forget_removal, is_removed, remove_dataset
 from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
 
@@ -79,8 +85,12 @@ class Indexer:
         require_model(library.database, library.wanted_model)
         lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
+        with library.database.read() as connection:
+            is_known = has_dataset(connection, dataset)
         with open_executor(ingest) as executor, ExitStack() as held:
             held.enter_context(self.hold(dataset, progress))
+            if is_known:  # it may have been removed while this waited
+                library.require_dataset(dataset)
             library.follow_adoption()  # the run before may have changed the model
             require_model(library.database, library.wanted_model)
             started, clock = time.time(), time.monotonic()
@@ -216,36 +226,47 @@ class Indexer:
             for dataset in stored:  # raises, if at all, before a vector is dropped
                 IndexingSettings(self._library, dataset.name)
         adopt_model(self._library.database, self._library.wanted_model)
-        return {
-            dataset.name: self.build(
-                Path(dataset.root),
-                dataset.name,
-                include=dataset.include,
-                exclude=dataset.exclude,
-                reread=True,
-                apply_settings=not keep_settings,
-                progress=progress,
-            )
-            for dataset in stored
-        }
+        reports = {}
+        for dataset in stored:
+            if dataset.name in self._library.datasets():  # it may have been removed meanwhile
+                reports[dataset.name] = self.build(
+                    Path(dataset.root),
+                    dataset.name,
+                    include=dataset.include,
+                    exclude=dataset.exclude,
+                    reread=True,
+                    apply_settings=not keep_settings,
+                    progress=progress,
+                )
+        return reports
 
     def remove(self, dataset: str, *, progress: Progress | None = None) -> Removal:
         """Remove a dataset, and all that the store keeps or derived of it; its files stay.
 
-        Searches see it whole, or not at all. Where it was cut short, the indexes are removed by
-        another call. Raises :class:`UnknownDatasetError` where there is nothing of that name, and
-        what :meth:`hold` does.
+        Searches see it whole, or not at all. Where not all that was derived of it could be removed,
+        which ``notes`` say, another call goes on with that. Raises what
+        :meth:`require_removable` and :meth:`hold` do.
         """
-        check_dataset_name(dataset)
-        library = self._library
-        with self.hold(dataset, progress or Silent()):
-            if not library.indexes.folder(dataset).is_dir():
-                library.require_dataset(dataset)
+        library, progress = self._library, progress or Silent()
+        self.require_removable(dataset)
+        with self.hold(dataset, progress):
+            self.require_removable(dataset)  # another may have removed it meanwhile
+            progress.start(0, f"removing {dataset}")
             with library.database.write() as connection:
                 root = find_root(connection, dataset)
-                documents, chunks = remove_dataset(connection, dataset)
+                documents, chunks = remove_dataset(connection, dataset, time.time())
             notes = tuple(library.indexes.remove(dataset))
+            if not notes:
+                with library.database.write() as connection:
+                    forget_removal(connection, dataset)
         return Removal(dataset, root, documents, chunks, notes)
+
+    def require_removable(self, dataset: str) -> None:
+        """Raise :class:`UnknownDatasetError` where there is nothing of that name."""
+        check_dataset_name(dataset)
+        with self._library.database.read(latest=True) as connection:
+            if not is_removed(connection, dataset):
+                require_dataset(connection, dataset)
 
     def stats(self, dataset: str) -> DatasetStats:
         """Count straight from the truth."""

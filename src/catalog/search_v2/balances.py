@@ -42,4 +42,4 @@ def save_balance(
 def _key(dataset: str, signals: Signals, rag: RAGv2Settings) -> str:
     """Return the name of the entry: it holds for one model, engine, formula and weights only."""
     formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}"
-    return f"balance:{sha256_hex(f'{formula}|{signals.key}')[:16]}:{dataset}"
+    return f"balance:{sha256_hex(f'{dataset}|{formula}|{signals.key}')[:16]}"

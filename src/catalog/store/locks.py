@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from catalog.core.errors import StoreBusyError, StoreError
+from catalog.core.errors import (
+    EngineBlockedError,
+    EngineLockedError,
+    StoreBusyError,
+    StoreError,
+)
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder
 
+WORDS_LOCK = ".lock"  # in the folder of a keyword index, while it is written
+POINTS_LOCK = "lock"  # in the folder of a vector index, while it is open
 RESTORE_LOCK = ".restore.lock"  # beside those of datasets, none of whose names begins with a dot
 
 
@@ -49,3 +57,18 @@ def _acquire(lock: FileLock, on_wait: Callable[[], None] | None) -> None:
         else:
             return
     lock.acquire()
+
+
+def remove_folder(folder: Path, lock: str) -> None:
+    """Remove an index's folder, holding its lock file of that name.
+
+    Raises :class:`EngineLockedError` while another holds it, :class:`EngineBlockedError` for want
+    of rights.
+    """
+    try:
+        with FileLock(folder / lock, timeout=0, mode=0o600, thread_local=False):
+            shutil.rmtree(folder)
+    except Timeout as error:
+        raise EngineLockedError(f"{folder} is open") from error
+    except OSError as error:
+        raise EngineBlockedError(f"cannot remove {describe_os_error(folder, error)}") from error

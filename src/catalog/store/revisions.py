@@ -7,7 +7,6 @@ until then. What the vector index must do follows in the outbox, in the same tra
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,13 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.store import embedding_cache, llm_cache
+from catalog.store import embedding_cache
 from catalog.store.checksums import seal_all, seal_rows
-from catalog.store.database import INDEX_TOKENS, set_meta
 from catalog.store.engine_types import change_stamp
 from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.full_text import index_chunks
+from catalog.store.removals import forget_removal
 from catalog.store.row_numbers import last_number, note_numbers
 from catalog.store.schema import (
     chunk_sections,
@@ -32,7 +31,6 @@ from catalog.store.schema import (
     document_fields,
     documents,
     embeddings,
-    meta,
     outbox,
     revisions,
 )
@@ -98,6 +96,7 @@ def ensure_dataset(connection: Connection, name: str, now: float) -> None:
     if existing is None:
         row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
         connection.execute(insert(datasets).values(row))
+        forget_removal(connection, name)
         seal_rows(connection, datasets, datasets.c.name == name)
 
 
@@ -161,25 +160,6 @@ def remove_numbered(
         _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
         change_stamp(connection, dataset, now)
-
-
-def remove_dataset(connection: Connection, dataset: str) -> tuple[int, int]:
-    """Remove a dataset with all that hangs on it, and what only it needed of the caches.
-
-    Return the numbers of its documents and chunks. No index of it is of the truth any more. What
-    was asked, and what was measured on it, stays.
-    """
-    counts = [
-        connection.scalar(select(func.count()).where(table.c.dataset == dataset)) or 0
-        for table in (documents, chunks)
-    ]
-    connection.execute(delete(datasets).where(datasets.c.name == dataset))
-    connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
-    connection.execute(delete(meta).where(meta.c.key.endswith(f":{dataset}", autoescape=True)))
-    set_meta(connection, f"{INDEX_TOKENS}{dataset}", secrets.token_hex(16))
-    embedding_cache.purge_unused(connection)
-    llm_cache.purge(connection, before=0.0)
-    return counts[0], counts[1]
 
 
 def _note_deletions(connection: Connection, dataset: str, document_ids: list[int]) -> None:

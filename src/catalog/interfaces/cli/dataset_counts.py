@@ -1,11 +1,22 @@
-"""What ``catalog index stats`` prints: what a dataset holds, why files are missing, sizes."""
+"""``catalog index stats``: what a dataset holds, why files are missing, sizes."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from catalog.interfaces.cli.output import say
+import typer
+
+from catalog.interfaces.cli.options import (
+    DatasetOption,
+    HomeOption,
+    JsonOption,
+    PresetOption,
+    open_library,
+)
+from catalog.interfaces.cli.output import print_json, say
+from catalog.interfaces.cli.try_model import describe_tried
 from catalog.interfaces.terminal import describe_origin
 
 if TYPE_CHECKING:
@@ -17,7 +28,26 @@ _BAR = 40  # characters of the longest bar
 _REASONS_SHOWN = 10
 
 
-def print_stats(stats: DatasetStats) -> None:
+def stats(
+    context: typer.Context,
+    dataset: DatasetOption = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Count what a dataset holds, in the database: files, passages and their sizes."""
+    from catalog.library.indexing import Indexer
+
+    with open_library(context, home, preset) as library:
+        counts = Indexer(library).stats(library.chosen_dataset(dataset))
+    if json:
+        print_json(asdict(counts))
+    else:
+        _print_stats(counts)
+        say(*(f"{'tried model':15} {describe_tried(row)}" for row in counts.tried_models))
+
+
+def _print_stats(stats: DatasetStats) -> None:
     """Print the counts, why files are missing, and the histogram of sizes."""
     modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
     languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.interfaces.cli.dataset_counts import print_stats
+from catalog.interfaces.cli.dataset_counts import stats
 from catalog.interfaces.cli.derived import (
     BothOption,
     LexicalOption,
@@ -25,7 +25,7 @@ from catalog.interfaces.cli.options import (
     open_library,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
-from catalog.interfaces.cli.try_model import add_commands, describe_tried
+from catalog.interfaces.cli.try_model import add_commands
 from catalog.interfaces.terminal import count_passages
 
 if TYPE_CHECKING:
@@ -237,9 +237,12 @@ def remove(
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
+        indexer = Indexer(library)
+        indexer.require_removable(dataset)
         if not yes:
             typer.confirm(f"Remove {dataset} from the store?", abort=True, err=True)
-        removal = Indexer(library).remove(dataset)
+        with TerminalProgress() as progress:
+            removal = indexer.remove(dataset, progress=progress)
     if json:
         print_json(asdict(removal))
         return
@@ -248,24 +251,7 @@ def remove(
     say(f"removed {removal.documents:,} documents, {removal.chunks:,} passages{files}")
 
 
-@app.command("stats")
-def stats(
-    context: typer.Context,
-    dataset: DatasetOption = None,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
-) -> None:
-    """Count what a dataset holds, in the database: files, passages and their sizes."""
-    from catalog.library.indexing import Indexer
-
-    with open_library(context, home, preset) as library:
-        counts = Indexer(library).stats(library.chosen_dataset(dataset))
-    if json:
-        print_json(asdict(counts))
-    else:
-        print_stats(counts)
-        say(*(f"{'tried model':15} {describe_tried(row)}" for row in counts.tried_models))
+app.command("stats")(stats)
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:

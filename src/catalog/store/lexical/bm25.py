@@ -34,6 +34,7 @@ from catalog.store.lexical.snapshot import (
     read_rows,
 )
 from catalog.store.lexical.text_analysis import TextAnalyzer
+from catalog.store.locks import WORDS_LOCK
 
 K1 = 1.2
 B = 0.75
@@ -193,17 +194,23 @@ class Bm25Engine:
         return LiveSegment(builder.build(), np.ones(len(seqs), dtype=np.bool_))
 
     def _save(self, connection: Connection, stamp: Stamp) -> None:
-        if self._is_saved():
+        if self._is_saved() or self._is_removed():
             return
         make_folder(self.folder)
         try:
-            with FileLock(self.folder / ".lock", timeout=0, mode=0o600):
+            with FileLock(self.folder / WORDS_LOCK, timeout=0, mode=0o600):
+                if self._is_removed():  # while this search went on
+                    return
                 if self._files.token() != (self._loaded and self._loaded.token):
                     self._sync(connection, stamp)
                 if not self._is_saved():
                     self._write()
         except Timeout:
             return
+
+    def _is_removed(self) -> bool:
+        with self.database.read(latest=True) as connection:
+            return read_stamp(connection, self.dataset) is None
 
     def _write(self) -> None:
         snapshot = self._snapshot

@@ -19,7 +19,8 @@ from sqlalchemy import FromClause
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.private_files import make_folder
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction
+from catalog.store.engine_types import Hit, Restriction, read_stamp
+from catalog.store.locks import POINTS_LOCK
 from catalog.store.statistics import count_vectors
 from catalog.store.vectors.outbox import Outbox, StaleIndexError, is_pending
 from catalog.store.vectors.point_filters import PointCondition
@@ -99,7 +100,7 @@ class FolderEngine(ABC):
         """Search as :class:`VectorEngine` says, with the outbox applied first."""
         check_dataset(restriction, self._dataset)
         query = query_vector(vector, self._dim)
-        if k <= 0 or restriction.scope.is_nothing:
+        if k <= 0 or restriction.scope.is_nothing or self._is_of_nothing():
             return []
         while True:
             index = self._current()
@@ -175,6 +176,13 @@ class FolderEngine(ABC):
                 self._release()
                 self._release = None
 
+    def _is_of_nothing(self) -> bool:
+        """Tell of an index that is not open that its dataset was removed, so none is made."""
+        if self._index is not None:
+            return False
+        with self._database.read() as connection:
+            return read_stamp(connection, self._dataset) is None
+
     def _current(self) -> FolderIndex:
         """Return the open index with everything applied that was in the outbox on entry."""
         index = self._index
@@ -220,7 +228,7 @@ class FolderEngine(ABC):
         """Take the folder's own lock: the shard's is not there yet while it is built."""
         try:
             make_folder(self._folder)
-            lock = FileLock(self._folder / "lock", timeout=0, mode=0o600, thread_local=False)
+            lock = FileLock(self._folder / POINTS_LOCK, timeout=0, mode=0o600, thread_local=False)
             lock.acquire()
         except Timeout as error:
             message = (
@@ -328,13 +336,3 @@ def _close_and_release(index: FolderIndex, lock: FileLock) -> None:
         index.close()
     finally:
         lock.release()
-
-
-def remove_unused(folder: Path) -> bool:
-    """Remove an engine's folder unless a process has it open; tell whether it is gone."""
-    try:
-        with FileLock(folder / "lock", timeout=0, mode=0o600, thread_local=False):
-            shutil.rmtree(folder, ignore_errors=True)
-    except (Timeout, OSError):
-        return False
-    return not folder.exists()
