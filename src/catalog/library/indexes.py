@@ -128,16 +128,16 @@ class Indexes:
         That is the folders of its indexes, and what the engines that are set have on a server.
         """
         rag = self._settings.rag_v2
-        on_server = {"qdrant"} if rag.qdrant_url is not None else set()
-        for name, get in (
-            (rag.lexical_engine if rag.lexical_engine != "qdrant" else "words", self.lexical),
-            (rag.vector_engine, self.vector),
+        by_url = rag.vector_engine == "qdrant" and rag.qdrant_url is not None
+        for get, is_on_server in (
+            (self.lexical, rag.lexical_engine in ("tsvector", "qdrant")),
+            (self.vector, by_url or rag.vector_engine == "pgvector"),
         ):
-            if name in {"words", "tsvector", "pgvector"} | on_server:
-                try:
+            try:
+                if is_on_server:
                     get(dataset).refresh()
-                except CatalogError as error:
-                    yield f"what a server has of it stays: {error}"
+            except CatalogError as error:
+                yield f"what a server has of it stays: {error}"
         self._forget(dataset)
         folder = self.folder(dataset)
         locks = dict.fromkeys(self._vector_folders(dataset), POINTS_LOCK)
