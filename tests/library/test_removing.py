@@ -3,19 +3,23 @@
 import os
 import shutil
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import product
 
 import pytest
+from llama_index.core.schema import Document
 from sqlalchemy import inspect, select, text
 
 from catalog.answers.bounds import find_bound, save_bound
 from catalog.answers.risk import RiskBound
 from catalog.core.errors import InputError, StoreBusyError, UnknownDatasetError
+from catalog.ingest.sync_report import Silent
 from catalog.library.health import diagnose
+from catalog.library.importing import _ImportRun
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
 from catalog.search_v2.balances import find_shift, save_balance
+from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
@@ -297,7 +301,10 @@ def test_nothing_is_removed_beyond_a_link(tmp_path, place):
         shutil.rmtree(tmp_path / "home" / "indexes" / "notes")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(precious, target_is_directory=True)
-        Indexer(library).remove("notes")
+        assert Indexer(library).remove("notes").notes == (
+            f"{link} led to {precious}: what is there stays",
+        )
+        assert Indexer(library).remove("notes").notes == ()
         assert not link.is_symlink()
     files = sorted(str(one.relative_to(precious)) for one in precious.rglob("*") if one.is_file())
     assert files == ["bm25/a.txt", "c.txt", "qdrant/b.txt"]
@@ -324,5 +331,42 @@ def test_a_search_that_goes_on_leaves_no_index_behind(tmp_path):
             Indexer(library).remove("notes")
             words.refresh()
             asked = other.model.embed_query("walrus")
-        assert vectors.search(asked, 5, Restriction("notes")) == []
+            assert vectors.search(asked, 5, Restriction("notes")) == []
         assert not (tmp_path / "home" / "indexes" / "notes").exists()
+
+
+def test_what_v1_keeps_goes_and_one_open_index_keeps_no_other(tmp_path):
+    with (
+        open_qdrant_library(tmp_path / "home") as other,
+        open_qdrant_library(tmp_path / "home") as library,
+    ):
+        build(library, tmp_path, "notes")
+        SearchServiceV2(library).search("walrus", dataset="notes", compare_with_v1=True)
+        assert (tmp_path / "home" / "v1" / "notes").is_dir()
+        library.indexes.vector("notes").close()
+        search(other, "notes")
+        (note,) = Indexer(library).remove("notes").notes
+        assert note.endswith("stays until this is run again")
+        assert not (tmp_path / "home" / "v1" / "notes").exists()
+        left = [one.name for one in (tmp_path / "home" / "indexes" / "notes").iterdir()]
+        assert left == ["qdrant"]
+        other.indexes.close()
+        with open_library(tmp_path / "home") as exact:  # another engine: what is left is not its
+            build(exact, tmp_path, "notes")
+            assert search(exact, "notes")[0] == "walrus.md"
+        assert not (tmp_path / "home" / "indexes" / "notes" / "qdrant").exists()
+
+
+def test_a_pipeline_fills_it_anew_and_an_import_that_goes_on_is_refused(tmp_path):
+    documents = [Document(text="A walrus sleeps.", metadata={"file_path": "a.md"})]
+    with open_library(tmp_path / "home") as library:
+        pipeline = IngestionPipelineBuilderV2(SearchServiceV2(library)).build_pipeline("notes")
+        pipeline.run(documents=documents)
+        Indexer(library).remove("notes")
+        pipeline.run(documents=documents)
+        assert len(search(library, "notes")) == 1
+        with ExitStack() as locks:
+            run = _ImportRun(library, tmp_path, (), None, Silent(), locks)
+            run._opened.append("gone")
+            with pytest.raises(UnknownDatasetError):
+                run._hold("gone")

@@ -282,7 +282,6 @@ class PersistenceTransform(TransformComponent):
     _database: Database = PrivateAttr()
     _staging: ChunkPersistenceTransform = PrivateAttr()
     _clock: Callable[[], float] = PrivateAttr()
-    _has_dataset: bool = PrivateAttr(default=False)
 
     def __init__(
         self,
@@ -302,8 +301,6 @@ class PersistenceTransform(TransformComponent):
         for revisions in in_groups(self._staging.take(), lambda one: len(one.chunks), _TOGETHER):
             now = self._clock()
             with self._database.write() as connection:
-                if not self._has_dataset:
-                    ensure_dataset(connection, self.dataset, now)
+                ensure_dataset(connection, self.dataset, now)  # it may have been removed
                 publish_all(connection, revisions, now)
-            self._has_dataset = True
         return list(nodes)

@@ -257,6 +257,8 @@ class _ImportRun:
             self._held = ""
             self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
             self._held = name
+            if name in self._opened:
+                self._library.require_dataset(name)  # it may have been removed
 
     def _settings(self, line: DatasetLine) -> DatasetSettings | None:
         if line.settings is None:
@@ -330,10 +332,11 @@ class _ImportRun:
     def _note_files(self) -> None:
         """Note in the manifest how the files were read whose documents are in."""
         self._publish()
-        files, self._files = {line.file: _entry(line) for line in self._files}, []
-        if files:
+        files, self._files = {line.file: line for line in self._files}, []
+        kept = [line.model_dump(exclude={"kind", "dataset"}) for line in files.values()]
+        if kept:
             with self._library.database.write() as connection:
-                manifest.record(connection, self._held, *files.values())
+                manifest.record(connection, self._held, *(ManifestEntry(**one) for one in kept))
 
 
 def _parse(raw: bytes, most: int) -> Line | None:
@@ -343,7 +346,3 @@ def _parse(raw: bytes, most: int) -> Line | None:
             f"it is longer than {most:,} bytes: IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES bounds it"
         )
     return read_line(raw) if raw.strip() else None
-
-
-def _entry(line: FileLine) -> ManifestEntry:
-    return ManifestEntry(**line.model_dump(exclude={"kind", "dataset"}))

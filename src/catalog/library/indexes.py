@@ -120,12 +120,13 @@ class Indexes:
         for folder in self._vector_folders(dataset):
             if folder != used:
                 with suppress(EngineError):
-                    remove_folder(folder, POINTS_LOCK)
+                    remove_folder(folder, folder / POINTS_LOCK)
 
     def remove(self, dataset: str) -> Iterator[str]:
         """Remove what was derived from a dataset that is no more; yield what stays, and why.
 
-        That is the folders of its indexes, and what the engines that are set have on a server.
+        That is the folders of its indexes, of `v1` too, and what the engines that are set have on a
+        server. What a link leads to is not ours.
         """
         rag = self._settings.rag_v2
         by_url = rag.vector_engine == "qdrant" and rag.qdrant_url is not None
@@ -139,22 +140,24 @@ class Indexes:
             except CatalogError as error:
                 yield f"what a server has of it stays: {error}"
         self._forget(dataset)
-        folder = self.folder(dataset)
-        locks = dict.fromkeys(self._vector_folders(dataset), POINTS_LOCK)
-        try:
-            if folder.is_symlink():  # what it leads to is not ours
-                folder.unlink()
-            for index, lock in {**locks, folder / "bm25": WORDS_LOCK}.items():
-                if index.is_symlink():
-                    index.unlink()
-                elif index.is_dir():
+        folder, stock = self.folder(dataset), self._settings.home / "v1"
+        locks = {index: index / POINTS_LOCK for index in self._vector_folders(dataset)}
+        locks |= {folder / "bm25": folder / "bm25" / WORDS_LOCK}
+        locks |= {stock / dataset: stock / f".{dataset}.lock"}  # what is compared with keeps texts
+        for index in (folder, *locks):
+            if index.is_symlink():
+                yield f"{index} led to {index.resolve()}: what is there stays"
+                index.unlink()
+        for index, lock in locks.items():
+            try:
+                if index.is_dir():
                     remove_folder(index, lock)
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
-        except EngineLockedError as error:
-            yield f"{error}, here or in another process, and stays until the command is run again"
-        except (EngineError, OSError) as error:
-            yield f"an index stays: {error}"
+            except EngineLockedError as error:
+                yield f"{error}, here or in another process, and stays until this is run again"
+            except EngineError as error:
+                yield f"an index stays: {error}"
+        with suppress(OSError):  # a file of others may be in it
+            folder.rmdir()
 
     def _forget(self, dataset: str) -> None:
         """Close the engines of the dataset, and those over several."""

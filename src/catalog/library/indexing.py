@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -38,6 +39,8 @@ from catalog.store.locks import RESTORE_LOCK, hold_lock
 from catalog.store.removals import forget_removal, is_removed, remove_dataset
 from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Indexer:
             held.enter_context(self.hold(dataset, progress))
             if is_known:  # it may have been removed while this waited
                 library.require_dataset(dataset)
+            else:  # what an earlier one of the name has left
+                self._finish_removal(dataset)
             library.follow_adoption()  # the run before may have changed the model
             require_model(library.database, library.wanted_model)
             started, clock = time.time(), time.monotonic()
@@ -260,6 +265,12 @@ class Indexer:
                 with library.database.write() as connection:
                     forget_removal(connection, dataset)
         return Removal(dataset, root, documents, chunks, notes)
+
+    def _finish_removal(self, dataset: str) -> None:
+        with self._library.database.read() as connection:
+            is_left = is_removed(connection, dataset)
+        for note in self._library.indexes.remove(dataset) if is_left else ():
+            _log.warning("of the removed %s: %s", dataset, note)
 
     def require_removable(self, dataset: str) -> None:
         """Raise :class:`UnknownDatasetError` where there is nothing of that name."""

@@ -59,14 +59,14 @@ def _acquire(lock: FileLock, on_wait: Callable[[], None] | None) -> None:
     lock.acquire()
 
 
-def remove_folder(folder: Path, lock: str) -> None:
-    """Remove an index's folder, holding its lock file of that name.
+def remove_folder(folder: Path, lock: Path) -> None:
+    """Remove an index's folder, holding its lock file.
 
     Raises :class:`EngineLockedError` while another holds it, :class:`EngineBlockedError` for want
     of rights.
     """
     try:
-        with FileLock(folder / lock, timeout=0, mode=0o600, thread_local=False):
+        with FileLock(lock, timeout=0, mode=0o600, thread_local=False):
             shutil.rmtree(folder)
     except Timeout as error:
         raise EngineLockedError(f"{folder} is open") from error

@@ -180,7 +180,7 @@ class FolderEngine(ABC):
         """Tell of an index that is not open that its dataset was removed, so none is made."""
         if self._index is not None:
             return False
-        with self._database.read() as connection:
+        with self._database.read(latest=True) as connection:
             return read_stamp(connection, self._dataset) is None
 
     def _current(self) -> FolderIndex:
