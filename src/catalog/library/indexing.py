@@ -84,12 +84,12 @@ class Indexer:
         """
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
+        with library.database.read() as connection:
+            is_known = has_dataset(connection, dataset)
         library.follow_adoption()
         require_model(library.database, library.wanted_model)
         lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
-        with library.database.read() as connection:
-            is_known = has_dataset(connection, dataset)
         with open_executor(ingest) as executor, ExitStack() as held:
             held.enter_context(self.hold(dataset, progress))
             if is_known:  # it may have been removed while this waited

@@ -125,7 +125,8 @@ class TsvectorTables:
         try:
             with begin_derived(self._database, self.words.name, seconds) as connection:
                 if read_stamp(connection, self._dataset) is None:
-                    self._drop(connection, [self.counts.name, self.words.name])
+                    names = inspect(connection).get_table_names()
+                    self._drop(connection, [n for n in names if n.startswith(self._family)])
                     return 0
                 if self.read_counts(connection) is not None:
                     return 0
