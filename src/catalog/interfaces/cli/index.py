@@ -1,4 +1,4 @@
-"""``catalog index``: build, update, rebuild, stats, and another model beside the old."""
+"""``catalog index``: build, update, rebuild, remove, stats, and another model beside the old."""
 
 from __future__ import annotations
 
