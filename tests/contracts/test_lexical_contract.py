@@ -484,6 +484,20 @@ def test_a_phrase_of_stop_words_is_found_where_it_is_required(
     assert engine.search("does not", 0, required) == []
 
 
+def test_words_are_counted_by_the_passages_that_contain_them(
+    database: Database, engine: LexicalEngine
+) -> None:
+    assert engine.document_counts(["keys"]) == (0, [0])
+    put(database, "notes", "a.md", ["rotate the keys, keys and keys", "a rotating door"])
+    put(database, "notes", "b.md", "the piano has Black keys")
+    put(database, "notes", "gone.md", "keys")
+    put(database, "other", "c.md", "keys")
+    drop(database, "notes", "gone.md")
+    words = ["Key", "rotates", "black", "zebra", "the", "???"]
+    assert engine.document_counts(words) == (3, [2, 2, 1, 0, 0, 0])
+    assert engine.document_counts([]) == (3, [])
+
+
 def test_a_text_without_a_word_is_not_searchable(engine: LexicalEngine) -> None:
     assert engine.is_searchable("the walrus")
     assert not engine.is_searchable("?! --")

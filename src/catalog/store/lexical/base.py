@@ -32,6 +32,14 @@ class LexicalEngine(Protocol):
         """Tell whether the text has a word that is looked for without a phrase to require."""
         ...
 
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return the number of passages, and for each word how many of them contain it.
+
+        ``words`` are raw words (:data:`catalog.store.lexical.analysis.WORD`). A stop word that is
+        not searched for counts 0. An engine may stop counting a word at some thousands.
+        """
+        ...
+
     def languages(self) -> dict[str, int]:
         """Return the languages that passages are known to be in, with how many are in each.
 

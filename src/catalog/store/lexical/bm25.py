@@ -7,6 +7,7 @@ takes in what changed, so that nothing needs a rebuild to be found or to be gone
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -108,6 +109,12 @@ class Bm25Engine:
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
         return len(self.analyzer.query_terms(text, self.languages())) > 0
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return the number of passages, and for each word how many of them contain it."""
+        with self.database.read() as connection:
+            state = self.read_state(connection, Restriction(self.dataset))
+        return (0, [0] * len(words)) if state is None else state[0].count_rows(words, self.analyzer)
 
     def languages(self) -> dict[str, int]:
         """Return the languages of the passages with how many are in each; ``""`` is unknown.

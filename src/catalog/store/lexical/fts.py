@@ -6,6 +6,7 @@ In Postgres it is the same search over the same words.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from sqlalchemy import (
     Connection,
@@ -23,16 +24,18 @@ from sqlalchemy import (
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.fts_match import fts_words, match_any
+from catalog.store.fts_match import fts_words, match_any, quote
 from catalog.store.full_text import LEAST, is_postgres
 from catalog.store.lexical.analysis import fold, raw_words
 from catalog.store.lexical.languages import stop_words
 from catalog.store.schema import chunks, datasets
+from catalog.store.sql_forms import holds_phrase
 
 TITLE_WEIGHT = 4.0
 HEADINGS_WEIGHT = 2.0
 TEXT_WEIGHT = 1.0
 _WEIGHTS = {"title": TITLE_WEIGHT, "headings": HEADINGS_WEIGHT, "text": TEXT_WEIGHT}
+MOST_COUNTED = 10_000  # passages with a word
 _MAX_ROWS = 2**31
 _INDEX = table("chunks_fts", column("rowid", Integer))
 
@@ -75,6 +78,24 @@ class FtsEngine:
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
         return len(self._terms(text)) > 0
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return the number of passages, and for each word how many of them contain it.
+
+        A word is counted up to :data:`MOST_COUNTED`.
+        """
+        here = chunks.c.dataset.in_(Restriction(self.dataset).datasets)
+        with self.database.read() as connection:
+            size = connection.scalar(select(func.count()).select_from(chunks).where(here)) or 0
+            counts = []
+            for word in words:
+                terms = [] if fold(word) in self._stop_words else fts_words(word)
+                holding = select(chunks.c.seq).where(
+                    here, holds_phrase(chunks.c.seq, quote(" ".join(terms)))
+                )
+                counted = select(func.count()).select_from(holding.limit(MOST_COUNTED).subquery())
+                counts.append((connection.scalar(counted) or 0) if terms else 0)
+        return size, counts
 
     def languages(self) -> dict[str, int]:
         """Return ``{}``: all passages are taken for one language."""

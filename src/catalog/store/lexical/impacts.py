@@ -64,9 +64,12 @@ class Impacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermImpacts:
-    """The weight of a term in an index, and for each part its postings and impacts, if any."""
+    """The weight of a term in an index, how many live rows contain it, and for each part its
+    postings and impacts, if any.
+    """
 
     weight: float
+    holding: int
     postings: tuple[Postings | None, ...]
     parts: tuple[Impacts | None, ...]
 

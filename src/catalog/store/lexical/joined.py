@@ -9,6 +9,7 @@ from catalog.store.engine_types import Hits, Restriction
 from catalog.store.lexical.base import JoinedEngines
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.postings import Mask
 from catalog.store.lexical.snapshot import LexicalSnapshot
 
 
@@ -31,17 +32,16 @@ class JoinedBm25Engine(JoinedEngines[Bm25Engine]):
         first = self._engines[0]
         if k <= 0 or restriction.dataset != self._datasets:
             return Hits()
-        with first.database.read() as connection:
-            states = [
-                engine.read_state(connection, restriction.of(engine.dataset))
-                for engine in self._engines
-            ]
-        there = [state for state in states if state is not None]
-        snapshot = self._join(tuple(snapshot for snapshot, _ in there))
+        snapshot, masks = self._read_state(restriction)
         terms = first.analyzer.query_terms(text, snapshot.languages)
         if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
             return FtsEngine(first.database, self._datasets).search(text, k, restriction)
-        return snapshot.rank(terms, k, list(chain.from_iterable(masks for _, masks in there)))
+        return snapshot.rank(terms, k, masks)
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return the number of passages, and for each word how many of them contain it."""
+        snapshot, _ = self._read_state(Restriction(self._datasets))
+        return snapshot.count_rows(words, self._engines[0].analyzer)
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
@@ -51,6 +51,16 @@ class JoinedBm25Engine(JoinedEngines[Bm25Engine]):
     def close(self) -> None:
         """Release memory; the engines stay open."""
         self._joined = None
+
+    def _read_state(self, restriction: Restriction) -> tuple[LexicalSnapshot, list[Mask]]:
+        with self._engines[0].database.read() as connection:
+            states = [
+                engine.read_state(connection, restriction.of(engine.dataset))
+                for engine in self._engines
+            ]
+        there = [state for state in states if state is not None]
+        snapshot = self._join(tuple(snapshot for snapshot, _ in there))
+        return snapshot, list(chain.from_iterable(masks for _, masks in there))
 
     def _join(self, snapshots: tuple[LexicalSnapshot, ...]) -> LexicalSnapshot:
         """Return the snapshots as one; the last one made is kept while none of them changes."""

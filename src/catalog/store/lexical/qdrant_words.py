@@ -114,6 +114,10 @@ class QdrantWordsEngine:
         """Tell whether the text has a word to look for."""
         return len(self.analyzer.query_terms(text, self.languages())) > 0
 
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return what the store's own full text counts: the server does not count words."""
+        return FtsEngine(self.database, self.dataset).document_counts(words)
+
     def languages(self) -> dict[str, int]:
         """Return the languages of the passages with how many are in each, as last seen."""
         return {} if self._state is None else self._state.languages
@@ -249,6 +253,10 @@ class JoinedQdrantWords(JoinedEngines[QdrantWordsEngine]):
         spreads = [(sum(engine.languages().values()), hits.spread) for engine, hits in found]
         hits = best_first((hit for _, hits in found for hit in hits), k)
         return Hits(hits, join_spreads(spreads))
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return what the store's own full text counts over all datasets."""
+        return FtsEngine(self._engines[0].database, self._datasets).document_counts(words)
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for in any of the datasets."""

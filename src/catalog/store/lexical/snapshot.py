@@ -200,6 +200,11 @@ class LexicalSnapshot:
         hits = top_hits(np.concatenate(seqs), np.concatenate(scores), k)
         return Hits(hits, self._spread(all_scores))
 
+    def count_rows(self, words: Sequence[str], analyzer: TextAnalyzer) -> tuple[int, list[int]]:
+        """Return the number of live rows, and for each raw word how many of them contain it."""
+        terms = [analyzer.query_terms(word, self.languages)[:1] for word in words]
+        return len(self), [self._impacts_of(term[0]).holding if term else 0 for term in terms]
+
     def live_masks(self) -> tuple[Mask, ...]:
         """Return the rows that a search of the whole dataset may answer with."""
         return tuple(part.live for part in self.parts)
@@ -271,7 +276,7 @@ class LexicalSnapshot:
             None if found is None else Impacts.of(*found, norms)
             for found, norms in zip(postings, self._norms, strict=True)
         )
-        impacts = TermImpacts(term_weight(len(self), holding), postings, of_parts)
+        impacts = TermImpacts(term_weight(len(self), holding), holding, postings, of_parts)
         self._impacts.put(term, impacts)
         return impacts
 

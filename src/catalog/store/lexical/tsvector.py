@@ -8,7 +8,8 @@ time, and stands for the number of times in BM25 (https://en.wikipedia.org/wiki/
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
@@ -91,14 +92,17 @@ class TsvectorEngine:
             return Hits()
         if restriction.containing and not self.is_searchable(text):
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
-        for _ in range(_TRIES):
-            with self.database.read(latest=True) as connection:
-                counts = [table.read_counts(connection) for table in self._tables]
-                current = [one for one in counts if one is not None]
-                if len(current) == len(counts):
-                    return self._rank(connection, text, k, restriction, current)
-            self._bring_up(APPLY_WAIT_SECONDS)
-        raise EngineLockedError("the dataset changes faster than its words can be indexed")
+        with self._read_counts() as (connection, counts):
+            return self._rank(connection, text, k, restriction, counts)
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return the number of passages, and for each word how many of them contain it."""
+        with self._read_counts() as (connection, counts):
+            tables = [one for one, size in zip(self._tables, counts, strict=True) if size.passages]
+            holding = [
+                sum(table.count_word(connection, word) for table in tables) for word in words
+            ]
+        return sum(size.passages for size in counts), holding
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
@@ -131,6 +135,19 @@ class TsvectorEngine:
 
     def close(self) -> None:
         """Do nothing: the database is its owner's to close."""
+
+    @contextmanager
+    def _read_counts(self) -> Iterator[tuple[Connection, list[WordCounts]]]:
+        """Bring the tables up, and read what each of them counts."""
+        for _ in range(_TRIES):
+            with self.database.read(latest=True) as connection:
+                counts = [table.read_counts(connection) for table in self._tables]
+                current = [one for one in counts if one is not None]
+                if len(current) == len(counts):
+                    yield connection, current
+                    return
+            self._bring_up(APPLY_WAIT_SECONDS)
+        raise EngineLockedError("the dataset changes faster than its words can be indexed")
 
     def _bring_up(self, seconds: float) -> None:
         for table in self._tables:

@@ -291,6 +291,13 @@ class TsvectorTables:
         rows = connection.execute(found.where(counts.c.passages > 0)).all()
         return {lexeme: int(passages) for lexeme, passages in rows}
 
+    def count_word(self, connection: Connection, word: str) -> int:
+        """Return how many passages contain a word; of its lexemes, the rarest counts."""
+        counts, each = self.counts, self._lexemes(word)
+        rarest = func.min(func.coalesce(counts.c.passages, 0))
+        joined = each.outerjoin(counts, counts.c.lexeme == each.c.lexeme)
+        return connection.scalar(select(rarest).select_from(joined)) or 0
+
     def has_words(self, connection: Connection, query: str) -> bool:
         """Tell whether a text has a word that would be looked for, known or not."""
         return connection.scalar(select(func.count()).select_from(self._lexemes(query))) != 0
