@@ -45,8 +45,8 @@ from catalog.library.agreement import find_useless_leg, measure_agreement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
-from catalog.search_v2.fusion import FusedHit, RankedList, relative_score, rrf, single
-from catalog.search_v2.query_words import cover_of
+from catalog.search_v2.fusion import NO_WORDS, FusedHit, RankedList, relative_score, rrf, single
+from catalog.search_v2.legs import find_words
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
@@ -189,19 +189,20 @@ def _useless_legs(parts: SearchParts, test: QuerySet) -> Iterator[QuerySet]:
         stored = load_chunks(connection, test.collection, set(seqs))
     others = random.Random(SEED).sample(seqs, len(seqs))
     owner = dict(zip(others, seqs, strict=True))  # by the chunk whose vector, or words, it has
-    document = {str(seq): chunk.path for seq, chunk in stored.items()}
+    document = {chunk.chunk_id: chunk.path for chunk in stored.values()}
+    owner_of = {stored[one].chunk_id: stored[two].chunk_id for one, two in owner.items()}
     library, name = parts.library, test.collection
     agreement = measure_agreement(library, name, dict(zip(seqs, others, strict=True)).__getitem__)
     balance = _left(find_useless_leg(library, name, agreement), test.balance)
     shuffled = [
-        Query((query.lists[0], _rename(query.lists[1], owner)), document, query.grades)
+        Query((query.lists[0], _rename(query.lists[1], owner_of)), document, query.grades)
         for query in test.queries
     ]
     yield QuerySet(name, "vec~", False, shuffled, balance)
     agreement = measure_agreement(library, name, words_of=owner.__getitem__)
     useless = find_useless_leg(library, name, agreement, owner.__getitem__)
     shuffled = [
-        Query((_rename(query.lists[0], owner), query.lists[1]), document, query.grades)
+        Query((_rename(query.lists[0], owner_of), query.lists[1]), document, query.grades)
         for query in test.queries
     ]
     yield QuerySet(name, "lex~", False, shuffled, _left(useless, test.balance))
@@ -212,10 +213,8 @@ def _left(useless: str | None, usual: Balance) -> Balance:
     return {"vector": BY_WORDS, "lexical": BY_MEANING}.get(useless or "", usual)
 
 
-def _rename(ranked: RankedList, owner: Mapping[int, int]) -> RankedList:
-    return replace(
-        ranked, hits=tuple((str(owner[int(name)]), score) for name, score in ranked.hits)
-    )
+def _rename(ranked: RankedList, owner: Mapping[str, str]) -> RankedList:
+    return replace(ranked, hits=tuple((owner[name], score) for name, score in ranked.hits))
 
 
 def _texts(golden: GoldenSet, most: int) -> dict[str, str]:
@@ -286,8 +285,11 @@ def _asked(
         spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)
         with parts.database.read() as connection:
             stored = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
-        first = [stored[hit.seq] for hit in found[0] if stored[hit.seq].path != name][:1]
-        covers = max((cover_of(chunk, lexical_text) for chunk in first), default=1.0), 1.0
+        hits_of = {
+            leg: [hit for hit in hits if hit.seq in stored and stored[hit.seq].path != name]
+            for leg, hits in zip(("lexical", "vector"), found, strict=True)
+        }
+        words = find_words(parts.database, lexical, within, lexical_text, hits_of["lexical"])
         lists = tuple(
             RankedList(
                 leg,
@@ -295,19 +297,15 @@ def _asked(
                 lexical_text,
                 "original",
                 1.0,
-                tuple(
-                    (str(hit.seq), hit.score)
-                    for hit in hits
-                    if hit.seq in stored and stored[hit.seq].path != name
-                )[:DEPTH],
+                tuple((stored[hit.seq].chunk_id, hit.score) for hit in hits_of[leg])[:DEPTH],
                 of_all,
-                cover,
+                of_leg,
             )
-            for leg, hits, of_all, cover in zip(
-                ("lexical", "vector"), found, spreads, covers, strict=True
+            for leg, of_all, of_leg in zip(
+                ("lexical", "vector"), spreads, (words, NO_WORDS), strict=True
             )
         )
-        document = {str(seq): chunk.path for seq, chunk in stored.items()}
+        document = {chunk.chunk_id: chunk.path for chunk in stored.values()}
         queries.append(Query((lists[0], lists[1]), document, grades[name]))
     return QuerySet(dataset, kind, fitted, queries, parts.balance(dataset))
 

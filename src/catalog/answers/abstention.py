@@ -5,10 +5,9 @@
 
 R is the relevance of the best passage (:mod:`catalog.search_v2.relevance`) and C the share of the
 question's words that one of the first passages has, its title and headings included. The
-coefficients are a logistic regression over questions with labelled answers, questions of another
-field and questions whose answers were taken out. Relevance does not depend on how the legs are
-fused, so they hold for every fusion. A search by words alone goes by coverage; other searches
-whose relevance was not calibrated are not decided. ``docs/abstention.md`` has the figures.
+coefficients are a logistic regression over questions with labelled answers, and questions and
+words of other collections. Relevance does not depend on how the legs are fused, so they hold for
+every search. ``docs/abstention.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -42,22 +41,21 @@ class AnswerableFit:
     least: float
 
 
-CALIBRATED = AnswerableFit(constant=0.6095, relevance=1.1125, coverage=1.2699, least=0.4)
-WORDS_ONLY = AnswerableFit(constant=-2.8349, relevance=0.0, coverage=5.5766, least=0.3)
+FIT = AnswerableFit(constant=-0.552, relevance=0.717, coverage=2.157, least=0.4)
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalEvidence:
     """What a search says about its question having an answer.
 
-    ``passages`` is how many it found; ``relevance`` the best one's, above 0 and below 1, ``None``
-    where nothing was calibrated; ``coverage`` the share (0 to 1) of the question's different words,
-    stop words left out, that the best of the first three passages has, with its title and headings.
+    ``passages`` is how many it found and ``relevance`` the best one's, 0 to 1. ``coverage`` is the
+    share (0 to 1) of the question's different words, stop words left out, that the best of the
+    first three passages contains, with its title and headings.
     """
 
     mode: Mode
     passages: int
-    relevance: float | None
+    relevance: float
     coverage: float
 
 
@@ -86,38 +84,26 @@ def gather_evidence(results: SearchResults) -> RetrievalEvidence:
 def decide_abstention(
     evidence: RetrievalEvidence, *, least: float | None = None
 ) -> Abstention | None:
-    """Return why not to answer, or ``None``: answer, or nothing was fitted for such a search.
+    """Return why not to answer, or ``None``: answer.
 
     ``least`` is the probability from which on to answer, that of the fit unless given.
     """
     if evidence.passages == 0:
         return Abstention(0.0, NO_PASSAGE)
-    fit = _fit_for(evidence)
-    if fit is None:
-        return None
-    answerable, needed = _estimate(evidence, fit), fit.least if least is None else least
+    answerable, needed = _estimate(evidence), FIT.least if least is None else least
     if answerable >= needed:
         return None
     reason = (
         f"what was found answers with an estimated {answerable:.0%}, and {needed:.0%} is needed: "
         f"no passage has more than {evidence.coverage:.0%} of the question's words"
     )
-    if evidence.relevance is not None:
-        reason += f", and the best is {evidence.relevance:.0%} relevant"
     return Abstention(answerable, reason)
 
 
-def _fit_for(evidence: RetrievalEvidence) -> AnswerableFit | None:
-    if evidence.relevance is not None:
-        return CALIBRATED
-    return WORDS_ONLY if evidence.mode == "lexical" else None
-
-
-def _estimate(evidence: RetrievalEvidence, fit: AnswerableFit) -> float:
-    score = fit.constant + fit.coverage * evidence.coverage
-    if evidence.relevance is not None:
-        relevance = min(max(evidence.relevance, _SMALLEST), 1 - _SMALLEST)
-        score += fit.relevance * math.log(relevance / (1 - relevance))
+def _estimate(evidence: RetrievalEvidence) -> float:
+    relevance = min(max(evidence.relevance, _SMALLEST), 1 - _SMALLEST)
+    odds = math.log(relevance / (1 - relevance))
+    score = FIT.constant + FIT.relevance * odds + FIT.coverage * evidence.coverage
     return 1 / (1 + math.exp(-score))
 
 

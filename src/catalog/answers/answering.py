@@ -102,13 +102,13 @@ def _events(
     answer = Answer(params.question, (), (), results, agent=params.agent)
     settings = service.parts.settings
     with stages.run("extract"):
-        extracted, covered = extract_sentences(
+        extracted, _ = extract_sentences(
             params.question, results.results, settings.answers.sentences
         )
         given = {result.rank: result for result in results}
         extracted = tuple(cite_as(one, given, settings.answers.citations) for one in extracted)
     with stages.run("abstain") as notes:
-        reason = why_not_answered(results, covered, settings.answers.answered_from)
+        reason = why_not_answered(results, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     if reason is not None:
         answer = replace(answer, abstained=refuse(results, reason))

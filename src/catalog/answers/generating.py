@@ -136,8 +136,8 @@ def _search_sections(
             query = question.format(topic=params.topic)
             results = service.run(search_params(params, query))
             wide = _WIDER * settings.sentences
-            extracted, covered = extract_sentences(query, results.results, wide)
-            reason = why_not_answered(results, covered, settings.answered_from)
+            extracted, _ = extract_sentences(query, results.results, wide)
+            reason = why_not_answered(results, settings.answered_from)
             notes.append(reason or f"{len(results)} passages")
         by_rank = {result.rank: result for result in results}
         on_topic = tuple(

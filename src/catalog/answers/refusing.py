@@ -19,26 +19,15 @@ NONE_SUPPORTED = "nothing that the language model wrote stands in the passages i
 MODEL_ABSTAINS = "the language model finds no answer in the passages"
 _EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
 _NEAREST = 3
-_LEAST_COVERED = 0.4
 
 
-def why_not_answered(
-    results: SearchResults, covered: float, least: float | None = None
-) -> str | None:
+def why_not_answered(results: SearchResults, least: float | None = None) -> str | None:
     """Return why what was found does not answer; ``None`` where it may.
 
-    ``covered`` is the share of the question's words that its best sentence has, 0 to 1: it decides
-    where no search of the kind was fitted (see :mod:`catalog.answers.abstention`). ``least`` is the
-    estimate, 0 to 1, from which on to answer, that of the fit unless given.
+    ``least`` is the estimate, 0 to 1, from which on to answer, that of the fit unless given.
     """
-    evidence = gather_evidence(results)
-    decided = decide_abstention(evidence, least=least)
-    if decided is not None:
-        return decided.reason
-    is_fitted = evidence.relevance is not None or evidence.mode == "lexical"
-    if not is_fitted and covered < _LEAST_COVERED:
-        return "no sentence found has the words that matter in the question"
-    return None
+    decided = decide_abstention(gather_evidence(results), least=least)
+    return None if decided is None else decided.reason
 
 
 def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:

@@ -72,6 +72,9 @@ class Reranked(_Frozen):
     rerank_part: float
 
 
+Certainty = Literal["exact", "likely", "possible"]
+
+
 class Explanation(_Frozen):
     """How a score came about.
 
@@ -137,7 +140,9 @@ class SearchResult(PassageResult):
 
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
     ``docs/scoring.md``) and it is not comparable between queries. ``relevance`` is: the estimated
-    probability (0 to 1) that the passage answers, ``None`` where nothing was calibrated.
+    probability (0 to 1) that the passage answers, never rising from result to result.
+    ``certainty`` is the same in a word: ``exact`` (the passage contains the one or two words of the
+    query as they are written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``.
     ``sections`` are all headings over it or in it: ``heading_path``, then the others.
     ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the file and
     ``matches`` the ``[start, end)`` of query words in it. ``snippet_locator`` is where the snippet
@@ -176,7 +181,8 @@ class SearchResult(PassageResult):
     created: str | None = None
     modified: str | None = None
     date: str | None = None
-    relevance: float | None = None
+    relevance: float
+    certainty: Certainty
     explain: Explanation | None = None
 
 
@@ -279,8 +285,7 @@ class SearchResults(ResultList[SearchResult]):
 
     ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
-    found), and ``low_confidence`` whether that is below the setting; ``None`` where nothing was
-    calibrated, or a passage shown waits for its vector.
+    found), and ``low_confidence`` says whether that is below the setting.
     ``notes`` say what else there is when nothing was found. ``agent`` is whose search it was.
     """
 
@@ -293,8 +298,8 @@ class SearchResults(ResultList[SearchResult]):
         mode: Mode,
         stages: Sequence[StageReport],
         elapsed_ms: float,
-        confidence: float | None = None,
-        low_confidence: bool | None = None,
+        confidence: float,
+        low_confidence: bool,
         comparison: Comparison | None = None,
         notes: Sequence[str] = (),
         agent: str | None = None,

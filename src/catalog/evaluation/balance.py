@@ -17,8 +17,8 @@ import numpy as np
 
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.search_v2.adaptive import DEPTH, adaptive
-from catalog.search_v2.fusion import Leg, RankedList
-from catalog.search_v2.query_words import cover_of
+from catalog.search_v2.fusion import NO_WORDS, FoundWords, Leg, RankedList
+from catalog.search_v2.legs import find_words
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Hit, Restriction, Spread
 
@@ -114,17 +114,16 @@ def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList],
     seqs = {hit.seq for hits in (by_words, by_meaning) for hit in hits}
     with parts.database.read() as connection:
         chunks = load_chunks(connection, dataset, seqs, damaged=[])
-    first = (chunks[hit.seq] for hit in by_words[:1] if hit.seq in chunks)
-    cover = max((cover_of(chunk, text) for chunk in first), default=1.0)
-    legs: tuple[tuple[Leg, float, Sequence[Hit], Spread, float], ...] = (
-        ("lexical", rag.lexical_weight, by_words, by_words.spread, cover),
-        ("vector", rag.vector_weight, by_meaning, spread, 1.0),
+    words = find_words(parts.database, parts.lexical(dataset), within, text, by_words)
+    legs: tuple[tuple[Leg, float, Sequence[Hit], Spread, FoundWords], ...] = (
+        ("lexical", rag.lexical_weight, by_words, by_words.spread, words),
+        ("vector", rag.vector_weight, by_meaning, spread, NO_WORDS),
     )
     found = []
-    for leg, weight, hits, of_all, share in legs:
-        scores = tuple((str(hit.seq), hit.score) for hit in hits)
-        found.append(RankedList(leg, leg, text, "original", weight, scores, of_all, share))
-    return found, {str(seq): chunk.path for seq, chunk in chunks.items()}
+    for leg, weight, hits, of_all, of_leg in legs:
+        scores = tuple((chunks[hit.seq].chunk_id, hit.score) for hit in hits if hit.seq in chunks)
+        found.append(RankedList(leg, leg, text, "original", weight, scores, of_all, of_leg))
+    return found, {chunk.chunk_id: chunk.path for chunk in chunks.values()}
 
 
 def _ndcg(ranked: Sequence[str], grades: Mapping[str, int]) -> float:

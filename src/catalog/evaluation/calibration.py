@@ -38,7 +38,7 @@ _RIDGE = 1e-3
 _STEPS = 50
 _FOLDS = 5
 _ERRORS = 2.0
-_SLOPES = ("cosine", "lexical", "rank", "rerank")
+_SLOPES = ("cosine", "words", "rank", "rare", "exact", "keywords")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,6 @@ def collect_candidates(
     dataset: str,
     *,
     mode: Mode = "hybrid",
-    rerank: bool = False,
     depth: int = CANDIDATES,
     progress: Progress,
 ) -> dict[str, list[LabelledCandidate]]:
@@ -102,7 +101,7 @@ def collect_candidates(
     candidates: dict[str, list[LabelledCandidate]] = {}
     for query in golden:
         options = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
-        nodes = service.retrieve(query.query, rerank=rerank, expand=False, **options)
+        nodes = service.retrieve(query.query, rerank=False, expand=False, **options)
         passages = [node for node in nodes if isinstance(node, ScoredPassage)]
         candidates[query.id] = [
             LabelledCandidate(
@@ -111,7 +110,9 @@ def collect_candidates(
                 passage.fused.score,
                 features,
             )
-            for passage, features in zip(passages, extract_features(passages), strict=True)
+            for passage, features in zip(
+                passages, extract_features([p.passage for p in passages], query.query), strict=True
+            )
         ]
         progress.advance(1, "asking")
     return candidates
@@ -120,8 +121,7 @@ def collect_candidates(
 def fit_calibration(
     groups: Sequence[Sequence[Sequence[LabelledCandidate]]],
     *,
-    mode: Mode,
-    reranked: bool,
+    has_cosines: bool,
     about: str = "",
 ) -> Calibration:
     """Fit the calibration that makes the labels most likely; ``groups`` are collections of queries.
@@ -131,7 +131,7 @@ def fit_calibration(
     :class:`InputError` when there is too little of either kind to fit on.
     """
     _require_enough([passage for group in groups for query in group for passage in query])
-    return _fit([group for group in groups if any(group)], mode, reranked=reranked, about=about)
+    return _fit([group for group in groups if any(group)], has_cosines=has_cosines, about=about)
 
 
 def _require_enough(passages: Sequence[LabelledCandidate]) -> None:
@@ -145,9 +145,8 @@ def _require_enough(passages: Sequence[LabelledCandidate]) -> None:
 
 def _fit(
     groups: Sequence[Sequence[Sequence[LabelledCandidate]]],
-    mode: Mode,
     *,
-    reranked: bool,
+    has_cosines: bool,
     about: str = "",
 ) -> Calibration:
     rows = [
@@ -157,7 +156,7 @@ def _fit(
         for passage in query
     ]
     labels = np.array([passage.grade > 0 for _, passage, _ in rows], dtype=np.float64)
-    names = _feature_names(mode, reranked=reranked)
+    names = _SLOPES if has_cosines else _SLOPES[1:]
     values = np.array([[getattr(row[1].features, name) for name in names] for row in rows])
     member = np.array([[float(number == n) for n in range(len(groups))] for number, _, _ in rows])
     share = np.array([weight for _, _, weight in rows])
@@ -165,16 +164,14 @@ def _fit(
     weights = share * len(labels) / len(groups)
     solution = _newton(np.hstack([values, member]), labels, weights)
     slopes = dict(zip(names, map(float, solution), strict=False))
-    cosine, lexical, rank, rerank = (slopes.get(name, 0.0) for name in _SLOPES)
-    return Calibration(float(solution[len(names) :].mean()), cosine, lexical, rank, rerank, about)
+    return Calibration(float(solution[len(names) :].mean()), **slopes, about=about)
 
 
 def fit_own(
     group: Sequence[Sequence[LabelledCandidate]],
     packaged: Calibration | None,
     *,
-    mode: Mode,
-    reranked: bool,
+    has_cosines: bool,
     about: str,
 ) -> OwnCalibration:
     """Fit a calibration to queries, by shifting the packaged one if there is one.
@@ -188,8 +185,8 @@ def fit_own(
 
     def fit(queries: Sequence[Sequence[LabelledCandidate]]) -> Calibration:
         if packaged is None:
-            return _fit([queries], mode, reranked=reranked, about=about)
-        return replace(_shift(packaged, queries), about=about, language="")
+            return _fit([queries], has_cosines=has_cosines, about=about)
+        return replace(_shift(packaged, queries), about=about)
 
     gains: list[float] = []
     estimates: list[float] = []
@@ -245,13 +242,6 @@ def measure_quality(
     labels = np.array([passage.grade > 0 for passage in passages])
     estimates = np.array([calibration.relevance(passage.features) for passage in passages])
     return _quality(estimates, labels)
-
-
-def _feature_names(mode: Mode, *, reranked: bool) -> tuple[str, ...]:
-    """Return the features that the scores of such searches have."""
-    unknown = {"lexical": "cosine", "vector": "lexical"}.get(mode)
-    names = _SLOPES if reranked else _SLOPES[:3]
-    return tuple(name for name in names if name != unknown)
 
 
 def _quality(estimates: Floats, labels: npt.NDArray[np.bool_]) -> CalibrationQuality:

@@ -21,15 +21,14 @@ class Form:
     """Options of printing an answer.
 
     ``bold``: the terminal can show matches so; ``explain``: say how scores came about and what
-    each stage did; ``numbers``: number the lines; ``show_all``: passages of 0 % too; ``width``:
-    columns of the terminal, ``None`` where lines stay as they are.
+    each stage did; ``numbers``: number the lines; ``width``: columns of the terminal, ``None``
+    where lines stay as they are.
     """
 
     json: bool = False
     bold: bool = False
     explain: bool = False
     numbers: bool = False
-    show_all: bool = False
     width: int | None = None
 
 

@@ -29,32 +29,23 @@ def passages_text(results: SearchResults, form: Form) -> TerminalText:
     """Return the passages; on standard error how many there are, and what went wrong.
 
     A passage of a recording is shown as its evidence. One that shares the evidence of an earlier
-    passage refers to that. Passages of 0 % are left out unless ``form.show_all``; they are counted.
+    passage refers to that.
     """
-    shown = [result for result in results if form.show_all or not _is_nothing(result)]
     return TerminalText.of_lines(
-        _passage_lines(results, shown, form),
-        _account_lines(results, len(results) - len(shown), explain=form.explain),
+        _passage_lines(results, form), _account_lines(results, explain=form.explain)
     )
 
 
-def _is_nothing(result: SearchResult) -> bool:
-    return result.relevance is not None and _per_cent(result.relevance) == "0 %"
-
-
-def _passage_lines(
-    results: SearchResults, shown: Sequence[SearchResult], form: Form
-) -> Iterator[str]:
-    if results.low_confidence and shown:
-        best = f" (best {_per_cent(results.confidence)})" if results.confidence is not None else ""
-        yield f"low confidence: nothing here answers surely{best}"
+def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
+    if results.low_confidence and len(results) > 0:
+        yield "low confidence: no passage answers this surely"
         yield ""
-    told = {result.rank for result in shown}
-    for result in shown:
+    ranks = {result.rank for result in results}
+    for result in results:
         dataset = result.dataset if len(results.datasets) > 1 else ""
-        yield from _result_lines(result, dataset, told, form)
+        yield from _result_lines(result, dataset, ranks, form)
         yield ""
-    if not shown:
+    if len(results) == 0:
         where = " or ".join(map(repr, results.datasets))
         yield safe(f"No passage of {where} answers {results.query!r}.")
 
@@ -100,7 +91,7 @@ def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Itera
         if result.original is not None:
             place = f"{result.original} — {place}"
     title, place = safe(one_line(title)), safe(one_line(place))
-    number = _number(result)
+    number = result.certainty
     rank = f"[{result.rank}] "
     whole = f"{rank}{' — '.join(filter(None, (title, place)))}  {number}"
     if width is None or display_width(whole) <= width or not title:
@@ -124,18 +115,10 @@ def _title(result: SearchResult) -> str:
     return format_headings(path, others)
 
 
-def _number(result: SearchResult) -> str:
-    if result.relevance is not None:
-        return _per_cent(result.relevance)
-    return f"score {result.score:.4g}"
-
-
-def _account_lines(results: SearchResults, left_out: int, *, explain: bool) -> Iterator[str]:
+def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
     """Yield how many passages there are, notes and failures; if wanted, what the stages did."""
-    shown = len(results) - left_out
+    shown = len(results)
     count = f"{shown} passage{'' if shown == 1 else 's'} in {format_duration(results.elapsed_ms)}"
-    if left_out:
-        count += f"; {left_out} of 0 % not shown (--show-all lists them)"
     whose = [] if results.agent is None else [f"as agent {one_line(results.agent)}"]
     yield safe("; ".join([count, *whose, *_query_notes(results.stages)]))
     if explain:
@@ -165,7 +148,8 @@ def explanation_lines(explain: Explanation) -> Iterator[str]:
     """Yield the score as a tree of its parts, six decimals each; the last may be a digit off."""
     lists = [_contribution_line(part) for part in explain.contributions]
     if explain.bonus:
-        lists.append(f"{explain.bonus:+.6f}  top-rank bonus")
+        kind = "top-rank" if explain.fusion == "rrf" else "words"
+        lists.append(f"{explain.bonus:+.6f}  {kind} bonus")
     reranked = explain.rerank
     if reranked is None:
         yield f"score {explain.score:.6f} ({explain.fusion})"
@@ -204,7 +188,3 @@ def _rerank_line(reranked: Reranked) -> str:
 def _quoted(query: str) -> str:
     line = one_line(query)
     return f'"{line}"' if len(line) <= _QUERY_SHOWN else f'"{line[: _QUERY_SHOWN - 1].rstrip()}…"'
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.0f} %"

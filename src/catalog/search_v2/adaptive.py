@@ -3,11 +3,26 @@
     a = 1 - (1 - base - shift) · min(1, cover / .8) ** (2 · known)
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
-``cover`` is the share of the query's different words that the best keyword hit has; four in five
-are as good as all. ``shift`` is the dataset's: what its labels taught, else less where the model
-does not know the language of its passages, -1 where its vectors are of no use, and 1 where its
-words are not. ``known`` is the share of passages whose language the model knows: vectors of another
-make up for nothing.
+``cover`` is the share of the query's different words that the best keyword hit contains; four in
+five count as all. ``shift`` belongs to the dataset: the value its labels taught, else a negative
+one where the model does not know the language of its passages, -1 where its vectors are useless,
+and 1 where its words are. ``known`` is the share of passages in languages that the model knows.
+
+A rare word decides more than common ones: ``rerere.enabled`` in "I get an error with
+rerere.enabled in my program". ``rarity`` (0 to 1) says how rare it is:
+
+    rarity = (idf / idf(1) - .8) / .2, cut to 0..1, with idf(1) of a word in a single passage
+    cover  = max(cover, .8 · rarity)  if the best keyword hit contains the word
+    score += rarity or rarity / 2     of each passage that contains it: more for a word that looks
+                                      like a name (digits, capitals or signs within)
+
+A query of one or two words, none of them a stop word, asks for passages with these words:
+
+    score += 3                        of each passage that contains all of them
+    score += 3                        of each passage that contains them as they are written
+
+All of this is times the lexical list's weight. The score is in deviations, so meaning outweighs it
+only where it is far more certain.
 
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
 
@@ -24,12 +39,16 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from catalog.search_v2.fusion import FusedHit, Leg, RankedList, fuse
+from catalog.search_v2.fusion import FusedHit, Leg, ListContribution, RankedList, fuse
+from catalog.store.lexical.postings import term_weight
 
 DEPTH = 100
-SCALE_VERSION = 4  # of the formula: raise it whenever the same hits would get other scores
+SCALE_VERSION = 5  # of the formula: raise it whenever the same hits would get other scores
 _ENOUGH = 0.8  # of the query's words: a question also has words that no answer has
 _STEEPNESS = 2.0
+_RARE = 0.8  # of the highest idf: reached by a word in 3 of 500 passages or in 12 of 50,000
+HAS_WORDS = 3.0  # deviations that a passage gains by all words of a query of one or two
+AS_WRITTEN = 3.0  # and those that it gains by having them as they are written
 _LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
 
@@ -54,6 +73,17 @@ class Balance:
         """Return ``a``, the vector leg's share of the score: 0 to 1."""
         of_words = max(0.0, min(1.0, 1 - self.base - self.shift))
         return 1 - of_words * math.pow(min(1.0, cover / _ENOUGH), _STEEPNESS * self.known)
+
+
+def rarity_of(passages: int, holding: int) -> float:
+    """Return how rare a word is that ``holding`` of so many passages contain, from 0 to 1.
+
+    A word that no passage contains has no rarity.
+    """
+    if holding == 0:
+        return 0.0
+    share = term_weight(passages, holding) / term_weight(passages, 1)
+    return max(0.0, min(1.0, (share - _RARE) / (1 - _RARE)))
 
 
 PRIOR = Balance()
@@ -119,12 +149,22 @@ def adaptive(
     def contribution(source: RankedList, _rank: int, score: float) -> float:
         return source.weight * scales[id(source)].part(score)
 
-    return fuse(weighted, contribution, unembedded=unembedded)
+    bonuses = {
+        chunk: ranked.weight * ranked.words.bonus for ranked in lists for chunk in ranked.words.rare
+    }
+
+    def bonus(chunk: str, _parts: Sequence[ListContribution]) -> float:
+        return bonuses.get(chunk, 0.0)
+
+    return fuse(weighted, contribution, bonus, unembedded)
 
 
 def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
     original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
     if len(original) < 2:
         return {"lexical": 1.0, "vector": 1.0}
-    share = balance.vector_share(original["lexical"].cover)
+    hits, words = original["lexical"].hits, original["lexical"].words
+    is_rare_found = bool(hits) and hits[0][0] in words.rare
+    cover = max(words.cover, _ENOUGH * words.rarity) if is_rare_found else words.cover
+    share = balance.vector_share(cover)
     return {"lexical": 1 - share, "vector": share}

@@ -10,22 +10,24 @@ from catalog.search_v2.adaptive import SCALE_VERSION
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.search_v2.relevance import Signals
     from catalog.store import Database
 
 
 def find_shift(
-    database: Database, dataset: str, signals: Signals, rag: RAGv2Settings
+    database: Database, dataset: str, embedding: str, rag: RAGv2Settings
 ) -> float | None:
-    """Return the shift that labels taught for such a hybrid search, ``None`` if they did not."""
-    stored = database.meta(_key(dataset, signals, rag))
+    """Return the shift that labels taught for hybrid searches with an embedding model.
+
+    ``None``: they taught none.
+    """
+    stored = database.meta(_key(dataset, embedding, rag))
     return None if stored is None else json.loads(stored).get("fit")
 
 
 def save_balance(
     database: Database,
     dataset: str,
-    signals: Signals,
+    embedding: str,
     rag: RAGv2Settings,
     *,
     shift: float | None,
@@ -35,11 +37,11 @@ def save_balance(
 
     Searches use it from the next opening on.
     """
-    entry = {"fit": shift, "of": dataset, "about": about, "embedding": signals.embedding}
-    database.set_meta(_key(dataset, signals, rag), json.dumps(entry))
+    entry = {"fit": shift, "of": dataset, "about": about, "embedding": embedding}
+    database.set_meta(_key(dataset, embedding, rag), json.dumps(entry))
 
 
-def _key(dataset: str, signals: Signals, rag: RAGv2Settings) -> str:
+def _key(dataset: str, embedding: str, rag: RAGv2Settings) -> str:
     """Return the name of the entry: it holds for one model, engine, formula and weights only."""
-    formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}"
-    return f"balance:{sha256_hex(f'{dataset}|{formula}|{signals.key}')[:16]}"
+    formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}|{rag.lexical_engine}"
+    return f"balance:{sha256_hex(f'{dataset}|{formula}|{embedding}')[:16]}"

@@ -15,9 +15,9 @@ times the weights of all lists over those of the lexical ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from catalog.core.query import SubQueryOrigin
@@ -27,11 +27,30 @@ Leg = Literal["lexical", "vector"]
 
 
 @dataclass(frozen=True, slots=True)
+class FoundWords:
+    """Which words of a query its keyword hits contain.
+
+    ``cover`` is the share (0 to 1) of them that the best hit contains. ``weights`` are their idf.
+    ``rare`` are the chunk ids that contain the rarest one, ``rarity`` (0 to 1) says how rare it is,
+    and ``bonus`` what these chunks gain by it.
+    """
+
+    cover: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    rare: AbstractSet[str] = frozenset()
+    rarity: float = 0.0
+    bonus: float = 0.0
+
+
+NO_WORDS = FoundWords()
+
+
+@dataclass(frozen=True, slots=True)
 class RankedList:
     """The ranked list of one leg for one sub-query: chunk ids with raw scores, none twice.
 
-    ``spread`` is of the scores of all chunks of the dataset, and ``cover`` the share of the query's
-    words that the first chunk of a lexical list has; only ``adaptive`` reads them.
+    ``spread`` is of the scores of all chunks of the dataset; ``words`` says which of the query's
+    words a lexical list found. Only ``adaptive`` reads these two.
     """
 
     leg: Leg
@@ -41,7 +60,7 @@ class RankedList:
     weight: float
     hits: tuple[tuple[str, float], ...]
     spread: Spread = FLAT
-    cover: float = 1.0
+    words: FoundWords = NO_WORDS
 
 
 class ListContribution(NamedTuple):
@@ -91,7 +110,7 @@ def rrf(
     def contribution(source: RankedList, rank: int, _score: float) -> float:
         return source.weight / (k + rank)
 
-    def bonus(parts: Sequence[ListContribution]) -> float:
+    def bonus(_chunk: str, parts: Sequence[ListContribution]) -> float:
         original = [part.rank for part in parts if part.source.origin == "original"]
         best = min(original, default=4)
         return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
@@ -128,7 +147,7 @@ def single(ranked: RankedList) -> list[FusedHit]:
 def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
-    bonus: Callable[[Sequence[ListContribution]], float] = lambda _parts: 0.0,
+    bonus: Callable[[str, Sequence[ListContribution]], float] = lambda _chunk, _parts: 0.0,
     unembedded: AbstractSet[str] = frozenset(),
 ) -> list[FusedHit]:
     """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
@@ -143,7 +162,7 @@ def fuse(
             by_chunk.setdefault(chunk_id, []).append(part)
     fused = []
     for chunk_id, parts in by_chunk.items():
-        added = bonus(parts)
+        added = bonus(chunk_id, parts)
         score = sum([part.contribution for part in parts]) + added
         hit = FusedHit(chunk_id, score, tuple(parts), added)
         fused.append((-score, hit.best_rank, chunk_id, hit))

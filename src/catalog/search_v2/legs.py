@@ -21,9 +21,10 @@ from catalog.core.errors import (
     QueryError,
 )
 from catalog.core.query import SubQuery, SubQueryKind
-from catalog.search_v2.fusion import Leg
+from catalog.search_v2.adaptive import rarity_of
+from catalog.search_v2.fusion import NO_WORDS, FoundWords, Leg
 from catalog.search_v2.passages import PassageNode
-from catalog.search_v2.query_words import cover_of
+from catalog.search_v2.query_words import cover_of, looks_like_name
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
@@ -36,11 +37,13 @@ from catalog.store.engine_types import (
     Spread,
     allowed_seqs,
     best_first,
+    read_chunk_ids,
 )
 from catalog.store.full_text import LEAST
-from catalog.store.lexical.analysis import UNSPACED
+from catalog.store.lexical.analysis import UNSPACED, raw_words
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.postings import term_weight
 from catalog.store.listing import allowed_documents, list_source_ids
 
 if TYPE_CHECKING:
@@ -54,12 +57,43 @@ _log = logging.getLogger(__name__)
 UNSEARCHABLE = "the query has no words, or only such as are too common to look for"
 
 
+def find_words(
+    database: Database,
+    engine: LexicalEngine,
+    restriction: Restriction,
+    text: str,
+    hits: Sequence[Hit],
+) -> FoundWords:
+    """Return which words of ``text`` its keyword hits, best first, contain."""
+    words = list(dict.fromkeys(raw_words(text)))
+    passages, counts = engine.document_counts(words)
+    held = [(word, count) for word, count in zip(words, counts, strict=True) if count > 0]
+    ranked = [
+        (rarity if looks_like_name(word) else rarity / 2, rarity, count, word)
+        for word, count in held
+        if (rarity := rarity_of(passages, count)) > 0
+    ]
+    bonus, rarity, count, word = max(ranked, default=(0.0, 0.0, 0, ""))
+    # The best hits for that word alone: those with only a part of a compound word follow them.
+    rare = [hit.seq for hit in engine.search(word, count, restriction)] if word else []
+    with database.read() as connection:
+        first = load_chunks(connection, restriction.dataset, [h.seq for h in hits[:1]], damaged=[])
+        names = read_chunk_ids(connection, restriction.dataset, rare) if rare else {}
+    return FoundWords(
+        cover=max((cover_of(chunk, text) for chunk in first.values()), default=1.0),
+        weights={word: term_weight(passages, count) for word, count in held},
+        rare=frozenset(names.values()),
+        rarity=rarity,
+        bonus=bonus,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LegRun:
     """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
 
-    ``spread`` is of the scores of all chunks of the dataset, ``cover`` the share of the query's
-    words that the best keyword hit has, where that was asked.
+    ``spread`` is of the scores of all chunks of the dataset. ``words`` says which of the query's
+    words the keyword hits contain, where that was asked.
     ``fallback`` says why another engine than the one set answered, "" if it did not; ``damaged``
     which documents it left out a vector of.
     """
@@ -72,7 +106,7 @@ class LegRun:
     note: str = ""
     fallback: str = ""
     damaged: tuple[DamagedDocumentError, ...] = ()
-    cover: float = 1.0
+    words: FoundWords = NO_WORDS
     error: CatalogError | None = None
     ms: float = 0.0
 
@@ -184,15 +218,10 @@ class LexicalRetriever(LegRetriever):
         note = UNSEARCHABLE if is_blank else hits.fallback
         name = FtsEngine.name if hits.fallback else self._engine.name
         run = LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
-        is_weighed = self._is_weighed and sub_query.origin == "original"
-        return replace(run, cover=self._cover(hits, sub_query.text)) if is_weighed else run
-
-    def _cover(self, hits: Sequence[Hit], text: str) -> float:
-        """Return the share of the text's words that the best hit has, 1 if there is none."""
-        with self._database.read() as connection:
-            first = [hit.seq for hit in hits[:1]]
-            chunks = load_chunks(connection, self.restriction.dataset, first, damaged=[])
-        return max((cover_of(chunk, text) for chunk in chunks.values()), default=1.0)
+        if not self._is_weighed or sub_query.origin != "original" or len(hits) == 0:
+            return run
+        words = find_words(self._database, self._engine, self.restriction, sub_query.text, hits)
+        return replace(run, words=words)
 
     def _is_unspaced(self) -> bool:
         """Tell whether a phrase is required whose script has no spaces between its words."""

@@ -11,7 +11,7 @@ from pydantic import PrivateAttr
 
 from catalog.core.documents import Chunk
 from catalog.core.query import SubQueryKind
-from catalog.core.results import Evidence, Reranked
+from catalog.core.results import Certainty, Evidence, Reranked
 from catalog.search_v2.evidence import format_evidence
 from catalog.search_v2.fusion import FusedHit
 
@@ -84,6 +84,7 @@ class Passage(NamedTuple):
     kinds_answered: frozenset[SubQueryKind] = frozenset()
     reranked: Reranked | None = None
     relevance: float | None = None
+    certainty: Certainty | None = None
     restriction: Restriction | None = None
     snippet: Snippet | None = None
     evidence: Evidence | None = None
@@ -119,9 +120,10 @@ class ScoredPassage(NodeWithScore):
         """Return the same passage under the score a reranker led to."""
         return self._copy(self._passage._replace(reranked=record), {"score": score})
 
-    def with_relevance(self, relevance: float | None) -> ScoredPassage:
-        """Return the same passage with its relevance, 0 to 1; ``None``: not calibrated."""
-        return self._copy(self._passage._replace(relevance=relevance))
+    def with_relevance(self, judged: Passage) -> ScoredPassage:
+        """Return the same passage with the relevance and the certainty of a judged one."""
+        changed = self._passage._replace(relevance=judged.relevance, certainty=judged.certainty)
+        return self._copy(changed)
 
     def with_snippet(self, snippet: Snippet) -> ScoredPassage:
         """Return the same passage with the part of it to show."""
@@ -165,8 +167,13 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def relevance(self) -> float | None:
-        """The estimated probability that the passage answers; ``None`` if not calibrated."""
+        """The estimated probability that the passage answers; ``None`` until it is judged."""
         return self._passage.relevance
+
+    @property
+    def certainty(self) -> Certainty | None:
+        """The same in a word: exact, likely or possible; ``None`` until it is judged."""
+        return self._passage.certainty
 
     @property
     def restriction(self) -> Restriction | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from catalog.core.documents import Chunk
@@ -14,6 +15,8 @@ from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, st
 from catalog.store.lexical.snapshot import indexed_text
 
 _SEPARATORS = (",", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
+_NAME = re.compile(r"(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
+_MOST_KEYWORDS = 2
 _WHITE = re.compile(r"\s")
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
@@ -101,7 +104,7 @@ class QueryWords:
 
     def _matches_within(self, piece: str) -> Iterator[Match]:
         for word in WORD.finditer(piece):
-            tokens = self._bits(word[1])
+            tokens = self.bits_of(word[1])
             if tokens and UNSPACED.search(word[1]):
                 yield from self._unspaced_runs(word[1], word.start(1))
             elif tokens:
@@ -113,7 +116,7 @@ class QueryWords:
         for low, high in _parts(word):
             part = word[low:high]
             is_token = UNSPACED.match(part)
-            bits = self.tokens.get(fold(part), 0) if is_token else self._bits(part)
+            bits = self.tokens.get(fold(part), 0) if is_token else self.bits_of(part)
             if not bits:
                 continue
             if low > end and tokens:
@@ -124,7 +127,8 @@ class QueryWords:
         if tokens:
             yield Match(offset + start, offset + end, tokens)
 
-    def _bits(self, text: str) -> int:
+    def bits_of(self, text: str) -> int:
+        """Return the bits of the tokens of a word."""
         return sum(self.tokens.get(token, 0) for token in _tokens_of(text, self.language))
 
 
@@ -185,10 +189,14 @@ def query_words(query: str, language: str = "english") -> QueryWords:
     return QueryWords(masks, bits, language)
 
 
-def cover_of(chunk: Chunk, query: str) -> float:
-    """Return the share of the query's different words that a passage that it found has: above 0.
+def cover_of(
+    chunk: Chunk, query: str, weights: Mapping[str, float] = MappingProxyType({})
+) -> float:
+    """Return the share (0 to 1) of the query's different words that a passage contains.
 
-    Its title and headings count. Of a script without spaces, any part of a word will do.
+    Title and headings count. ``weights`` gives raw words their idf; a word that it lacks weighs as
+    much as the heaviest one. A part of a compound word, or of a word in a script without spaces,
+    stands for the whole. A query of stop words alone is covered by any passage.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
     language, asked_in = language_of_words(text), language_of_words(query)
@@ -199,8 +207,52 @@ def cover_of(chunk: Chunk, query: str) -> float:
     if not words.words:
         return 1.0
     tokens = unite(match.tokens for match in words.matches(text))
-    has, *_ = words.rank_of(tokens, 0)
-    return max(1, has) / len(words.words)  # whatever engine found it found a word
+    heaviest = max(weights.values(), default=1.0)
+    found = {word[1]: words.bits_of(word[1]) for word in WORD.finditer(query)}
+    sizes = {word: weights.get(word, heaviest) for word, bits in found.items() if bits}
+    return sum(size for word, size in sizes.items() if found[word] & tokens) / sum(sizes.values())
+
+
+def looks_like_name(word: str) -> bool:
+    """Tell whether a word looks like an identifier: ``maxRetries``, ``rerere.enabled``, ``XK-320``.
+
+    It has a digit beside letters, an underscore, a dot or a capital within, or capitals alone.
+    """
+    return _NAME.search(word) is not None
+
+
+def keywords_of(query: str) -> tuple[str, ...]:
+    """Return the words of a query that has one or two and no stop word among them, else nothing.
+
+    A stop word in capitals, such as ``IT``, is a word.
+    """
+    words = tuple(dict.fromkeys(word[1] for word in WORD.finditer(query)))
+    if not 0 < len(words) <= _MOST_KEYWORDS:
+        return ()
+    common = stop_words(language_of_words(query))
+    has_common = any(word.casefold() in common and not word.isupper() for word in words)
+    return () if has_common else words
+
+
+def has_as_written(chunk: Chunk, words: Iterable[str]) -> bool:
+    """Tell whether a passage, title and headings included, contains words as they are written.
+
+    Case counts for stop words in capitals alone: ``IT`` is not ``it``.
+    """
+    text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
+    folded = text.casefold()
+    return all(
+        _has_word(text, word)
+        if word.isupper() and word.casefold() in stop_words("english")
+        else _has_word(folded, word.casefold())
+        for word in words
+    )
+
+
+def _has_word(text: str, word: str) -> bool:
+    if UNSPACED.search(word):
+        return word in text
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def _space_out(text: str) -> str:

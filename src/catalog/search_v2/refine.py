@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
-from catalog.core.errors import CatalogError, ConfigError
-from catalog.core.param_types import Mode
+from catalog.core.errors import CatalogError
 from catalog.search_v2.passages import Passage, ScoredPassage
 from catalog.search_v2.relevance import (
     RelevanceEstimator,
-    estimate_relevance,
-    is_calibrated,
+    judge_relevance,
 )
 from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
 from catalog.search_v2.rerank.sentences import RerankSentences
@@ -37,24 +35,13 @@ if TYPE_CHECKING:
 
 
 class Refiner:
-    """Hold the stages between candidates and answer, as the settings and a call's choices say.
+    """Hold the stages between candidates and answer, as the settings and a call's choices say."""
 
-    Raises :class:`ConfigError` when a threshold is set and no calibration fits the models.
-    """
-
-    def __init__(
-        self, parts: SearchParts, *, rerank: bool, mode: Mode, threshold: float | None = None
-    ) -> None:
+    def __init__(self, parts: SearchParts, *, rerank: bool, threshold: float | None = None) -> None:
         self._parts, self._rag = parts, parts.rag
         self._threshold = parts.rag.similarity_threshold if threshold is None else threshold
         self._rerank = self._build_reranker() if rerank else None
         self._sentences = self._build_sentences() if rerank else None
-        self._is_calibrated = parts.calibration(mode, reranked=rerank) is not None
-        if self._threshold > 0 and not self._is_calibrated:
-            raise ConfigError(
-                "similarity_threshold needs a calibration, and there is none for these models and "
-                "engines: 'catalog golden calibrate' makes one, or set it to 0"
-            )
 
     @cached_property
     def _temporal(self) -> TemporalExpansion | None:
@@ -81,16 +68,19 @@ class Refiner:
         stages: StageLog,
         *,
         words: str,
-    ) -> tuple[list[Passage], float | None]:
-        """Return the passages of the answer, and how sure it is; ``None``: nothing is calibrated.
+        is_quoted: bool = False,
+    ) -> tuple[list[Passage], float]:
+        """Return the passages of the answer, and the relevance of the best one, 0 without any.
 
-        ``query`` is what the models read, ``words`` what snippets and best sentences hold.
+        ``query`` is the text for the models, ``words`` the one for snippets and best sentences.
+        ``is_quoted``: every passage contains the phrases that the query quotes.
         A stage that fails leaves the passages as they are.
         """
         passages = list(candidates)
         if self._rerank is not None and passages:
             passages = self._run_reranker(self._rerank, passages, query, stages)
-        passages, confidence = self._estimate(passages, top_k, stages)
+        passages = self._estimate(passages, words, stages, is_quoted=is_quoted)
+        confidence = (passages[0].relevance or 0.0) if passages else 0.0
         passages = [
             self._with_snippet(passage, words) for passage in self._cut(passages, top_k, stages)
         ]
@@ -142,28 +132,16 @@ class Refiner:
         return _to_passages(chosen)
 
     def _estimate(
-        self, passages: list[Passage], top_k: int, stages: StageLog
-    ) -> tuple[list[Passage], float | None]:
-        """Return the passages with their relevance, and the best of those that may be shown.
-
-        That is not known, ``None``, while one of these waits for its vector and is not judged.
-        """
-        find = self._parts.calibration
-        if not is_calibrated(passages, find):
-            why = "no passage" if not passages else "no calibration fits what answered"
-            stages.skipped("relevance", why)
-            return passages, None if passages or not self._is_calibrated else 0.0
+        self, passages: list[Passage], words: str, stages: StageLog, *, is_quoted: bool
+    ) -> list[Passage]:
+        """Return the passages with their relevance and certainty."""
+        if not passages:
+            stages.skipped("relevance", "no passage")
+            return passages
         with stages.run("relevance") as notes:
-            estimates = estimate_relevance(passages, find)
-            judged = estimates[:top_k]
-            known = [relevance for relevance in judged if relevance is not None]
-            best = max(known) if len(known) == len(judged) else None
-            unknown = f"{len(judged) - len(known)} of {len(judged)} have no vector yet"
-            notes.append(unknown if best is None else f"best {best:.2f}")
-        return [
-            passage._replace(relevance=relevance)
-            for passage, relevance in zip(passages, estimates, strict=True)
-        ], best
+            judged = judge_relevance(passages, words, self._parts.calibration, is_quoted=is_quoted)
+            notes.append(f"best {judged[0].relevance:.2f}")
+        return judged
 
     def _cut(self, passages: list[Passage], top_k: int, stages: StageLog) -> list[Passage]:
         """Cut as the stages of :meth:`_build_cuts` do."""

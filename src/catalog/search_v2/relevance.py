@@ -1,118 +1,100 @@
-"""Relevance: what a passage's scores say about it answering, the same from query to query.
+"""Estimate the relevance of passages: the probability that a passage answers the query.
 
-    relevance = σ(constant + cosine · C + lexical · ln(1 + Z) + rank / n + rerank · R)
+    relevance = σ(constant + cosine · C + words · W + rank / n
+                  + rare · R + exact · E + keywords · K)
     σ(x) = 1 / (1 + exp(-x))
 
-C is the cosine of the vector leg (of its last hit, for a passage it did not find); Z how many
-deviations the passage's keyword score is above the mean of all chunks, at least 0 (0 for a passage
-that leg did not find); n its place in the order of the search, from 1; R the reranker's raw score.
-None of these depends on how the legs are fused, and Z not on the lexical engine's formula. The
-coefficients are a logistic regression over passages of labelled queries (Platt 1999); they hold
-for the models named by their :class:`Signals` only. ``docs/scoring.md`` says how well.
+C is the cosine of the passage, or of the vector leg's last hit for a passage that leg did not find.
+W is the share of the query's words that the passage contains, weighted by idf. n is the place in
+the order of the search, from 1. R is the rarity of the query's rarest word if the passage contains
+it (:mod:`catalog.search_v2.adaptive`), else 0. A query of one or two words, none a stop word, is a
+keyword query: then K is 1, C is 0, since the cosine of a single word says little, and E is 1 if
+the passage contains the words as they are written. For every other query K and E are 0.
+
+The coefficients are a logistic regression over labelled queries (Platt 1999). Those with a cosine
+hold for one embedding model; those without hold for any search. ``docs/scoring.md`` shows how well
+they agree with labels. Relevance falls with the order of a search, as the last step below makes
+sure: passages whose estimates contradict the order share their mean (Ayer et al. 1955).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.core.ids import sha256_hex
-from catalog.core.param_types import Mode
-from catalog.core.query import SubQueryKind
+from catalog.core.results import Certainty
+from catalog.search_v2.fusion import NO_WORDS, FoundWords
 from catalog.search_v2.passages import Passage, PassagePostprocessor, ScoredPassage
+from catalog.search_v2.query_words import cover_of, has_as_written, keywords_of
 from catalog.store.lexical.languages import detect_language
 
 if TYPE_CHECKING:
     from catalog.store import Database
 
+LIKELY = 0.5  # the relevance from which on a passage is called likely
 _LIMIT = 40.0  # exp of more says nothing new
-_TELLING, _READ = 3, 1000  # passages that tell the language, and characters read of each
+_TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
 _PACKAGED = "calibrations.json"
-# A hypothetical passage's cosines are of another kind, so that ``hyde`` has no mode.
-_MODES: dict[frozenset[SubQueryKind], Mode] = {
-    frozenset({"lex", "vec"}): "hybrid",
-    frozenset({"lex"}): "lexical",
-    frozenset({"vec"}): "vector",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """Everything that gives scores their scale; equal signals can share a calibration."""
-
-    mode: str
-    embedding: str
-    lexical_engine: str
-    reranker: str
-
-    @property
-    def key(self) -> str:
-        """Return the name under which a store keeps the calibration of these signals."""
-        return f"calibration:{sha256_hex(json.dumps(asdict(self), sort_keys=True))[:16]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The coefficients of the module's formula; ``about`` says what they were fitted on.
-
-    With a ``language`` they are for passages in that language alone.
-    """
-
-    constant: float
-    cosine: float
-    lexical: float
-    rank: float
-    rerank: float
-    about: str = ""
-    language: str = ""
-
-    def relevance(self, features: Features) -> float:
-        """Estimate the probability, above 0 and below 1, that such a passage answers."""
-        logit = (
-            self.constant
-            + self.cosine * features.cosine
-            + self.lexical * features.lexical
-            + self.rank * features.rank
-            + self.rerank * features.rerank
-        )
-        return 1 / (1 + math.exp(-max(-_LIMIT, min(_LIMIT, logit))))
+WORDS_ONLY = ""  # in place of a model: for searches whose cosines say nothing that was fitted
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
     """The variables of the formula for one passage."""
 
-    cosine: float
-    lexical: float
-    rank: float
-    rerank: float
+    cosine: float = 0.0
+    words: float = 0.0
+    rank: float = 0.0
+    rare: float = 0.0
+    exact: float = 0.0
+    keywords: float = 0.0
 
 
-class CalibrationFinder(Protocol):
-    """Find what turns the scores of a kind of search into relevance, if anything was fitted."""
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The coefficients of the module's formula; ``about`` says what they were fitted on."""
 
-    def __call__(self, mode: Mode, *, reranked: bool) -> Calibration | None: ...
+    constant: float
+    cosine: float = 0.0
+    words: float = 0.0
+    rank: float = 0.0
+    rare: float = 0.0
+    exact: float = 0.0
+    keywords: float = 0.0
+    about: str = ""
+
+    def relevance(self, features: Features) -> float:
+        """Estimate the probability, above 0 and at most 1, that such a passage answers."""
+        logit = (
+            self.constant
+            + self.cosine * features.cosine
+            + self.words * features.words
+            + self.rank * features.rank
+            + self.rare * features.rare
+            + self.exact * features.exact
+            + self.keywords * features.keywords
+        )
+        return 1 / (1 + math.exp(-max(-_LIMIT, min(_LIMIT, logit))))
+
+
+CalibrationFinder = Callable[[bool], Calibration]  # with cosines or without
 
 
 class RelevanceEstimator(PassagePostprocessor):
-    """Gives every passage of a v2 search its relevance, if what was asked is calibrated.
-
-    That depends on which legs answered, whether a reranker did, and the language of the first
-    passages, so it is looked up for each search. Order and other nodes stay as they are.
-    """
+    """Give every passage of a v2 search its relevance. Order and other nodes stay unchanged."""
 
     _find: CalibrationFinder = PrivateAttr()
 
     def __init__(self, find: CalibrationFinder | None = None) -> None:
-        """Take what finds calibrations, else that of the service that this process shares."""
+        """Take a function that finds calibrations, else that of the shared service."""
         super().__init__()
         if find is None:
             from catalog.search_v2.shared import shared_service
@@ -123,113 +105,130 @@ class RelevanceEstimator(PassagePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        del query_bundle
-        passages = [node for node in nodes if isinstance(node, ScoredPassage)]
-        estimates = iter(estimate_relevance(passages, self._find))
+        passages = [node.passage for node in nodes if isinstance(node, ScoredPassage)]
+        query = "" if query_bundle is None else query_bundle.query_str
+        judged = iter(judge_relevance(passages, query, self._find))
         return [
-            node.with_relevance(next(estimates)) if isinstance(node, ScoredPassage) else node
+            node.with_relevance(next(judged)) if isinstance(node, ScoredPassage) else node
             for node in nodes
         ]
 
 
-def estimate_relevance(
-    passages: Sequence[Passage | ScoredPassage], find: CalibrationFinder
-) -> list[float | None]:
-    """Return the relevance of each passage of one search, as it was where nothing is calibrated."""
-    calibrations = {
-        kinds: _find_for(kinds, passages, find)
-        for kinds in {passage.kinds_answered for passage in passages}
-    }
-    estimates = []
-    for passage, features in zip(passages, extract_features(passages), strict=True):
-        calibration = calibrations[passage.kinds_answered]
-        known = passage.relevance if calibration is None else calibration.relevance(features)
-        estimates.append(known)
-    return estimates
+def judge_relevance(
+    passages: Sequence[Passage], query: str, find: CalibrationFinder, *, is_quoted: bool = False
+) -> list[Passage]:
+    """Return the passages of one search, in its order, with their relevance and their certainty.
 
-
-def is_calibrated(passages: Sequence[Passage], find: CalibrationFinder) -> bool:
-    """Tell whether there is a calibration for passages of one search."""
-    kinds = max((passage.kinds_answered for passage in passages), key=len, default=frozenset())
-    return _find_for(kinds, passages, find) is not None
-
-
-def _find_for(
-    kinds: frozenset[SubQueryKind],
-    passages: Sequence[Passage | ScoredPassage],
-    find: CalibrationFinder,
-) -> Calibration | None:
-    """Return the calibration for passages that these sub-queries found, in their language."""
-    mode = _MODES.get(kinds)
-    is_reranked = any(passage.reranked is not None for passage in passages)
-    found = None if mode is None else find(mode, reranked=is_reranked)
-    if found is None or not found.language:
-        return found
-    return found if _language_of(passages) in (None, found.language) else None
-
-
-def _language_of(passages: Sequence[Passage | ScoredPassage]) -> str | None:
-    """Return the language of the first passages; ``None`` where they do not tell."""
-    text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
-    return detect_language(text, text.split())
-
-
-def extract_features(passages: Sequence[Passage | ScoredPassage]) -> list[Features]:
-    """Return the formula's variables for each passage of one search, given in its order.
-
-    A passage the reranker was not given counts like the worst one that it was; one that the
-    vector leg did not find, like that leg's last hit.
+    The relevance never rises. A passage without a vector, or found by a hypothetical answer, is
+    judged by its words alone. So are all passages where the first ones are in a language that the
+    model does not know. ``is_quoted``: all contain the phrases that the query quotes.
     """
-    records = [passage.reranked for passage in passages]
-    raw_scores = [None if record is None else record.raw_score for record in records]
-    worst_score = min((score for score in raw_scores if score is not None), default=0.0)
-    vectors = [passage.fused.originals("vector") for passage in passages]
-    last_cosine = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
-    features = []
-    for place, passage in enumerate(passages):
-        vector, raw_score = vectors[place], raw_scores[place]
-        lexical = passage.fused.originals("lexical")
-        standings = [share.source.spread.standardize(share.raw_score) for share in lexical]
-        features.append(
-            Features(
-                cosine=max((share.raw_score for share in vector), default=last_cosine),
-                lexical=math.log1p(max(0.0, *standings)) if standings else 0.0,
-                rank=1 / (place + 1),
-                rerank=worst_score if raw_score is None else raw_score,
-            )
+    if not passages:
+        return []
+    by_words, with_cosine = find(False), find(True)
+    is_known = by_words is with_cosine or _is_english(passages)
+    seen = extract_features(passages, query)
+    estimates = [
+        (with_cosine if is_known and "vec" in passage.kinds_answered else by_words).relevance(one)
+        for passage, one in zip(passages, seen, strict=True)
+    ]
+    return [
+        passage._replace(
+            relevance=relevance,
+            certainty=_describe(relevance, is_exact=is_quoted or one.exact > 0),
         )
-    return features
+        for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True)
+    ]
 
 
-def find_calibration(database: Database, signals: Signals) -> Calibration | None:
-    """Return the calibration that the store keeps for these signals, else the packaged one."""
-    stored = (json.loads(database.meta(signals.key) or "null") or {}).get("fit")
-    return packaged_calibration(signals) if stored is None else Calibration(**stored)
+def _describe(relevance: float, *, is_exact: bool) -> Certainty:
+    if is_exact:
+        return "exact"
+    return "likely" if relevance >= LIKELY else "possible"
 
 
-def packaged_calibration(signals: Signals) -> Calibration | None:
-    """Return the calibration that the package has for these signals, if it has one."""
-    return _packaged().get(signals.key)
+def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
+    """Return the formula's variables for each passage of one search, given in its order."""
+    found = _found_words(passages)
+    keywords = keywords_of(query)
+    vectors = [passage.fused.originals("vector") for passage in passages]
+    last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
+    return [
+        Features(
+            cosine=0.0 if keywords else max((share.raw_score for share in own), default=last),
+            words=cover_of(passage.chunk, query, found.weights),
+            rank=1 / place,
+            rare=found.rarity * (passage.chunk.chunk_id in found.rare),
+            exact=float(bool(keywords) and has_as_written(passage.chunk, keywords)),
+            keywords=float(bool(keywords)),
+        )
+        for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1)
+    ]
 
 
-def save_calibration(database: Database, signals: Signals, calibration: Calibration | None) -> None:
-    """Save a calibration, ``None``: that the package's holds again.
+def _found_words(passages: Sequence[Passage]) -> FoundWords:
+    """Return what the keyword leg said of the query's words; nothing where it found no passage."""
+    sources = (share.source for one in passages for share in one.fused.originals("lexical"))
+    return next((source.words for source in sources), NO_WORDS)
 
-    The store's searches use it from their next opening on.
+
+def _is_english(passages: Sequence[Passage]) -> bool:
+    """Tell whether the first passages are in English, as the texts of the fit, or do not show."""
+    text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
+    return detect_language(text, text.split()) in (None, "english")
+
+
+def _never_rising(estimates: Sequence[float]) -> list[float]:
+    """Return the estimates with every rise replaced by the mean of the numbers it joins."""
+    pools: list[tuple[float, int]] = []
+    for estimate in estimates:
+        mean, size = estimate, 1
+        while pools and pools[-1][0] < mean:
+            before, count = pools.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        pools.append((mean, size))
+    return [mean for mean, size in pools for _ in range(size)]
+
+
+def find_calibration(database: Database, embedding: str) -> Calibration:
+    """Return the calibration that the store keeps for a model, else the packaged one.
+
+    Where neither has one for the model, it is the one for searches by words.
+    """
+    stored = (json.loads(database.meta(_key(embedding)) or "null") or {}).get("fit")
+    if stored is not None:
+        return Calibration(**stored)
+    packaged = _packaged()
+    return packaged.get(embedding) or packaged[WORDS_ONLY]
+
+
+def packaged_calibration(embedding: str) -> Calibration | None:
+    """Return the calibration that the package has for a model, by its fingerprint, if it has one.
+
+    :data:`WORDS_ONLY` is that of searches without a fitted model.
+    """
+    return _packaged().get(embedding)
+
+
+def save_calibration(database: Database, embedding: str, calibration: Calibration | None) -> None:
+    """Save a calibration for a model; ``None`` brings the packaged one back.
+
+    Searches use it the next time the store is opened.
     """
     entry = {
         "fit": None if calibration is None else asdict(calibration),
-        "of": f"{signals.mode} {signals.lexical_engine} {signals.reranker}",
         "about": "" if calibration is None else calibration.about,
-        "embedding": signals.embedding,
+        "embedding": embedding,
     }
-    database.set_meta(signals.key, json.dumps(entry))
+    database.set_meta(_key(embedding), json.dumps(entry))
+
+
+def _key(embedding: str) -> str:
+    return f"calibration:{embedding or 'words'}"
 
 
 @cache
 def _packaged() -> dict[str, Calibration]:
     text = files("catalog.search_v2").joinpath(_PACKAGED).read_text(encoding="utf-8")
     entries: list[dict[str, Any]] = json.loads(text)
-    return {
-        Signals(**entry["signals"]).key: Calibration(**entry["calibration"]) for entry in entries
-    }
+    return {entry["embedding"]: Calibration(**entry["calibration"]) for entry in entries}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import itemgetter
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -19,19 +20,22 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
-from catalog.search_v2.adaptive import PRIOR, Balance, adaptive
+from catalog.search_v2.adaptive import AS_WRITTEN, HAS_WORDS, PRIOR, Balance, adaptive
 from catalog.search_v2.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
 from catalog.search_v2.legs import LegRetriever, LegRun, check_embedding
 from catalog.search_v2.passages import Passage
+from catalog.search_v2.query_words import cover_of, has_as_written, keywords_of
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import read_chunk_ids
 from catalog.store.filter_sql import DatasetNames
+from catalog.store.lexical.languages import language_of_letters
 from catalog.store.waiting import find_unembedded
 
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
+_LETTERS_READ = 1000  # characters of a passage that say in which letters it is
 RunLegs = Callable[[Sequence[LegRetriever], QueryBundle], list[LegRun]]
 
 
@@ -190,6 +194,11 @@ class HybridRetrieverV2(FusionRetriever):
             for hit in best
             if (seq := seq_of[hit.chunk_id]) in chunks
         )
+        if len(lists) > 1 and self._parts.rag.fusion_mode == "adaptive":
+            text = next(run.query.text for run in runs if run.query.origin == "original")
+            rag = self._parts.rag
+            scale = rag.lexical_weight * rag.original_weight
+            passages = prefer_words(passages, text, scale, self._parts.known_languages)
         ms = (time.perf_counter() - started) * 1000
         is_whole = len(ids) == len(seqs)
         return HybridRun(tuple(runs), passages, len(fused), is_whole, ms, tuple(damaged), balance)
@@ -229,8 +238,10 @@ class HybridRetrieverV2(FusionRetriever):
             reason = f"{other} answered in place of the index"
             self.stages.fell_back(run.leg, run.fallback, reason=reason)
         count = f"{run.engine}: {len(run.hits)} hits"
-        cover = f"the first has {run.cover:.0%} of the words" if run.cover < 1 else ""
-        self.stages.ran(run.leg, run.ms, "; ".join(filter(None, (count, cover, run.note))))
+        words = run.words
+        cover = f"the first has {words.cover:.0%} of the words" if words.cover < 1 else ""
+        rare = f"passages with its rarest word: {len(words.rare)}" if words.rare else ""
+        self.stages.ran(run.leg, run.ms, "; ".join(filter(None, (count, cover, rare, run.note))))
 
     def _report_expanded(self, runs: Sequence[LegRun]) -> None:
         for run in runs:
@@ -258,6 +269,37 @@ def fuse_lists(
     return rrf(lists, k=rag.rrf_k, **bonuses, unembedded=unembedded)
 
 
+def prefer_words(
+    passages: Sequence[Passage], query: str, scale: float, known: Collection[str] = ()
+) -> tuple[Passage, ...]:
+    """Return fused passages in the order that the words they contain lead to, best first.
+
+    A query of one or two keywords prefers passages that contain them, and more so as they are
+    written; ``scale`` is the weight of its keyword list. Where the model knows only the languages
+    ``known``, a passage in letters that neither they nor the query use loses its vector score,
+    which is noise.
+    """
+    keywords, asked_in = keywords_of(query), language_of_letters(query)
+    ordered = []
+    for passage in passages:
+        hit, text = passage.fused, passage.chunk.text
+        by_words = hit.originals("lexical")
+        letters = language_of_letters(text[:_LETTERS_READ])
+        bonus = 0.0
+        if keywords and by_words and cover_of(passage.chunk, query) == 1.0:
+            is_written = has_as_written(passage.chunk, keywords)
+            bonus = scale * (HAS_WORDS + AS_WRITTEN * is_written)
+        elif not by_words and known and letters not in (None, asked_in, *known):
+            bonus = -hit.score
+        if bonus:
+            bonus += hit.bonus
+            score = sum([part.contribution for part in hit.contributions]) + bonus
+            hit = hit._replace(score=score, bonus=bonus)
+            passage = passage._replace(fused=hit, score=hit.score)
+        ordered.append((-hit.score, hit.best_rank, hit.chunk_id, passage))
+    return tuple(passage for *_, passage in sorted(ordered, key=itemgetter(0, 1, 2)))
+
+
 def _without(leg: Leg, lists: list[RankedList]) -> list[RankedList]:
     """Return the other leg's lists, or all where these are empty: better any answer than none."""
     others = [ranked for ranked in lists if ranked.leg != leg]
@@ -280,5 +322,5 @@ def _ranked_list(run: LegRun, ids: dict[int, str], rag: RAGv2Settings) -> Ranked
         weight=factor * weight,
         hits=tuple(sorted(live, key=lambda hit: (-hit[1], hit[0]))),
         spread=run.spread,
-        cover=run.cover,
+        words=run.words,
     )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.lru_cache import LRUCache
-from catalog.core.param_types import Mode
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
 from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
@@ -20,7 +19,7 @@ from catalog.search_v2.balances import find_shift
 from catalog.search_v2.caches import ModelCache, QueryVectors
 from catalog.search_v2.expansion.expander import Expander
 from catalog.search_v2.expansion.sources import get_source
-from catalog.search_v2.relevance import Calibration, Signals, find_calibration
+from catalog.search_v2.relevance import WORDS_ONLY, Calibration, find_calibration
 from catalog.search_v2.rerank import get_reranker
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class SearchParts:
         make_reranker: Callable[[], Reranker] | None = None,
         expansion_source: ExpansionSource | None = None,
         threads: ThreadPoolExecutor | None = None,
-        calibrations: dict[Signals, Calibration | None] | None = None,
+        calibrations: dict[str, Calibration] | None = None,
     ) -> None:
         self.library, self.database = library, library.database
         self.settings = settings or library.settings
@@ -77,7 +76,7 @@ class SearchParts:
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
-        self._shifts: dict[tuple[str, Signals], float | None] = {}
+        self._shifts: dict[tuple[str, str], float | None] = {}
         self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
@@ -174,21 +173,12 @@ class SearchParts:
         lifetime = self.rag.cache_ttl_seconds
         return ModelCache(self.database, kind="rerank", lifetime=lifetime)
 
-    def signals(self, mode: Mode, *, reranked: bool) -> Signals:
-        """Return what gives the scores of such searches their scale; no more than a mode uses."""
-        return Signals(
-            mode=mode,
-            embedding="" if mode == "lexical" else self.library.wanted_model.fingerprint,
-            lexical_engine="" if mode == "vector" else self.rag.lexical_engine,
-            reranker=self.reranker.fingerprint if reranked else "",
-        )
-
-    def calibration(self, mode: Mode, *, reranked: bool) -> Calibration | None:
-        """Return what turns the scores of such searches into relevance, if anything was fitted."""
-        signals = self.signals(mode, reranked=reranked)
-        if signals not in self._calibrations:
-            self._calibrations[signals] = find_calibration(self.database, signals)
-        return self._calibrations[signals]
+    def calibration(self, has_cosines: bool) -> Calibration:
+        """Return what turns what is seen of passages into relevance."""
+        embedding = self.library.wanted_model.fingerprint if has_cosines else WORDS_ONLY
+        if embedding not in self._calibrations:
+            self._calibrations[embedding] = find_calibration(self.database, embedding)
+        return self._calibrations[embedding]
 
     def balance(self, dataset: DatasetNames) -> Balance:
         """Return how adaptive fusion weighs the legs there: as labels taught, else by languages."""
@@ -199,14 +189,20 @@ class SearchParts:
 
     def usual_balance(self, dataset: DatasetNames) -> Balance:
         """Return how the legs are weighed there without labels."""
-        from catalog.embedding.profiles import profile_of
         from catalog.library.agreement import read_useless_leg
 
         useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
         if useless is not None:
             return BY_WORDS if useless == "vector" else BY_MEANING
-        known = profile_of(self.library.wanted_model.model).languages
+        known = self.known_languages
         return balance_of_languages(self._languages(dataset), known) if known else PRIOR
+
+    @property
+    def known_languages(self) -> tuple[str, ...]:
+        """The languages that the embedding model knows; ``()``: many, or nobody can tell."""
+        from catalog.embedding.profiles import profile_of
+
+        return profile_of(self.library.wanted_model.model).languages
 
     def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
         """Return the languages of passages as the keyword engine tells, else those of some."""
@@ -230,11 +226,11 @@ class SearchParts:
         return kept[1]
 
     def _learnt_balance(self, dataset: str) -> Balance | None:
-        signals = self.signals("hybrid", reranked=False)
-        if (dataset, signals) not in self._shifts:
-            shift = find_shift(self.database, dataset, signals, self.rag)
-            self._shifts[dataset, signals] = shift
-        shift = self._shifts[dataset, signals]
+        embedding = self.library.wanted_model.fingerprint
+        if (dataset, embedding) not in self._shifts:
+            shift = find_shift(self.database, dataset, embedding, self.rag)
+            self._shifts[dataset, embedding] = shift
+        shift = self._shifts[dataset, embedding]
         if shift is None:
             return None
         return replace(self.usual_balance(dataset), shift=shift, reason="as labels taught")

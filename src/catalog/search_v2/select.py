@@ -180,6 +180,7 @@ def keep_few_of_each(passages: Sequence[AnyPassage], limit: int) -> list[AnyPass
 class SimilarityThreshold(PassagePostprocessor):
     """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
 
+    A passage that contains the words of a keyword query as written, or its quoted phrase, stays.
     The relevance is what a node says in ``relevance``; of nodes that have no such attribute it is
     the score, if that lies in 0..1. A passage of v2 that was not calibrated, or a node scored by
     BM25, cannot be judged: it stays unless ``keep_unjudged`` is off. Scores of other people's
@@ -206,7 +207,8 @@ def keep_relevant(
     return [
         passage
         for passage, relevance in judged
-        if (keep_unjudged if relevance is None else relevance >= minimum)
+        if getattr(passage, "certainty", None) == "exact"
+        or (keep_unjudged if relevance is None else relevance >= minimum)
     ]
 
 

@@ -103,7 +103,12 @@ class SearchServiceV2:
         refiner, candidates, fusion = self._gather(request, stages)
         about = request.query.about(request.mode)
         passages, confidence = refiner.refine(
-            candidates, about, request.top_k, stages, words=request.query.words
+            candidates,
+            about,
+            request.top_k,
+            stages,
+            words=request.query.words,
+            is_quoted=bool(request.query.required),
         )
         with stages.run("shape"):
             results = self._shape(passages, request.query.words, fusion, explain=params.explain)
@@ -111,7 +116,7 @@ class SearchServiceV2:
         comparison = None
         if params.compare_with_v1:
             comparison = self._compare(params, request, results, elapsed_ms, stages)
-        low = None if confidence is None else confidence < self.parts.rag.low_confidence_below
+        low = confidence < self.parts.rag.low_confidence_below
         return SearchResults(
             results,
             query=params.query,
@@ -157,7 +162,12 @@ class SearchServiceV2:
         if is_refined:
             about = request.query.about(request.mode)
             passages, _ = refiner.refine(
-                passages, about, request.top_k, stages, words=request.query.words
+                passages,
+                about,
+                request.top_k,
+                stages,
+                words=request.query.words,
+                is_quoted=bool(request.query.required),
             )
         stages.log_failures(_log)
         return [passage.to_node() for passage in passages]
@@ -170,7 +180,6 @@ class SearchServiceV2:
         refiner = Refiner(
             self.parts,
             rerank=rerank,
-            mode=params.mode or "hybrid",
             threshold=chosen_threshold(params, self.parts.rag),
         )
         return refiner.postprocessors(params.top_k or self.parts.rag.top_k)
@@ -182,9 +191,7 @@ class SearchServiceV2:
     def _gather(
         self, request: SearchRequest, stages: StageLog, bundle: QueryBundle | None = None
     ) -> tuple[Refiner, list[Passage], str]:
-        refiner = Refiner(
-            self.parts, rerank=request.rerank, mode=request.mode, threshold=request.threshold
-        )
+        refiner = Refiner(self.parts, rerank=request.rerank, threshold=request.threshold)
         wanted = refiner.wanted(request.top_k)
         passages, fusion = gather_candidates(
             self.parts, request, stages, wanted=wanted, bundle=bundle

@@ -74,6 +74,7 @@ def to_result(
         "modified": chunk.modified,
         "date": None if chunk.dated is None else format_timestamp(chunk.dated),
         "relevance": passage.relevance,
+        "certainty": passage.certainty,
     }
     if (original := original_of(chunk)) is not None:
         fields["original"] = original

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import WithJsonSchema
 
 from catalog.core.places import format_count
-from catalog.core.results import TIMED_MODALITIES, EvidenceLine, Explanation
+from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Explanation
 from catalog.core.text import format_timecode
 from catalog.interfaces.agents.quoting import clean, document_reference, one_line
 from catalog.interfaces.agents.tool import ToolPart
@@ -53,9 +53,9 @@ class AgentPassage(ToolPart):
     where that text stands. ``original`` is the file that the one at ``path`` was made of.
     ``best_sentence`` is the one of it that answers a question about a recording, and ``evidence``
     what the recording holds around it; a passage that shares another's has its number
-    in ``evidence_of``. ``score`` orders one answer only; ``relevance`` is the estimated probability
-    that the passage answers. ``file_type`` and all after it are of the document; ``date`` is the
-    one that ``after`` and ``before`` go by.
+    in ``evidence_of``. ``score`` orders one answer only. ``relevance`` is the estimated probability
+    that the passage answers, ``certainty`` the same in a word. ``file_type`` and all after it are
+    of the document; ``date`` is the one that ``after`` and ``before`` go by.
     """
 
     number: int
@@ -72,7 +72,8 @@ class AgentPassage(ToolPart):
     is_whole: bool
     citation: str
     score: float
-    relevance: float | None
+    relevance: float
+    certainty: Certainty
     link: str | None
     media: str | None
     best_sentence: EvidenceLine | None
@@ -145,7 +146,8 @@ def _agent_passage(
         is_whole=is_whole,
         citation=one_line(result["citation"]),
         score=result["score"],
-        relevance=result.get("relevance"),
+        relevance=result["relevance"],
+        certainty=result["certainty"],
         link=None if link is None else one_line(link, 2000),
         media=None if media is None else one_line(media),
         best_sentence=_best_sentence(evidence),
@@ -229,8 +231,7 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     else:
         yield f"{head} ({place})"
         yield _INDENT + f'"{passage.text.strip()}"'.replace("\n", f"\n{_INDENT}")
-    relevance = "" if passage.relevance is None else f", relevance {passage.relevance:.2f}"
-    yield f"{_INDENT}reference: {passage.reference} (#{passage.docid}){relevance}"
+    yield f"{_INDENT}reference: {passage.reference} (#{passage.docid}), {passage.certainty}"
     if passage.tags:
         yield f"{_INDENT}tags: {', '.join(passage.tags)}"
     if passage.explain is not None:

@@ -116,8 +116,7 @@ def _stage_notes(stages: Sequence[Mapping[str, Any]]) -> list[str]:
 def _confidence_lines(data: SearchData) -> list[str]:
     if not data.low_confidence or not data.results:
         return []
-    estimate = "" if data.confidence is None else f", estimated at {data.confidence:.2f} of 1"
-    return [f"low confidence: perhaps none of these passages answers{estimate}"]
+    return ["low confidence: perhaps none of these passages answers"]
 
 
 def _no_results(engine: Engine, params: Mapping[str, Any], datasets: Sequence[str]) -> str:

@@ -121,9 +121,6 @@ def calibrate(
     ] = None,
     dataset: DatasetOption = None,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
-    rerank: Annotated[
-        bool, typer.Option("--rerank/--no-rerank", help="For searches that rerank.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how good it would be, and keep nothing.")
     ] = False,
@@ -152,14 +149,14 @@ def calibrate(
         library.require_dataset(name)
         service = SearchServiceV2(library)
         if queries is None:
-            _undo(service.parts, name, known_mode, rerank=rerank)
+            _undo(service.parts, name, known_mode)
             return
         with TerminalProgress() as progress:
             balance = "the balance of the legs is one of hybrid search with adaptive fusion"
             if known_mode == "hybrid" and service.parts.rag.fusion_mode == "adaptive":
                 balance = _fit_balance(service.parts, queries, name, progress, keep=not dry_run)
             relevance = _fit_relevance(
-                service, queries, name, known_mode, progress, rerank=rerank, keep=not dry_run
+                service, queries, name, known_mode, progress, keep=not dry_run
             )
     say(*relevance, f"  {balance}")
     say("kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
@@ -172,27 +169,24 @@ def _fit_relevance(
     mode: Mode,
     progress: Progress,
     *,
-    rerank: bool,
     keep: bool,
 ) -> list[str]:
     """Fit the store's relevance, keep it if it wins, and return what came of it, line by line."""
     from catalog.evaluation.calibration import collect_candidates, fit_own
     from catalog.search_v2.relevance import packaged_calibration, save_calibration
 
-    observations = collect_candidates(
-        service, queries, dataset, mode=mode, rerank=rerank, progress=progress
-    )
+    observations = collect_candidates(service, queries, dataset, mode=mode, progress=progress)
     group = [query for query in observations.values() if query]
     about = f"{queries.name} on {dataset}, {len(group)} queries"
-    signals = service.parts.signals(mode, reranked=rerank)
-    packaged = packaged_calibration(signals)
-    fit = fit_own(group, packaged, mode=mode, reranked=rerank, about=about)
+    embedding = _embedding_of(service.parts, mode)
+    packaged = packaged_calibration(embedding)
+    fit = fit_own(group, packaged, has_cosines=mode != "lexical", about=about)
     if keep:
         calibration = fit.calibration if fit.wins else None
-        save_calibration(service.parts.database, signals, calibration)
+        save_calibration(service.parts.database, embedding, calibration)
     beside = "the share of relevant passages" if packaged is None else "the packaged calibration"
     found = f"{fit.gain:+.3f} (standard error {fit.error:.3f}) to {beside}"
-    now = "none" if packaged is None else "the packaged calibration's"
+    now = "that of searches by words" if packaged is None else "the packaged calibration's"
     return [
         f"{about}: {fit.quality.n} passages, left out of the fit in turn:",
         f"  a relevant passage is given more than another in {fit.quality.auc:.1%} of pairs",
@@ -203,18 +197,23 @@ def _fit_relevance(
     ]
 
 
-def _undo(parts: SearchParts, dataset: str, mode: Mode, *, rerank: bool) -> None:
+def _embedding_of(parts: SearchParts, mode: Mode) -> str:
+    """Return the fingerprint of the model whose cosines such searches use, if they use any."""
+    from catalog.search_v2.relevance import WORDS_ONLY
+
+    return WORDS_ONLY if mode == "lexical" else parts.library.wanted_model.fingerprint
+
+
+def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
     """Forget the store's calibration of such searches, and the dataset's balance."""
     from catalog.search_v2.balances import save_balance
-    from catalog.search_v2.relevance import packaged_calibration, save_calibration
+    from catalog.search_v2.relevance import save_calibration
 
-    signals = parts.signals(mode, reranked=rerank)
-    save_calibration(parts.database, signals, None)
-    now = "none" if packaged_calibration(signals) is None else "the packaged calibration's"
-    say(f"relevance is {now} again")
+    save_calibration(parts.database, _embedding_of(parts, mode), None)
+    say("relevance is the packaged calibration's again")
     if mode == "hybrid":
-        hybrid = parts.signals("hybrid", reranked=False)
-        save_balance(parts.database, dataset, hybrid, parts.rag, shift=None, about="undone")
+        embedding = _embedding_of(parts, mode)
+        save_balance(parts.database, dataset, embedding, parts.rag, shift=None, about="undone")
         say(f"the balance of the legs of {dataset} is the usual one again")
 
 
@@ -231,10 +230,10 @@ def _fit_balance(
     scores = measure_shifts(parts, queries, dataset, progress=progress)
     fit = fit_balance(scores, parts.usual_balance(dataset).shift)
     if keep:
-        signals = parts.signals("hybrid", reranked=False)
+        embedding = _embedding_of(parts, "hybrid")
         about = f"{queries.name} on {dataset}, {fit.queries} queries"
         shift = fit.shift if fit.wins else None
-        save_balance(parts.database, dataset, signals, parts.rag, shift=shift, about=about)
+        save_balance(parts.database, dataset, embedding, parts.rag, shift=shift, about=about)
     if not fit.wins:
         return "the balance of the legs stays: no other wins on queries left out of the fit"
     gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"

@@ -109,9 +109,6 @@ search = verb_command(
     "search",
     SearchParams,
     "Find the passages that answer a query.",
-    show_all=Annotated[
-        bool, typer.Option("--show-all", help="List passages of 0 % relevance, too.")
-    ],
 )
 ask = verb_command(
     "ask",

@@ -98,8 +98,12 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
     Latin letters by the different function words in it, each shared between the languages that
     have it. Linear in the text.
     """
-    language = None if text.isascii() else _language_of_letters(text)
-    return language or _language_of_words(set(words))
+    return language_of_letters(text) or _language_of_words(set(words))
+
+
+def language_of_letters(text: str) -> str | None:
+    """Return the language that most letters of a text belong to; ``None``: they are Latin."""
+    return None if text.isascii() else _language_of_letters(text)
 
 
 def _language_of_letters(text: str) -> str | None:
