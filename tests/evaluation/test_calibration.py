@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from catalog.core.errors import ConfigError, InputError
+from catalog.core.errors import InputError
 from catalog.evaluation.calibration import (
     LabelledCandidate,
     auc,
@@ -22,28 +22,27 @@ from catalog.search_v2.relevance import Calibration, Features
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
-from scripted import ScriptedReranker
 
-SLOPES = ("cosine", "lexical", "rank", "rerank")
-TRUTH = Calibration(constant=-1.0, cosine=-2.0, lexical=0.8, rank=1.5, rerank=0.0)
+SLOPES = ("cosine", "words", "rank", "rare", "exact", "keywords")
+TRUTH = Calibration(constant=-1.0, cosine=-2.0, words=0.8, rank=1.5)
 
 
 def drawn(truth, queries, seed, *, candidates=10):
     """Queries whose candidates are labelled by chance, as likely as ``truth`` says."""
     generator = np.random.default_rng(seed)
     return [
-        [_labelled(truth, *generator.normal(size=4), generator.random()) for _ in range(candidates)]
+        [_labelled(truth, generator.normal(size=6), generator.random()) for _ in range(candidates)]
         for _ in range(queries)
     ]
 
 
-def _labelled(truth, cosine, lexical, rank, rerank, chance):
-    seen = Features(cosine, lexical, rank, rerank)
+def _labelled(truth, values, chance):
+    seen = Features(*values)
     return LabelledCandidate("a.md", int(chance < truth.relevance(seen)), 1.0, seen)
 
 
 def one(grade, cosine=0.0):
-    return LabelledCandidate("a.md", grade, 1.0, Features(cosine, 0.0, 1.0, 0.0))
+    return LabelledCandidate("a.md", grade, 1.0, Features(cosine=cosine, rank=1.0))
 
 
 def with_grades(relevant, irrelevant):
@@ -53,9 +52,7 @@ def with_grades(relevant, irrelevant):
 
 
 def test_the_coefficients_that_labels_were_drawn_by_are_found():
-    made = fit_calibration(
-        [drawn(TRUTH, 3_000, seed=1)], mode="hybrid", reranked=False, about="made up"
-    )
+    made = fit_calibration([drawn(TRUTH, 3_000, seed=1)], has_cosines=True, about="made up")
     for name in ("constant", *SLOPES):  # the standard error of each is about .02
         assert getattr(made, name) == pytest.approx(getattr(TRUTH, name), abs=0.08)
     assert made.about == "made up"
@@ -63,10 +60,10 @@ def test_the_coefficients_that_labels_were_drawn_by_are_found():
 
 def test_the_fit_is_that_of_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
-    truth = Calibration(constant=-0.5, cosine=0.5, lexical=-0.7, rank=1.0, rerank=1.2)
+    truth = Calibration(constant=-0.5, cosine=0.5, words=-0.7, rank=1.0, rare=1.2)
     # Of one candidate and of nine: every query weighs the same.
     group = drawn(truth, 200, seed=2, candidates=1) + drawn(truth, 100, seed=3, candidates=9)
-    made = fit_calibration([group], mode="hybrid", reranked=True)
+    made = fit_calibration([group], has_cosines=True)
     rows = [(seen, 1 / len(query)) for query in group for seen in query]
     weights = np.array([weight for _, weight in rows])
     theirs = linear_model.LogisticRegression(C=math.inf, tol=1e-10, max_iter=1_000).fit(
@@ -82,7 +79,7 @@ def test_the_fit_is_that_of_scikit_learn():
 def test_groups_of_other_base_rates_do_not_bend_the_slopes():
     def group(constant, shift, seed):
         """Densely labelled where cosines are high: pooled, they would seem to tell."""
-        truth = Calibration(constant, cosine=0.0, lexical=0.0, rank=1.0, rerank=0.0)
+        truth = Calibration(constant, rank=1.0)
         return [
             [
                 LabelledCandidate(
@@ -94,8 +91,8 @@ def test_groups_of_other_base_rates_do_not_bend_the_slopes():
         ]
 
     sparse, dense = group(-2.0, -3.0, seed=4), group(2.0, 3.0, seed=5)
-    pooled = fit_calibration([[*sparse, *dense]], mode="hybrid", reranked=False)
-    apart = fit_calibration([sparse, dense], mode="hybrid", reranked=False)
+    pooled = fit_calibration([[*sparse, *dense]], has_cosines=True)
+    apart = fit_calibration([sparse, dense], has_cosines=True)
     assert pooled.cosine > 0.4, "the trap is set"
     assert apart.cosine == pytest.approx(0.0, abs=0.1)
     assert apart.rank == pytest.approx(1.0, abs=0.15)
@@ -104,27 +101,19 @@ def test_groups_of_other_base_rates_do_not_bend_the_slopes():
 
 def test_a_group_without_a_passage_counts_for_nothing():
     group = drawn(TRUTH, 100, seed=6)
-    alone = fit_calibration([group], mode="hybrid", reranked=False)
-    assert fit_calibration([group, [], [[]]], mode="hybrid", reranked=False) == alone
+    alone = fit_calibration([group], has_cosines=True)
+    assert fit_calibration([group, [], [[]]], has_cosines=True) == alone
 
 
-def test_only_what_the_mode_and_the_reranker_tell_is_fitted_on():
-    group = drawn(Calibration(0.0, 1.0, 1.0, 1.0, 1.0), 200, seed=7)
-
-    def fitted(mode, reranked):
-        made = fit_calibration([group], mode=mode, reranked=reranked)
-        return {name for name in SLOPES if getattr(made, name) != 0}
-
-    assert fitted("lexical", False) == {"lexical", "rank"}
-    assert fitted("vector", False) == {"cosine", "rank"}
-    assert fitted("vector", True) == {"cosine", "rank", "rerank"}
-    assert fitted("hybrid", False) == {"cosine", "lexical", "rank"}
-    assert fitted("hybrid", True) == set(SLOPES)
+def test_without_cosines_the_other_features_are_fitted_on():
+    group = drawn(Calibration(0.0, *[1.0] * 6), 200, seed=7)
+    made = fit_calibration([group], has_cosines=False)
+    assert {name for name in SLOPES if getattr(made, name) != 0} == set(SLOPES) - {"cosine"}
 
 
 def test_labels_that_a_line_separates_give_numbers_and_not_infinities():
     group = [[one(1, 1.0)] for _ in range(30)] + [[one(0, -1.0)] for _ in range(30)]
-    made = fit_calibration([group], mode="vector", reranked=False)
+    made = fit_calibration([group], has_cosines=True)
     assert 2 < made.cosine < 100
     assert measure_quality(group, made).auc == 1
 
@@ -133,21 +122,21 @@ def test_labels_that_a_line_separates_give_numbers_and_not_infinities():
 def test_too_few_labels_of_either_kind_are_refused_and_counted(relevant, irrelevant):
     group = with_grades(relevant, irrelevant)
     with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
-        fit_calibration([group], mode="vector", reranked=False)
+        fit_calibration([group], has_cosines=True)
     with pytest.raises(InputError, match=f"there are {relevant} and {irrelevant}: label more"):
-        fit_own(group, None, mode="vector", reranked=False, about="")
+        fit_own(group, None, has_cosines=True, about="")
 
 
 def test_as_many_labels_as_a_fit_needs_are_enough_to_judge_it():
     group = with_grades(20, 20)
-    fit_calibration([group], mode="vector", reranked=False)
-    assert fit_own(group, None, mode="vector", reranked=False, about="").quality.n == 40
+    fit_calibration([group], has_cosines=True)
+    assert fit_own(group, None, has_cosines=True, about="").quality.n == 40
 
 
 def test_one_query_cannot_be_left_out():
     query = [seen for part in with_grades(20, 20) for seen in part]
     with pytest.raises(InputError, match="one query"):
-        fit_own([query, []], None, mode="vector", reranked=False, about="")
+        fit_own([query, []], None, has_cosines=True, about="")
 
 
 def test_every_passage_is_judged_by_a_fit_that_did_not_see_its_query():
@@ -156,16 +145,13 @@ def test_every_passage_is_judged_by_a_fit_that_did_not_see_its_query():
     for fold in range(5):
         judged = group[fold::5]
         others = [query for number, query in enumerate(group) if number % 5 != fold]
-        made = fit_calibration([others], mode="hybrid", reranked=False)
+        made = fit_calibration([others], has_cosines=True)
         told += [made.relevance(seen.features) for query in judged for seen in query]
         labels += [seen.grade > 0 for query in judged for seen in query]
-    found = fit_own(group, None, mode="hybrid", reranked=False, about="").quality
+    found = fit_own(group, None, has_cosines=True, about="").quality
     assert found.n == 400
     assert found.auc == pytest.approx(auc(np.array(told), np.array(labels)))
-    assert (
-        found.auc
-        < measure_quality(group, fit_calibration([group], mode="hybrid", reranked=False)).auc
-    )
+    assert found.auc < measure_quality(group, fit_calibration([group], has_cosines=True)).auc
 
 
 def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
@@ -185,9 +171,9 @@ def test_of_one_kind_alone_there_is_no_order_to_tell(label):
 def test_the_calibration_error_is_the_mean_distance_over_bins_of_estimates():
     def told(relevance, grade):
         logit = math.log(relevance / (1 - relevance))
-        return LabelledCandidate("a.md", grade, 0.0, Features(logit, 0.0, 0.0, 0.0))
+        return LabelledCandidate("a.md", grade, 0.0, Features(cosine=logit))
 
-    as_is = Calibration(0.0, cosine=1.0, lexical=0.0, rank=0.0, rerank=0.0)
+    as_is = Calibration(0.0, cosine=1.0)
     observed = [[told(0.12, 0), told(0.18, 1)], [told(0.85, 2), told(0.95, 1)]]
     # bins: .1-.2 holds .15 against 1/2, .8-.9 holds .85 against 1, .9-1 .95 against 1
     # (2 * .35 + 1 * .15 + 1 * .05) / 4
@@ -215,8 +201,7 @@ def observed(tmp_path, notes):
         Indexer(library).build(notes, "notes")
 
         def run(rag=None, **more):
-            parts = SearchParts(library, make_reranker=lambda: ScriptedReranker(2.5))
-            service = SearchServiceV2(library, parts.with_settings(rag or {}))
+            service = SearchServiceV2(library, SearchParts(library).with_settings(rag or {}))
             return service, collect_candidates(service, golden, "notes", progress=Silent(), **more)
 
         yield run
@@ -233,35 +218,30 @@ def test_passages_are_observed_with_the_grade_of_their_document(observed):
     assert {seen.path: seen.grade for seen in found["q2"]} == {"bread.txt": 1}, "it is filtered"
     assert found["q3"]
     assert {seen.grade for seen in found["q3"]} == {0}
-    assert {seen.features.rerank for query in found.values() for seen in query} == {0.0}
 
 
-def test_what_is_observed_is_what_the_mode_the_depth_and_the_reranker_give(observed):
+def test_what_is_observed_is_what_the_mode_and_the_depth_give(observed):
     _, lexical = observed(mode="lexical", depth=1)
     assert [(seen.path, seen.features.cosine) for seen in lexical["q1"]] == [("keys.md", 0.0)]
-    assert lexical["q1"][0].features.lexical > 0
-    _, reranked = observed(rerank=True)
-    assert {seen.features.rerank for seen in reranked["q1"]} == {2.5}
+    assert lexical["q1"][0].features.words > 0
 
 
 def test_a_threshold_or_a_budget_of_the_settings_does_not_stand_in_the_way(observed):
     _, plain = observed()
-    service, found = observed({"similarity_threshold": 0.9, "token_budget": 1})
+    _, found = observed({"similarity_threshold": 0.9, "token_budget": 1})
     assert found == plain
-    with pytest.raises(ConfigError, match="golden calibrate"):
-        service.search("keys", dataset="notes")
 
 
 def own(group, packaged):
-    return fit_own(group, packaged, mode="hybrid", reranked=False, about="mine")
+    return fit_own(group, packaged, has_cosines=True, about="mine")
 
 
 def test_own_labels_shift_the_constant_of_what_is_packaged_and_nothing_else():
-    packaged = replace(TRUTH, constant=-3.0, about="packaged", language="english")
+    packaged = replace(TRUTH, constant=-3.0, about="packaged")
     fit = own(drawn(TRUTH, 60, seed=21), packaged)
     assert fit.wins
     assert fit.calibration.constant == pytest.approx(TRUTH.constant, abs=0.3)
-    expected = replace(packaged, constant=fit.calibration.constant, about="mine", language="")
+    expected = replace(packaged, constant=fit.calibration.constant, about="mine")
     assert fit.calibration == expected
 
 
@@ -280,5 +260,5 @@ def test_without_a_packaged_one_all_is_fitted_and_has_to_win_over_the_share_of_r
     fit = own(drawn(TRUTH, 200, seed=24), None)
     assert fit.wins
     assert fit.calibration.rank == pytest.approx(TRUTH.rank, abs=0.3)
-    blind = Calibration(constant=-1.0, cosine=0.0, lexical=0.0, rank=0.0, rerank=0.0)
+    blind = Calibration(constant=-1.0)
     assert not own(drawn(blind, 100, seed=25), None).wins

@@ -1,39 +1,35 @@
-"""Relevance: the formula, what it sees of a passage, and whose calibration is used."""
+"""Relevance: the formula, the features of a passage, and which calibration is used."""
 
 import json
 import math
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from importlib.resources import files
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.documents import Chunk, Locator
-from catalog.core.results import Reranked
 from catalog.search_v2.adaptive import adaptive
-from catalog.search_v2.fusion import RankedList, relative_score, rrf
+from catalog.search_v2.fusion import FoundWords, RankedList, relative_score, rrf
 from catalog.search_v2.passages import Passage
 from catalog.search_v2.relevance import (
+    WORDS_ONLY,
     Calibration,
     Features,
     RelevanceEstimator,
-    Signals,
     extract_features,
     find_calibration,
+    judge_relevance,
+    packaged_calibration,
     save_calibration,
 )
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store.engine_types import Spread
 from fakes import open_library
-from scripted import ScriptedReranker
 
-MADE = Calibration(constant=-1.0, cosine=3.0, lexical=0.5, rank=2.0, rerank=0.25, about="by hand")
-SIGNALS = Signals(
-    mode="hybrid",
-    embedding="words-1",
-    lexical_engine="bm25",
-    reranker="",
-)
+MADE = Calibration(-1.0, cosine=3.0, words=0.5, rank=2.0, rare=1.0, exact=4.0, keywords=-0.5)
+BY_WORDS = Calibration(0.5)
+LONG = "how do I rotate the keys of a service"
 
 
 def chunk(name, text="text"):
@@ -55,62 +51,75 @@ def chunk(name, text="text"):
     )
 
 
-def ranked(leg, *hits, origin="original", weight=2.0):
-    """Hits over chunks whose scores have the mean 1 and the deviation 2."""
-    return RankedList(leg, "engine", "query", origin, weight, hits, Spread(1.0, 2.0))
+def ranked(leg, *hits, origin="original", weight=2.0, words=None):
+    return RankedList(
+        leg, "engine", "query", origin, weight, hits, Spread(1.0, 2.0), words or FoundWords()
+    )
 
 
-def passages(*lists, raw=None, heard=("lex", "vec")):
-    """What fusing the lists gives (1 / rank, no bonus), by chunk; ``raw``: what was reranked."""
-    found = {}
-    for one in rrf(lists, k=0, bonus_first=0.0, bonus_second=0.0):
-        node = Passage(chunk(one.chunk_id), one.score, one, frozenset(heard)).to_node()
-        if raw is not None:
-            record = Reranked(
-                model="m",
-                blend="linear",
-                rank=1,
-                raw_score=raw.get(one.chunk_id),
-                relevance=None,
-                fused_part=1.0,
-                rerank_part=0.0,
-            )
-            node = node.with_rerank(1.0, record)
-        found[one.chunk_id] = node
-    return found
+def passages(*lists, texts=None, heard=("lex", "vec")):
+    """The passages that fusing the lists gives, by chunk."""
+    texts = texts or {}
+    fused = rrf(lists, k=0, bonus_first=0.0, bonus_second=0.0)
+    return {
+        one.chunk_id: Passage(
+            chunk(one.chunk_id, texts.get(one.chunk_id, "text")), one.score, one, frozenset(heard)
+        )
+        for one in fused
+    }
 
 
-def seen(found):
-    return dict(zip(found, extract_features(list(found.values())), strict=True))
+def seen(found, query=LONG):
+    return dict(zip(found, extract_features(list(found.values()), query), strict=True))
+
+
+def find_made(has_cosines):
+    return MADE if has_cosines else BY_WORDS
 
 
 def test_relevance_is_the_logistic_of_the_weighted_sum():
-    # -1 + 3 * .8 + .5 * 2 + 2 * .5 + .25 * -4 = 2.4; 1 / (1 + e^-2.4) = .91683
-    assert MADE.relevance(Features(cosine=0.8, lexical=2.0, rank=0.5, rerank=-4.0)) == (
-        pytest.approx(0.916827, abs=1e-6)
-    )
-    assert Calibration(0, 0, 0, 0, 0).relevance(Features(1, 1, 1, 1)) == 0.5
+    # -1 + 3 * .8 + .5 * 1 + 2 * .5 + 1 * .4 = 3.3; 1 / (1 + e^-3.3) = .96443
+    features = Features(cosine=0.8, words=1.0, rank=0.5, rare=0.4)
+    assert MADE.relevance(features) == pytest.approx(0.964429, abs=1e-6)
+    assert Calibration(0).relevance(features) == 0.5
 
 
 @pytest.mark.parametrize("far", [1e3, 1e300, -1e3, -1e300])
 def test_relevance_stays_above_0_and_at_most_1_however_far_out(far):
-    told = Calibration(0, 0, 0, 0, rerank=1.0).relevance(Features(0, 0, 0, rerank=far))
-    assert 0 < told <= 1
-    assert (told > 0.5) == (far > 0)
+    estimate = Calibration(0, cosine=1.0).relevance(Features(cosine=far))
+    assert 0 < estimate <= 1
+    assert (estimate > 0.5) == (far > 0)
 
 
-def test_a_passage_is_seen_by_its_cosine_how_far_its_words_stand_out_and_its_place():
-    found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("a", 0.9)))
-    # 7 and 3 are 3 and 1 deviations of 2 above the mean of 1
-    assert seen(found)["a"] == Features(0.9, math.log(4), 1.0, 0.0)
-    assert seen(found)["b"] == Features(0.9, math.log(2), 0.5, 0.0)
+def test_a_question_is_judged_by_the_cosine_the_share_of_its_words_and_the_place():
+    # of "rotate", "keys" and "service", weighing 1, 1 and 2, passage b contains the first two
+    words = FoundWords(weights={"rotate": 1.0, "keys": 1.0, "service": 2.0})
+    found = passages(
+        ranked("lexical", ("a", 7.0), ("b", 3.0), words=words),
+        ranked("vector", ("a", 0.9)),
+        texts={"a": "Rotate the keys of each service.", "b": "Rotate keys."},
+    )
+    assert seen(found)["a"] == Features(cosine=0.9, words=1.0, rank=1.0)
+    assert seen(found)["b"] == Features(cosine=0.9, words=0.5, rank=0.5)
 
 
-def test_a_score_below_the_mean_and_one_of_a_flat_list_stand_out_by_nothing():
-    below = passages(ranked("lexical", ("a", 0.5)), ranked("vector", ("a", 0.9)))
-    assert seen(below)["a"].lexical == 0.0
-    flat = replace(ranked("lexical", ("a", 7.0)), spread=Spread(7.0, 0.0))
-    assert seen(passages(flat))["a"].lexical == 0.0
+def test_a_passage_with_the_rarest_word_has_its_rarity():
+    words = FoundWords(rare={"b"}, rarity=0.7)
+    found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0), words=words))
+    assert [one.rare for one in seen(found).values()] == [0.0, 0.7]
+
+
+def test_one_or_two_keywords_are_judged_by_words_as_written_and_not_by_cosines():
+    found = passages(
+        ranked("lexical", ("a", 7.0), ("b", 3.0)),
+        ranked("vector", ("a", 0.9), ("b", 0.8)),
+        texts={"a": "All Keys rotate.", "b": "rotating a key"},
+    )
+    first, second = seen(found, "rotate keys").values()
+    assert (first.cosine, first.keywords, first.exact) == (0.0, 1.0, 1.0)
+    assert (second.cosine, second.keywords, second.exact) == (0.0, 1.0, 0.0)
+    for question in ("rotate the keys", "rotate all api keys"):
+        assert {one.keywords for one in seen(found, question).values()} == {0.0}
 
 
 @pytest.mark.parametrize("fuse", [adaptive, rrf, relative_score])
@@ -118,8 +127,9 @@ def test_a_score_below_the_mean_and_one_of_a_flat_list_stand_out_by_nothing():
 def test_relevance_does_not_depend_on_how_the_legs_are_fused_and_weighed(fuse, weight):
     lists = (ranked("lexical", ("a", 7.0), weight=weight), ranked("vector", ("a", 0.9)))
     (hit,) = fuse(lists)
-    passage = Passage(chunk("a"), hit.score, hit, frozenset({"lex", "vec"}))
-    assert extract_features([passage]) == [Features(0.9, math.log(4), 1.0, 0.0)]
+    passage = Passage(chunk("a", "keys"), hit.score, hit, frozenset({"lex", "vec"}))
+    (features,) = extract_features([passage], LONG)
+    assert (features.cosine, features.rank) == (0.9, 1.0)
 
 
 def test_a_passage_of_the_lexical_leg_alone_has_the_cosine_of_the_last_vector_hit():
@@ -131,159 +141,129 @@ def test_a_passage_of_the_lexical_leg_alone_has_the_cosine_of_the_last_vector_hi
     assert seen({name: found[name] for name in ("a", "b")})["a"].cosine == 0.4
 
 
-def test_a_passage_of_the_vector_leg_alone_has_a_lexical_feature_of_0():
-    found = passages(ranked("lexical", ("a", 7.0)), ranked("vector", ("b", 0.9)))
-    assert seen(found)["b"] == Features(0.9, 0.0, 0.5, 0.0)
-
-
-def test_without_a_vector_leg_every_cosine_is_0():
-    assert seen(passages(ranked("lexical", ("a", 7.0))))["a"].cosine == 0.0
-
-
-def test_a_passage_without_a_vector_is_judged_as_in_a_search_by_words():
-    lists = (ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("a", 0.9)))
-    both, words = passages(*lists)["a"], passages(*lists, heard=("lex",))["b"]
-    features = extract_features([both, words])
-    by_mode = {
-        "hybrid": MADE,
-        "lexical": Calibration(constant=0.5, cosine=0.0, lexical=0.0, rank=0.0, rerank=0.0),
-    }
-    estimator = RelevanceEstimator(lambda mode, reranked: by_mode.get(mode))
-    hybrid, lexical = estimator.postprocess_nodes([both, words])
-    assert hybrid.relevance == MADE.relevance(features[0])
-    assert lexical.relevance == pytest.approx(0.622459, abs=1e-6)  # 1 / (1 + e^-0.5)
-    del by_mode["lexical"]
-    assert [node.relevance is None for node in estimator.postprocess_nodes([both, words])] == [
-        False,
-        True,
-    ]
-
-
-def test_what_an_expansion_found_does_not_count():
+def test_an_expansion_does_not_change_what_is_seen():
     own = (ranked("lexical", ("a", 7.0)), ranked("vector", ("a", 0.8), ("b", 0.5)))
     expansions = (
         ranked("lexical", ("b", 40.0), ("c", 30.0), origin="expansion", weight=1.0),
         ranked("vector", ("c", 0.99), ("a", 0.97), ("d", 0.1), origin="expansion", weight=1.0),
     )
     plain, expanded = seen(passages(*own)), seen(passages(*own, *expansions))
-    assert {name: (expanded[name].cosine, expanded[name].lexical) for name in plain} == {
-        name: (one.cosine, one.lexical) for name, one in plain.items()
-    }
-    assert (expanded["c"].cosine, expanded["c"].lexical) == (0.5, 0.0)
+    assert {name: expanded[name].cosine for name in plain} == {"a": 0.8, "b": 0.5}
+    assert expanded["c"].cosine == 0.5
 
 
-def test_a_passage_the_reranker_was_not_given_counts_like_the_worst_it_was():
+def test_relevance_never_rises_and_passages_that_contradict_the_order_share_their_mean():
     found = passages(
-        ranked("lexical", ("a", 7.0), ("b", 6.0), ("c", 5.0)), raw={"a": -2.5, "b": 4.0}
+        ranked("vector", ("a", 0.9), ("b", 0.2), ("c", 0.4), ("d", 0.3)), heard=("vec",)
     )
-    assert {name: one.rerank for name, one in seen(found).items()} == {
-        "a": -2.5,
-        "b": 4.0,
-        "c": -2.5,
-    }
+    by_cosine = Calibration(0.0, cosine=1.0)
+    judged = judge_relevance(list(found.values()), LONG, lambda _: by_cosine)
+    pair = (by_cosine.relevance(Features(0.2)) + by_cosine.relevance(Features(0.4))) / 2
+    assert [one.relevance for one in judged[1:3]] == [pytest.approx(pair)] * 2
+    assert [one.relevance for one in judged] == sorted(
+        (one.relevance for one in judged), reverse=True
+    )
 
 
-def find_made(mode, *, reranked):
-    """Find the calibration of whatever was asked."""
-    return MADE if (mode, reranked) == ("hybrid", False) else None
+def test_certainty_says_exact_for_words_as_written_else_likely_from_a_half_on():
+    found = passages(
+        ranked("lexical", ("a", 7.0), ("b", 3.0)),
+        texts={"a": "the keys", "b": "key"},
+        heard=("lex",),
+    )
+    listed = list(found.values())
+    surely, hardly = Calibration(1.0), Calibration(-1.0)
+    for fit, other in ((surely, "likely"), (hardly, "possible")):
+        judged = judge_relevance(listed, "keys", lambda _, fit=fit: fit)
+        assert [one.certainty for one in judged] == ["exact", other]
+        quoted = judge_relevance(listed, LONG, lambda _, fit=fit: fit, is_quoted=True)
+        assert [one.certainty for one in quoted] == ["exact", "exact"]
+        asked = judge_relevance(listed, LONG, lambda _, fit=fit: fit)
+        assert [one.certainty for one in asked] == [other, other]
 
 
-@pytest.mark.parametrize("heard", [{"lex"}, {"vec"}, {"lex", "hyde"}, {"hyde"}, set()])
-def test_a_search_whose_legs_are_not_those_calibrated_has_no_relevance(heard):
-    found = passages(ranked("lexical", ("a", 7.0)), ranked("vector", ("b", 0.9)), heard=heard)
-    told = RelevanceEstimator(find_made).postprocess_nodes([found["a"]], query_str="q")
-    assert told[0].relevance is None
+@pytest.mark.parametrize(
+    ("heard", "fit"),
+    [
+        ({"lex", "vec"}, MADE),
+        ({"vec"}, MADE),
+        ({"lex"}, BY_WORDS),
+        ({"hyde"}, BY_WORDS),
+        ({"lex", "hyde"}, BY_WORDS),
+        (set(), BY_WORDS),
+    ],
+)
+def test_a_passage_without_a_cosine_that_was_fitted_is_judged_by_words(heard, fit):
+    found = passages(ranked("lexical", ("a", 7.0)), heard=heard)
+    (judged,) = judge_relevance(list(found.values()), LONG, find_made)
+    assert judged.relevance == fit.relevance(seen(found)["a"])
+
+
+@pytest.mark.parametrize(
+    ("text", "fit"),
+    [
+        ("The keys are rotated when the service is restarted by its owner.", MADE),
+        ("rotate_keys(x, y)", MADE),  # it does not show its language
+        ("Optionと同様、Resultは多くのメソッドを持ちます。", BY_WORDS),
+        ("Die Schlüssel werden gedreht, wenn der Dienst neu gestartet wird.", BY_WORDS),
+    ],
+)
+def test_passages_in_another_language_are_judged_by_words(text, fit):
+    found = passages(ranked("vector", ("a", 0.9)), texts={"a": text})
+    (judged,) = judge_relevance(list(found.values()), LONG, find_made)
+    assert judged.relevance == fit.relevance(seen(found)["a"])
 
 
 def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alone():
     found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("b", 0.9)))
     other = NodeWithScore(node=TextNode(text="someone else's"), score=5.0)
-    given = [found["a"], other, found["b"]]
-    told = RelevanceEstimator(find_made).postprocess_nodes(given, query_str="q")
-    assert [one.node_id for one in told] == [one.node_id for one in given]
-    assert [one.score for one in told] == [one.score for one in given]
-    assert told[1] is other
-    by_hand = extract_features([found["a"], found["b"]])
-    assert [told[0].relevance, told[2].relevance] == [MADE.relevance(one) for one in by_hand]
-    assert found["a"].relevance is None, "the given passage is not changed"
-
-
-@pytest.mark.parametrize("name", [field.name for field in fields(Signals)])
-def test_signals_that_differ_in_one_thing_have_another_key(name):
-    assert replace(SIGNALS, **{name: "another"}).key != SIGNALS.key
-    assert replace(SIGNALS).key == SIGNALS.key
+    given = [found["a"].to_node(), other, found["b"].to_node()]
+    judged = RelevanceEstimator(find_made).postprocess_nodes(given, query_str=LONG)
+    assert [one.node_id for one in judged] == [one.node_id for one in given]
+    assert [one.score for one in judged] == [one.score for one in given]
+    assert judged[1] is other
+    by_hand = judge_relevance([found["a"], found["b"]], LONG, find_made)
+    assert [judged[0].relevance, judged[2].relevance] == [one.relevance for one in by_hand]
+    assert given[0].relevance is None, "the given passage is not changed"
 
 
 @pytest.fixture
 def parts(tmp_path):
     with open_library(tmp_path / "home") as library:
-        yield SearchParts(library, make_reranker=lambda: ScriptedReranker(1.0))
+        yield SearchParts(library)
 
 
-def test_signals_leave_out_what_the_mode_does_not_use(parts):
-    lexical = parts.signals("lexical", reranked=False)
-    assert (lexical.embedding, lexical.reranker) == ("", "")
-    vector = parts.signals("vector", reranked=True)
-    assert (vector.lexical_engine, vector.embedding) == ("", "words-1")
-    assert vector.reranker == "scripted-1"
+def test_every_fusion_weight_and_engine_shares_the_calibration_of_the_model(parts):
+    view = parts.with_settings({"fusion_mode": "rrf", "vector_weight": 3.0})
+    save_calibration(parts.database, "words-1", MADE)
+    assert view.calibration(True) == MADE
+    assert view.calibration(False) == packaged_calibration(WORDS_ONLY)
 
 
-@pytest.mark.parametrize("fusion", ["adaptive", "rrf", "relative_score"])
-def test_every_fusion_and_weight_shares_a_calibration_for_the_legs_scores_are_the_same(
-    parts, fusion
-):
-    view = parts.with_settings({"fusion_mode": fusion, "vector_weight": 3.0})
-    save_calibration(parts.database, parts.signals("hybrid", reranked=False), MADE)
-    assert view.calibration("hybrid", reranked=False) == MADE
-
-
-def test_passages_in_another_language_than_was_fitted_on_have_no_relevance():
-    english = replace(MADE, language="english")
-    estimator = RelevanceEstimator(lambda mode, reranked: english)
-    (hit,) = rrf([ranked("lexical", ("a", 7.0)), ranked("vector", ("a", 0.9))])
-
-    def relevance(text):
-        passage = Passage(chunk("a", text), hit.score, hit, frozenset({"lex", "vec"}))
-        (told,) = estimator.postprocess_nodes([passage.to_node()])
-        return told.relevance
-
-    assert relevance("The keys are rotated when the service is restarted by its owner.") is not None
-    assert relevance("Optionと同様、Resultは多くのメソッドを持ちます。") is None
-    assert relevance("rotate_keys(x, y)") is not None, "it does not tell its language"
+def test_a_model_without_a_fit_is_judged_by_words(parts):
+    assert packaged_calibration("words-1") is None
+    assert find_calibration(parts.database, "words-1") == packaged_calibration(WORDS_ONLY)
 
 
 def test_a_kept_calibration_is_read_by_a_newly_opened_library(parts, tmp_path):
-    signals = parts.signals("lexical", reranked=False)
-    save_calibration(parts.database, signals, MADE)
+    save_calibration(parts.database, WORDS_ONLY, MADE)
     with open_library(tmp_path / "home") as opened:
-        assert SearchParts(opened).calibration("lexical", reranked=False) == MADE
-        assert find_calibration(opened.database, replace(signals, embedding="another")) is None
+        assert SearchParts(opened).calibration(False) == MADE
     again = replace(MADE, constant=7.0)
-    save_calibration(parts.database, signals, again)
-    assert find_calibration(parts.database, signals) == again
+    save_calibration(parts.database, WORDS_ONLY, again)
+    assert find_calibration(parts.database, WORDS_ONLY) == again
+    save_calibration(parts.database, WORDS_ONLY, None)
+    assert find_calibration(parts.database, WORDS_ONLY) == packaged_calibration(WORDS_ONLY)
 
 
-def test_every_packaged_calibration_loads_and_belongs_to_signals_of_its_own():
+def test_every_packaged_calibration_loads_and_belongs_to_a_model_of_its_own():
     text = files("catalog.search_v2").joinpath("calibrations.json").read_text(encoding="utf-8")
-    keys = []
+    models = []
     for one in json.loads(text):
-        assert set(one) == {"signals", "calibration"}
-        signals, made = Signals(**one["signals"]), Calibration(**one["calibration"])
-        keys.append(signals.key)
-        numbers = {
-            name: value for name, value in asdict(made).items() if name not in ("about", "language")
-        }
-        assert all(isinstance(value, (int, float)) for value in numbers.values()), one
-        assert all(map(math.isfinite, numbers.values())), one
-        assert made.about.strip(), one
-        assert asdict(signals) == one["signals"], "no field is left to a default"
-    assert len(set(keys)) == len(keys)
-
-
-def test_a_stores_own_calibration_comes_before_the_packaged_one(parts, monkeypatch):
-    signals = parts.signals("lexical", reranked=False)
-    packaged = {signals.key: replace(MADE, about="packaged")}
-    monkeypatch.setattr("catalog.search_v2.relevance._packaged", lambda: packaged)
-    assert find_calibration(parts.database, signals).about == "packaged"
-    save_calibration(parts.database, signals, MADE)
-    assert find_calibration(parts.database, signals) == MADE
+        assert set(one) == {"embedding", "calibration"}
+        made = asdict(Calibration(**one["calibration"]))
+        assert made.pop("about").strip()
+        assert all(map(math.isfinite, made.values())), one
+        models.append(one["embedding"])
+    assert WORDS_ONLY in models
+    assert len(set(models)) == len(models)
