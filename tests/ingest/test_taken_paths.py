@@ -4,12 +4,19 @@ import itertools
 import json
 import os
 import random
+import shutil
 
 import pytest
 
 from catalog.ingest import sync as sync_module
+from catalog.library import importing
+from catalog.library.exporting import export_chunks
+from catalog.library.health import diagnose
+from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
 from catalog.store.chunks import read_documents
+from catalog.store.manifest import entries
+from catalog.store.revisions import remove_documents
 from catalog.store.schema import embeddings
 from fakes import WordEncoder, open_library
 
@@ -156,3 +163,111 @@ def test_a_vector_that_is_missing_is_made_at_the_next_update(tmp_path, folder):
         report = Indexer(library).update("notes")
         assert (report.updated, report.embedded, report.incomplete) == (0, 1, 0)
         assert Indexer(library).update("notes").unchanged == 1
+
+
+@pytest.fixture
+def kept(tmp_path, folder):
+    """A library with two files of records, and an export of them; all files seem to be old."""
+    os.utime(folder / "keep.md", (1_600_000_000, 1_600_000_000))
+    records(folder / "a.jsonl", r1="first", r2="second", r3="third")
+    records(folder / "z.jsonl", r9="ninth")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(folder, "notes")
+        export_chunks(library.database, tmp_path / "kept.jsonl", vectors=True)
+        yield library
+
+
+FOUR = {"keep.md": "kept", "r1": "first", "r2": "second", "r3": "third", "r9": "ninth"}
+
+
+def update(library):
+    """Update, and require that another update has nothing to do."""
+    Indexer(library).update("notes")
+    again = Indexer(library).update("notes")
+    assert (again.added, again.updated, again.removed) == (0, 0, 0)
+    assert [check for check in diagnose(library) if not check.ok] == []
+    return texts(library)
+
+
+def test_records_that_an_import_gives_back_to_an_old_file_name_stay(tmp_path, folder, kept):
+    (folder / "a.jsonl").rename(folder / "b.jsonl")
+    Indexer(kept).update("notes")
+    import_chunks(kept, tmp_path / "kept.jsonl")
+    assert update(kept) == FOUR
+
+
+def test_a_file_that_lost_one_of_its_records_to_an_import_is_read_again(tmp_path, folder, kept):
+    (folder / "a.jsonl").unlink()
+    records(folder / "q.jsonl", r1="other", r8="eighth")
+    Indexer(kept).update("notes")
+    import_chunks(kept, tmp_path / "kept.jsonl")
+    assert update(kept) == {"keep.md": "kept", "r1": "other", "r8": "eighth", "r9": "ninth"}
+
+
+def test_records_that_a_file_had_later_are_gone_once_it_is_as_it_was_exported(
+    tmp_path, folder, kept
+):
+    old = shutil.copy2(folder / "a.jsonl", tmp_path / "a.jsonl")
+    records(folder / "a.jsonl", r1="first", r2="second", r3="third", r4="fourth")
+    Indexer(kept).update("notes")
+    shutil.copy2(old, folder / "a.jsonl")
+    import_chunks(kept, tmp_path / "kept.jsonl")
+    assert update(kept) == FOUR
+
+
+@pytest.mark.parametrize("then", ["as it is", "removed"])
+def test_an_update_mends_what_an_import_left_that_ended_early(
+    tmp_path, folder, kept, monkeypatch, then
+):
+    records(folder / "a.jsonl", r1="new", r2="newer")
+    Indexer(kept).update("notes")
+    real = importing.publish_all
+
+    def publish(connection, revisions, now):
+        real(connection, revisions, now)
+        connection.commit()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importing, "publish_all", publish)
+    monkeypatch.setattr(importing._ImportRun, "_note_files", lambda run: run._publish())
+    with pytest.raises(KeyboardInterrupt):
+        import_chunks(kept, tmp_path / "kept.jsonl")
+    assert texts(kept)["r3"] == "third"
+    if then == "removed":
+        (folder / "a.jsonl").unlink()
+    new = {"r1": "new", "r2": "newer"} if then == "as it is" else {}
+    assert update(kept) == {"keep.md": "kept", "r9": "ninth", **new}
+
+
+def test_of_two_exports_that_were_appended_no_file_keeps_less_than_it_holds(tmp_path, folder, kept):
+    (folder / "a.jsonl").rename(folder / "b.jsonl")
+    Indexer(kept).update("notes")
+    export_chunks(kept.database, tmp_path / "later.jsonl")
+    (folder / "b.jsonl").rename(folder / "a.jsonl")
+    both = tmp_path / "both.jsonl"
+    both.write_bytes(b"".join((tmp_path / f"{n}.jsonl").read_bytes() for n in ("kept", "later")))
+    with open_library(tmp_path / "other") as other:
+        import_chunks(other, both)
+        assert update(other) == FOUR
+
+
+def test_doctor_names_files_without_the_records_that_were_read_of_them(folder, kept):
+    with kept.database.write() as connection:
+        remove_documents(connection, "notes", ["r2"], 1.0)
+    (check,) = [check for check in diagnose(kept) if not check.ok]
+    assert (check.name, check.fix) == (
+        "notes: documents of files", "catalog index update --dataset notes",
+    )  # fmt: skip
+    assert "a.jsonl has 2 of 3" in check.detail
+    assert update(kept) == FOUR
+
+
+def test_an_import_of_documents_that_are_of_no_file_notes_none(tmp_path, kept):
+    plain = tmp_path / "plain.jsonl"
+    lines = (tmp_path / "kept.jsonl").read_bytes().splitlines(keepends=True)
+    plain.write_bytes(b"".join(line for line in lines if b'"kind":"file"' not in line))
+    with open_library(tmp_path / "other") as other:
+        import_chunks(other, plain)
+        assert texts(other) == FOUR
+        with other.database.read() as connection:
+            assert entries(connection, "notes") == {}

@@ -177,7 +177,8 @@ def test_an_upgrade_keeps_the_checksums_of_files_and_hides_no_damage(tmp_path):
         whole = connection.scalars(select(manifest.c.checksum)).all()
     database.close()
     with stamped(tmp_path, "0007") as connection:
-        connection.exec_driver_sql("ALTER TABLE manifest DROP COLUMN mount")
+        for column in ("mount", "documents"):
+            connection.exec_driver_sql(f"ALTER TABLE manifest DROP COLUMN {column}")
         for file in ("a.md", "b.md"):
             values = ("notes", file, 1, 1, "p", "done", None, 0.0)
             sealed = (row_checksum(values), file)

@@ -91,6 +91,7 @@ class FileLine(_Line):
     reason: str | None
     seen_at: float
     mount: str | None
+    documents: _Count
 
 
 class DocumentLine(_Line):

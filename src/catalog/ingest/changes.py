@@ -191,6 +191,8 @@ class FolderChanges:
             return "it may have changed since it was read"
         if file.path in self.owners.deprived:
             return "another file took a path from it"
+        if len(self._stored.paths_of(file.path)) != entry.documents:
+            return "it does not have the documents that were read of it"
         return None
 
     def notes(self) -> tuple[str, ...]:

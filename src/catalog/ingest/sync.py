@@ -311,6 +311,9 @@ class SyncRun:
             return
         with self._database.write() as connection:
             entries = [self._settle(connection, outcome) for outcome in outcomes]
+            files = [entry.file for entry in entries]
+            counts = manifest.count_documents(connection, self._dataset, files)
+            entries = [replace(entry, documents=counts[entry.file]) for entry in entries]
             manifest.record(connection, self._dataset, *entries)
 
     def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:

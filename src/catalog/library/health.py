@@ -33,7 +33,7 @@ from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.dataset_settings import DatasetSettings, read_dataset_settings
 from catalog.store.full_text import check_full_text
 from catalog.store.log_entries import count_damaged_entries
-from catalog.store.manifest import FileCounts, count_files
+from catalog.store.manifest import FileCounts, count_files, find_incomplete
 from catalog.store.removals import list_removed
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
@@ -202,6 +202,7 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
     of_dataset = manifest.c.dataset == name
     files = (count_damaged_rows, manifest, of_dataset)
     yield _check_rows(library, f"{name}: files", _reread(name), *files)
+    yield run_check(f"{name}: documents of files", lambda: _of_files(library, name), update, home)
     yield _check_rows(library, f"{name}: cards", _reread(name), count_damaged_cards, name)
     yield run_check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
     yield run_check(f"{name}: vectors", lambda: _vectors(library, name), _reread(name), home)
@@ -242,6 +243,15 @@ def _documents(library: Library, name: str) -> str:
     if damaged:
         raise CatalogError(f"{len(damaged)} not as they were stored: {', '.join(damaged[:_NAMED])}")
     return "sound" if not unsealed else f"{unsealed} have no checksum until the next update"
+
+
+def _of_files(library: Library, name: str) -> str:
+    with library.database.read() as connection:
+        wrong = find_incomplete(connection, name)
+    if wrong:
+        named = ", ".join(f"{file} has {has} of {noted}" for file, has, noted in wrong[:_NAMED])
+        raise CatalogError(f"{len(wrong)} files do not have the documents read of them: {named}")
+    return "complete"
 
 
 def _source(library: Library, name: str) -> str:

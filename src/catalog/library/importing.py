@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +38,13 @@ from catalog.store.dataset_settings import (
     read_dataset_settings,
 )
 from catalog.store.manifest import ManifestEntry
-from catalog.store.portable_rows import check_inside, find_documents, find_stored, to_revision
+from catalog.store.portable_rows import check_inside, find_files, find_stored, to_revision
 from catalog.store.revisions import NewRevision, ensure_dataset, publish_all, set_source
 from catalog.store.waiting import count_waiting
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from catalog.library.library import Library
 
 _TOGETHER = 100  # passages in one transaction: more would hold up other writers for long
@@ -118,6 +120,8 @@ class _ImportRun:
         self._known: set[str] = set()  # those that the file has told of
         self._group: list[NewRevision] = []
         self._files: list[FileLine] = []
+        self._begun: set[str] = set()  # files of documents that are in, noted by this run alone
+        self._deprived: set[str] = set()  # files of which a document went to another file
         self._since_header: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._notes: list[str] = []
@@ -135,6 +139,7 @@ class _ImportRun:
                 raise InputError(f"{self._file} is empty, without the header of 'catalog export'")
             with self._named(self._number):
                 self._require_end()
+            self._leave()
         finally:
             self._note_files()
         for name in self._wanted:
@@ -219,7 +224,7 @@ class _ImportRun:
 
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or see that it is bound to it; return the model."""
-        self._publish()  # what another model's header began
+        self._note_files()  # what another header began
         self._notes += bind_model(self._library, line, self._file)
         self._is_ended = False
         self._known.clear()
@@ -252,13 +257,22 @@ class _ImportRun:
     def _hold(self, name: str) -> None:
         """Hold the lock of this dataset alone: two imports never wait for each other so."""
         if name != self._held:
-            self._note_files()
+            self._leave()
             self._locks.close()
             self._held = ""
             self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
             self._held = name
             if name in self._opened:
                 self._library.require_dataset(name)  # it may have been removed
+
+    def _leave(self) -> None:
+        """Note the files of the dataset; drop the entries of files that have no line."""
+        self._note_files()
+        if self._begun:
+            with self._library.database.write() as connection:
+                manifest.forget(connection, self._held, self._begun)
+        self._begun.clear()
+        self._deprived.clear()
 
     def _settings(self, line: DatasetLine) -> DatasetSettings | None:
         if line.settings is None:
@@ -312,9 +326,11 @@ class _ImportRun:
             return
         now = time.time()
         with self._library.database.write() as connection:
-            is_there = find_documents(connection, group)
+            before = find_files(connection, group)
             same = find_stored(connection, group)
-            publish_all(connection, [it for it in group if it.source_doc_id not in same], now)
+            new = [it for it in group if it.source_doc_id not in same]
+            self._note_unread(connection, new, before)
+            publish_all(connection, new, now)
             for one in (it for it in group if it.source_doc_id in same and it.vectors):
                 embedding_cache.save(
                     connection,
@@ -325,18 +341,35 @@ class _ImportRun:
                 )
         for one in group:
             name = one.source_doc_id
-            outcome = "unchanged" if name in same else "replaced" if name in is_there else "added"
+            outcome = "unchanged" if name in same else "replaced" if name in before else "added"
             self._counts[outcome] += 1
             self._counts["chunks"] += len(one.chunks)
+
+    def _note_unread(
+        self, connection: Connection, new: Sequence[NewRevision], before: Mapping[str, str]
+    ) -> None:
+        """Have the next update read the files that these documents are of now, or were before.
+
+        The line of a file notes it as read later. A file that lost a document to another file may
+        still hold it, so it stays to be read.
+        """
+        lost = {file for it in new if (file := before.get(it.source_doc_id, it.file)) != it.file}
+        files = lost | {it.file for it in new}
+        self._begun |= manifest.note_unread(connection, self._held, files)
+        self._deprived |= lost
 
     def _note_files(self) -> None:
         """Note in the manifest how the files were read whose documents are in."""
         self._publish()
         files, self._files = {line.file: line for line in self._files}, []
+        if not files:
+            return
         kept = [line.model_dump(exclude={"kind", "dataset"}) for line in files.values()]
-        if kept:
-            with self._library.database.write() as connection:
-                manifest.record(connection, self._held, *(ManifestEntry(**one) for one in kept))
+        entries = [ManifestEntry(**one) for one in kept]
+        with self._library.database.write() as connection:
+            manifest.record(connection, self._held, *entries)
+            manifest.note_unread(connection, self._held, files.keys() & self._deprived)
+        self._begun -= files.keys()
 
 
 def _parse(raw: bytes, most: int) -> Line | None:

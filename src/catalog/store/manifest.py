@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, true
+from sqlalchemy import Connection, delete, func, insert, select, true, update
 
 from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import among
@@ -23,8 +24,9 @@ State = Literal["done", "kept", "partial", "failed"]
 class ManifestEntry:
     """One listed file: its size and modification time when read, and the outcome.
 
-    ``mount`` is the folder at which the drive was mounted that it lay on, where that is the
-    dataset's own folder (``.``) or one in it.
+    ``documents`` counts those that the store had of the file then. ``mount`` is the folder at which
+    the drive was mounted that it lay on, where that is the dataset's own folder (``.``) or one in
+    it.
     """
 
     file: str
@@ -35,6 +37,7 @@ class ManifestEntry:
     reason: str | None
     seen_at: float
     mount: str | None = None
+    documents: int = 0
 
 
 def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
@@ -56,6 +59,19 @@ def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
     connection.execute(insert(manifest), [row | {"dataset": dataset} for row in rows])
     of_these = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
     seal_rows(connection, manifest, of_these)
+
+
+def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -> set[str]:
+    """Have the next update read these files; return the files without an entry until now."""
+    if not files:
+        return set()
+    of_these = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
+    new = set(files) - set(connection.scalars(select(manifest.c.file).where(of_these)))
+    connection.execute(update(manifest).where(of_these).values(state="partial"))
+    seal_rows(connection, manifest, of_these)
+    entries = (ManifestEntry(file, 0, 0, "", "partial", None, 0.0) for file in sorted(new))
+    record(connection, dataset, *entries)
+    return new
 
 
 def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
@@ -86,6 +102,27 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
         row.path: {"content_hash": row.content_hash, "pipeline": row.pipeline, "file": row.file}
         for row in connection.execute(query)
     }
+
+
+def count_documents(connection: Connection, dataset: str, files: Iterable[str]) -> Counter[str]:
+    """Count the live documents of each of these files."""
+    of_files = (documents.c.dataset == dataset) & among(documents.c.file, files)
+    query = select(documents.c.file, func.count()).where(of_files).group_by(documents.c.file)
+    return Counter({row.file: row[1] for row in connection.execute(query)})
+
+
+def find_incomplete(connection: Connection, dataset: str) -> list[tuple[str, int, int]]:
+    """Return the files that do not have the documents that were noted of them, sorted by name.
+
+    Each with the number it has and the number noted. A file that the next update reads anyway is
+    left out.
+    """
+    of_it = (documents.c.dataset == dataset) & (documents.c.file == manifest.c.file)
+    count = select(func.count()).where(of_it).scalar_subquery()
+    is_read = (manifest.c.dataset == dataset) & manifest.c.state.in_(("done", "kept"))
+    query = select(manifest.c.file, count, manifest.c.documents)
+    rows = connection.execute(query.where(is_read, manifest.c.documents != count))
+    return sorted((file, has, noted) for file, has, noted in rows)
 
 
 def paths_of_files(connection: Connection, dataset: str, files: Iterable[str]) -> list[str]:

@@ -164,17 +164,18 @@ def to_revision(
     return revision
 
 
-def find_documents(connection: Connection, revisions: Iterable[NewRevision]) -> set[str]:
-    """Return the ids of those documents that are stored, whatever their content."""
+def find_files(connection: Connection, revisions: Iterable[NewRevision]) -> dict[str, str]:
+    """Return the file of those documents that are stored, by id, whatever their content."""
     names = [one.source_doc_id for one in revisions]
-    query = select(documents.c.source_doc_id).where(among(documents.c.source_doc_id, names))
-    return set(connection.scalars(query))
+    query = select(documents.c.source_doc_id, documents.c.file)
+    rows = connection.execute(query.where(among(documents.c.source_doc_id, names)))
+    return {row.source_doc_id: row.file for row in rows}
 
 
 def find_stored(connection: Connection, revisions: Iterable[NewRevision]) -> set[str]:
     """Return the ids of those documents that are stored already just as they are here."""
     wanted = {one.source_doc_id: one for one in revisions}
-    columns = (documents.c.source_doc_id, documents.c.pipeline, documents.c.file)
+    columns = (documents.c[name] for name in ("source_doc_id", "pipeline", "file", "dated"))
     query = (
         select(*columns, chunks.c.chunk_id, chunks.c.end_offset, chunk_windows.c.embed_key)
         .outerjoin(chunks, chunks.c.document_id == documents.c.id)
@@ -189,7 +190,7 @@ def find_stored(connection: Connection, revisions: Iterable[NewRevision]) -> set
 
 
 def _rows_of(revision: NewRevision) -> list[tuple[Any, ...]]:
-    about = (revision.pipeline, revision.file)
+    about = (revision.pipeline, revision.file, revision_date(revision))
     if not revision.chunks:
         return [(*about, None, None, None)]
     return [

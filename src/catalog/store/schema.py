@@ -254,6 +254,7 @@ manifest = Table(
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
     Column("mount", Text),  # the folder at which its drive is mounted; NULL: none of the dataset's
+    Column("documents", Integer, nullable=False),  # how many the file had when it was noted
     Column("checksum", Integer),  # of the row: see store.checksums
 )
 
