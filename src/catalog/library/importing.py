@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,26 +29,21 @@ from catalog.ingest.sync_report import Failure, Progress, Silent
 from catalog.library.carried_adoption import bind_model
 from catalog.library.exporting import portable_file
 from catalog.library.filling import complete_dataset
+from catalog.library.imported_documents import ImportedDocuments
 from catalog.library.indexing import Indexer
-from catalog.store import embedding_cache, manifest
 from catalog.store.chunks import find_root
 from catalog.store.dataset_settings import (
     DatasetSettings,
     note_dataset_settings,
     read_dataset_settings,
 )
-from catalog.store.manifest import ManifestEntry
-from catalog.store.portable_rows import check_inside, find_files, find_stored, to_revision
-from catalog.store.revisions import NewRevision, ensure_dataset, publish_all, set_source
+from catalog.store.portable_rows import check_inside, to_revision
+from catalog.store.revisions import ensure_dataset, set_source
 from catalog.store.waiting import count_waiting
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from catalog.library.library import Library
 
-_TOGETHER = 100  # passages in one transaction: more would hold up other writers for long
-_FILES = 1_000  # noted in one transaction
 _OUTCOMES = ("added", "replaced", "unchanged")
 
 
@@ -118,12 +113,8 @@ class _ImportRun:
         self._model: ModelLine | None = None
         self._opened: list[str] = []  # datasets of which something is taken
         self._known: set[str] = set()  # those that the file has told of
-        self._group: list[NewRevision] = []
-        self._files: list[FileLine] = []
-        self._begun: set[str] = set()  # files of documents that are in, noted by this run alone
-        self._deprived: set[str] = set()  # files of which a document went to another file
+        self._documents = ImportedDocuments(library.database)
         self._since_header: Counter[str] = Counter()
-        self._counts: Counter[str] = Counter()
         self._notes: list[str] = []
         self._is_ended = True
         self._number = 0  # of the line that was read last
@@ -139,9 +130,9 @@ class _ImportRun:
                 raise InputError(f"{self._file} is empty, without the header of 'catalog export'")
             with self._named(self._number):
                 self._require_end()
-            self._leave()
+            self._documents.leave_dataset()
         finally:
-            self._note_files()
+            self._documents.note_files()
         for name in self._wanted:
             if name not in self._opened:
                 known = ", ".join(sorted(self._known)) or "none"
@@ -161,10 +152,10 @@ class _ImportRun:
                 waiting += count_waiting(connection, dataset)[1]
         return ImportReport(
             tuple(self._opened),
-            self._counts["added"],
-            self._counts["replaced"],
-            self._counts["unchanged"],
-            self._counts["chunks"],
+            self._documents.counts["added"],
+            self._documents.counts["replaced"],
+            self._documents.counts["unchanged"],
+            self._documents.counts["chunks"],
             embedded,
             waiting,
             failed,
@@ -193,7 +184,7 @@ class _ImportRun:
                         line = _parse(raw, most)
                     if line is not None:
                         yield self._number, line
-                    documents = sum(self._counts[name] for name in _OUTCOMES)
+                    documents = sum(self._documents.counts[name] for name in _OUTCOMES)
                     self._progress.advance(len(raw), "", f"{documents:,} documents")
         except OSError as error:
             raise SourceError(f"cannot read {describe_os_error(self._file, error)}") from error
@@ -214,9 +205,7 @@ class _ImportRun:
                 check_inside(line.file)
                 if line.dataset in self._opened:
                     self._hold(line.dataset)
-                    self._files.append(line)
-                    if len(self._files) >= _FILES:
-                        self._note_files()
+                    self._documents.add_file(line)
             case EndLine():
                 self._end(line)
             case ChunkLine():
@@ -224,7 +213,7 @@ class _ImportRun:
 
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or see that it is bound to it; return the model."""
-        self._note_files()  # what another header began
+        self._documents.note_files()  # what another header began
         self._notes += bind_model(self._library, line, self._file)
         self._is_ended = False
         self._known.clear()
@@ -257,22 +246,13 @@ class _ImportRun:
     def _hold(self, name: str) -> None:
         """Hold the lock of this dataset alone: two imports never wait for each other so."""
         if name != self._held:
-            self._leave()
+            self._documents.leave_dataset()
             self._locks.close()
             self._held = ""
             self._locks.enter_context(Indexer(self._library).hold(name, self._progress))
             self._held = name
             if name in self._opened:
                 self._library.require_dataset(name)  # it may have been removed
-
-    def _leave(self) -> None:
-        """Note the files of the dataset; drop the entries of files that have no line."""
-        self._note_files()
-        if self._begun:
-            with self._library.database.write() as connection:
-                manifest.forget(connection, self._held, self._begun)
-        self._begun.clear()
-        self._deprived.clear()
 
     def _settings(self, line: DatasetLine) -> DatasetSettings | None:
         if line.settings is None:
@@ -299,11 +279,7 @@ class _ImportRun:
         if line.dataset not in self._opened:
             return
         self._hold(line.dataset)
-        if any(one.source_doc_id == line.source_doc_id for one in self._group):
-            self._publish()  # of two of one document the later one holds
-        self._group.append(to_revision(line, passages, model))
-        if sum(len(revision.chunks) for revision in self._group) >= _TOGETHER:
-            self._publish()
+        self._documents.add(to_revision(line, passages, model))
 
     def _require_told(self, dataset: str) -> None:
         if dataset not in self._known:
@@ -318,58 +294,6 @@ class _ImportRun:
     def _require_end(self) -> None:
         if not self._is_ended:
             raise InputError("the file ends early; the documents before this are imported")
-
-    def _publish(self) -> None:
-        """Store the documents of the group that are not there as they are in the file."""
-        group, self._group = self._group, []
-        if not group:
-            return
-        now = time.time()
-        with self._library.database.write() as connection:
-            before = find_files(connection, group)
-            same = find_stored(connection, group)
-            new = [it for it in group if it.source_doc_id not in same]
-            self._note_unread(connection, new, before)
-            publish_all(connection, new, now)
-            for one in (it for it in group if it.source_doc_id in same and it.vectors):
-                embedding_cache.save(
-                    connection,
-                    one.vectors,
-                    fingerprint=one.embedded_by,
-                    side="document",
-                    now=now,
-                )
-        for one in group:
-            name = one.source_doc_id
-            outcome = "unchanged" if name in same else "replaced" if name in before else "added"
-            self._counts[outcome] += 1
-            self._counts["chunks"] += len(one.chunks)
-
-    def _note_unread(
-        self, connection: Connection, new: Sequence[NewRevision], before: Mapping[str, str]
-    ) -> None:
-        """Have the next update read the files that these documents are of now, or were before.
-
-        The line of a file notes it as read later. A file that lost a document to another file may
-        still hold it, so it stays to be read.
-        """
-        lost = {file for it in new if (file := before.get(it.source_doc_id, it.file)) != it.file}
-        files = lost | {it.file for it in new}
-        self._begun |= manifest.note_unread(connection, self._held, files)
-        self._deprived |= lost
-
-    def _note_files(self) -> None:
-        """Note in the manifest how the files were read whose documents are in."""
-        self._publish()
-        files, self._files = {line.file: line for line in self._files}, []
-        if not files:
-            return
-        kept = [line.model_dump(exclude={"kind", "dataset"}) for line in files.values()]
-        entries = [ManifestEntry(**one) for one in kept]
-        with self._library.database.write() as connection:
-            manifest.record(connection, self._held, *entries)
-            manifest.note_unread(connection, self._held, files.keys() & self._deprived)
-        self._begun -= files.keys()
 
 
 def _parse(raw: bytes, most: int) -> Line | None:
