@@ -19,6 +19,7 @@ from catalog.core.errors import (
 from catalog.core.os_errors import errno_of, remedy
 from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
+from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.tried_models import count_tried, list_tried
 
 _START_SERVER = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
@@ -78,6 +79,19 @@ def permission_checks(library: Library) -> Iterator[Check]:
         names = ", ".join(path.name for path in (*files, *folders))
         detail = f"other users of this machine may read or enter: {names}"
     yield Check("permissions", not files, detail, "; ".join(commands))
+
+
+def draft_checks(library: Library) -> Iterator[Check]:
+    """Name the copies of documents that killed commands left beside the store."""
+    folders = {library.settings.home, library.database.file.parent}
+    drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
+    kept = library.database.file.with_name(library.database.file.name + KEPT)
+    detail = f"none; {kept.name} is kept of a restore" if kept.exists() else "none"
+    if drafts:
+        names = ", ".join(draft.name for draft in drafts)
+        detail = f"a command that was killed left unfinished copies of documents: {names}"
+    fix = f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}" if drafts else ""
+    yield Check("drafts", not drafts, detail, fix)
 
 
 def server_checks(library: Library) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from catalog.core.errors import (
 from catalog.library.checks import (
     Check,
     describe_error,
+    draft_checks,
     permission_checks,
     run_check,
     server_checks,
@@ -173,6 +174,7 @@ def diagnose(library: Library) -> list[Check]:
         run_check("model note", lambda: _model_note(library), _REBUILD, home),
         *trial_checks(library),
         *permission_checks(library),
+        *draft_checks(library),
         *server_checks(library),
         run_check("full text", lambda: _full_text(library), reread, file),
         _check_rows(library, "model answers", "catalog cache clear", llm_cache.count_damaged),

@@ -22,6 +22,7 @@ from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
+from catalog.store.backup import remove_stale_drafts
 from catalog.store.chunks import (
     StoredDataset,
     find_root,
@@ -261,6 +262,7 @@ class Indexer:
                 root = find_root(connection, dataset)
                 documents, chunks = remove_dataset(connection, dataset, time.time())
             notes = tuple(library.indexes.remove(dataset))
+            remove_stale_drafts(library.database.file.parent)
             if not notes:
                 with library.database.write() as connection:
                     forget_removal(connection, dataset)

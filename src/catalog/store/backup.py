@@ -7,6 +7,7 @@ meanwhile neither tears the copy nor is torn by it.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
 import uuid
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, Timeout
 from sqlalchemy import true, update
 from sqlalchemy.engine import URL
 
@@ -28,7 +30,9 @@ from catalog.store.sql_errors import translate_errors
 Progress = Callable[[int, int], None]  # pages copied, and all
 KEPT = ".before-restore"
 _MAGIC = b"SQLite format 3\0"
-_PAGES = 2_000  # copied between two calls of progress
+_PAGES = 2_000  # copied between two calls of progress, at which signals are heeded, too
+_DRAFT = ".catalog-draft-"
+_OF_DRAFT = re.compile(rf"{re.escape(_DRAFT)}[0-9a-f]{{32}}(?!\.lock)")  # a lock alone is no draft
 _NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
 
 
@@ -106,7 +110,7 @@ def _is_sqlite(file: Path) -> bool:
 
 def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
     """Copy one state of a database into another file, or over a database that others may use."""
-    tell = (lambda _, left, of: progress(of - left, of)) if progress else None
+    tell = (lambda _, left, of: progress(of - left, of)) if progress else (lambda *_: None)
     with translate_errors(source), ExitStack() as opened:
         read = opened.enter_context(closing(_open_to_read(source)))
         write = sqlite3.connect(target, timeout=BUSY_TIMEOUT_MS / 1000)
@@ -114,7 +118,7 @@ def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
         read.isolation_level = None
         read.execute("BEGIN")  # one state, however many steps it takes
         read.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        read.backup(write, pages=_PAGES if progress else -1, progress=tell)
+        read.backup(write, pages=_PAGES, progress=tell)
 
 
 def _open_to_read(file: Path) -> sqlite3.Connection:
@@ -160,13 +164,58 @@ def _move_aside(store: Path, kept: Path) -> None:
 
 @contextmanager
 def draft_beside(file: Path) -> Iterator[Path]:
-    """Give an empty file of this user alone in the same folder; it is gone afterwards."""
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    """Give an empty file of this user alone in the same folder, and remove it afterwards.
+
+    A process that is killed leaves its draft there: the next draft in the folder removes it.
+    """
+    remove_stale_drafts(file.parent)
+    draft = file.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
+    lock = _draft_lock(draft)
     try:
+        with suppress(NotImplementedError, OSError):  # a file system without locks
+            lock.acquire()
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield draft
     except OSError as error:
         raise StoreError(f"cannot write {describe_os_error(file, error)}") from error
     finally:
-        for ending in ("", "-wal", "-shm", ".init-lock"):
-            Path(f"{draft}{ending}").unlink(missing_ok=True)
+        _remove_draft(draft, lock)
+
+
+def remove_stale_drafts(folder: Path) -> None:
+    """Remove the drafts that :func:`find_stale_drafts` returns."""
+    for draft in find_stale_drafts(folder):
+        _remove_draft(draft, _draft_lock(draft))
+
+
+def find_stale_drafts(folder: Path) -> list[Path]:
+    """Return the drafts in the folder that killed processes left there, sorted.
+
+    A running process holds the lock of its draft.
+    """
+    names = {
+        found[0] for path in folder.glob(f"{_DRAFT}*") if (found := _OF_DRAFT.match(path.name))
+    }
+    return [draft for name in sorted(names) if not _is_locked(draft := folder / name)]
+
+
+def _is_locked(draft: Path) -> bool:
+    lock = _draft_lock(draft)
+    try:
+        if Path(lock.lock_file).exists():
+            lock.acquire()
+    except (Timeout, NotImplementedError, OSError):
+        return True
+    lock.release()
+    return False
+
+
+def _draft_lock(draft: Path) -> BaseFileLock:
+    return FileLock(f"{draft}.lock", timeout=0, mode=0o600)
+
+
+def _remove_draft(draft: Path, lock: BaseFileLock) -> None:
+    for ending in ("", "-journal", "-wal", "-shm", ".init-lock"):
+        Path(f"{draft}{ending}").unlink(missing_ok=True)
+    lock.release()  # after the draft: without a lock it would be taken for a stale one
+    Path(lock.lock_file).unlink(missing_ok=True)

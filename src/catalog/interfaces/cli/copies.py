@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, settings_for
-from catalog.interfaces.cli.output import note, print_json, say
+from catalog.interfaces.cli.output import heeding_termination, note, print_json, say
 
 
 def backup(
@@ -27,7 +27,8 @@ def backup(
     from catalog.store.database import find_store
 
     store = find_store(settings_for(context, home, preset).settings)
-    size = back_up(store, file, force=force, progress=_Percent())
+    with heeding_termination():
+        size = back_up(store, file, force=force, progress=_Percent())
     if json:
         print_json({"file": str(file), "bytes": size})
     else:
@@ -50,7 +51,7 @@ def restore(
     from catalog.store.database import find_store
 
     settings = settings_for(context, home, preset).settings
-    with new_folder(settings.home):
+    with heeding_termination(), new_folder(settings.home):
         kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
     if json:
         print_json({"restored": str(file), "kept": None if kept is None else str(kept)})

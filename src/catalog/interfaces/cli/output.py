@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -141,6 +141,29 @@ def time_left(seconds: float) -> str:
 
 RESUMABLE = "what was stored is kept: run the same command to continue"
 _GO_ON = (StoreBusyError, StoreUnreachableError)  # which pass
+
+
+@contextmanager
+def heeding_termination() -> Iterator[None]:
+    """Exit with code 143 on SIGTERM and 129 on SIGHUP, so that drafts are removed.
+
+    A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()  # others may set no handler
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")] if is_main else []
+    default = [one for one in numbers if one and signal.getsignal(one) is signal.SIG_DFL]
+    for number in default:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in default:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class TerminalProgress:

@@ -14,7 +14,13 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     open_library,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
+from catalog.interfaces.cli.output import (
+    TerminalProgress,
+    complain,
+    heeding_termination,
+    print_json,
+    say,
+)
 from catalog.interfaces.plain_text import safe
 
 _Datasets = Annotated[
@@ -38,7 +44,11 @@ def export(
     """Write datasets as lines of JSON, to be read or imported."""
     from catalog.library.exporting import export_chunks
 
-    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+    with (
+        heeding_termination(),
+        open_library(context, home, preset) as library,
+        TerminalProgress() as progress,
+    ):
         report = export_chunks(
             library.database,
             file,
