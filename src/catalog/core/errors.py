@@ -27,6 +27,7 @@ CatalogError
 │       └── CutShortError        it is still being written, or lost its end
 ├── StoreError                   the database cannot do it
 │   ├── StoreBusyError           another process holds the write lock: try again
+│   ├── StoreFullError           the disk has no room for the change: free some space
 │   ├── StoreUnreachableError    the database server does not answer: run it again when it does
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
@@ -196,6 +197,10 @@ class StoreError(CatalogError):
 
 class StoreBusyError(StoreError):
     """Another process holds the write lock: try again in a moment."""
+
+
+class StoreFullError(StoreError):
+    """The disk has no room for the change: free some space, and run it again."""
 
 
 class StoreUnreachableError(StoreError):

@@ -125,8 +125,7 @@ class Indexes:
     def remove(self, dataset: str) -> Iterator[str]:
         """Remove what was derived from a dataset that is no more; yield what stays, and why.
 
-        That is the folders of its indexes, of `v1` too, and what the engines that are set have on a
-        server. What a link leads to is not ours.
+        That is the folders of its indexes, and what the engines that are set have on a server.
         """
         rag = self._settings.rag_v2
         by_url = rag.vector_engine == "qdrant" and rag.qdrant_url is not None
@@ -139,6 +138,13 @@ class Indexes:
                     get(dataset).refresh()
             except CatalogError as error:
                 yield f"what a server has of it stays: {error}"
+        yield from self.remove_folders(dataset)
+
+    def remove_folders(self, dataset: str) -> Iterator[str]:
+        """Remove the folders of a dataset's indexes, of `v1` too; yield what stays, and why.
+
+        A link is removed, not the folder that it leads to.
+        """
         self._forget(dataset)
         folder, stock = self.folder(dataset), self._settings.home / "v1"
         locks = {index: index / POINTS_LOCK for index in self._vector_folders(dataset)}

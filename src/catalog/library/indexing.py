@@ -37,7 +37,7 @@ from catalog.store.embedding_cache import (
     require_model,
 )
 from catalog.store.locks import RESTORE_LOCK, hold_lock
-from catalog.store.removals import forget_removal, is_removed, remove_dataset
+from catalog.store.removals import count_rows, forget_removal, is_removed, remove_stored
 from catalog.store.statistics import count_totals
 from catalog.store.waiting import count_waiting
 
@@ -258,11 +258,13 @@ class Indexer:
         with self.hold(dataset, progress):
             self.require_removable(dataset)  # another may have removed it meanwhile
             progress.start(0, f"removing {dataset}")
-            with library.database.write() as connection:
-                root = find_root(connection, dataset)
-                documents, chunks = remove_dataset(connection, dataset, time.time())
-            notes = tuple(library.indexes.remove(dataset))
             remove_stale_drafts(library.database.file.parent)
+            with library.database.read() as connection:
+                root = find_root(connection, dataset)
+                documents, chunks = count_rows(connection, dataset)
+            folders = library.indexes.remove_folders
+            remove_stored(library.database, dataset, lambda: list(folders(dataset)))
+            notes = tuple(library.indexes.remove(dataset))
             if not notes:
                 with library.database.write() as connection:
                     forget_removal(connection, dataset)

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError
+from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError
 from catalog.core.os_errors import remedy
 
 _LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
@@ -50,28 +50,28 @@ def _store_error(text: str, file: Path) -> StoreError:
     if os.access(file, os.F_OK) and file.is_dir():
         return StoreError(f"the store cannot be read: {file} is a folder")
     if "is full" in text or ("disk I/O" in text and _is_full(file)):
-        return StoreError(_no_room(text, file))
+        return _no_room(text, file)
     if any(word in text for word in _CLOSED):
-        return StoreError(_why_unwritable(text, file))
+        return _unwritable_error(text, file)
     return StoreError(f"the store {file} failed: {text}")
 
 
-def _why_unwritable(text: str, file: Path) -> str:
+def _unwritable_error(text: str, file: Path) -> StoreError:
     is_there = os.access(file, os.F_OK) or not os.access(file.parent, os.X_OK)
     if is_there and not os.access(file, os.R_OK):
-        return f"the store cannot be read: {remedy(errno.EACCES, file)}"
+        return StoreError(f"the store cannot be read: {remedy(errno.EACCES, file)}")
     for path in (file, file.parent):
         if path.exists() and not os.access(path, os.W_OK):
-            code = _why_not_writable(path)
-            return f"the store {file} cannot be written to ({text}): {remedy(code, path)}"
+            reason = remedy(_why_not_writable(path), path)
+            return StoreError(f"the store {file} cannot be written to ({text}): {reason}")
     if _is_full(file):
         return _no_room(text, file)
-    return f"the store {file} cannot be written to ({text})"
+    return StoreError(f"the store {file} cannot be written to ({text})")
 
 
-def _no_room(text: str, file: Path) -> str:
+def _no_room(text: str, file: Path) -> StoreFullError:
     room = remedy(errno.ENOSPC, file)
-    return f"no room to write {file} or what belongs beside it ({text}): {room}"
+    return StoreFullError(f"no room to write {file} or what belongs beside it ({text}): {room}")
 
 
 def _why_not_writable(path: Path) -> int:
