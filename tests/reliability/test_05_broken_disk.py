@@ -21,6 +21,7 @@ from sqlalchemy import event
 from catalog.core.errors import CatalogError, StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
 from catalog.library.health import dataset_stats, diagnose, stored_dataset
+from catalog.library.index_rebuilding import rebuild_indexes
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_document
 from catalog.search_v2.caches import ModelCache
@@ -244,8 +245,43 @@ def test_one_damaged_vector_is_left_out_and_its_document_named(sound, tmp_path, 
         assert {result.path for result in page.results} == {"keys.md", "fox.md"}
         notes = [stage.note for stage in page.stages if stage.status == "failed"]
         assert ["bread.md" in note for note in notes] == [True]
+        assert ["d:bread.md: a vector is damaged" in note for note in page.notes] == [True]
         scoped = service.search("keys", dataset="d", mode="vector", docs=("keys.md",))
         assert "bread.md" not in str(scoped.to_dict())
+
+
+def test_a_damaged_passage_is_named_in_the_notes_of_a_search(sound, tmp_path):
+    with open_qdrant_library(shutil.copytree(sound, tmp_path / "home")) as library:
+        service = SearchServiceV2(library)
+        assert service.search("keys", dataset="d", mode="lexical").notes == ()
+        with library.database.write() as connection:
+            connection.exec_driver_sql("UPDATE chunks SET page = 7")
+        page = service.search("bake bread keys fox", dataset="d", mode="lexical")
+    assert (len(page), len(page.notes)) == (0, 3)
+    assert {note.partition(":")[2].partition(" is damaged")[0] for note in page.notes} == {
+        f"{path}: a passage" for path in PATHS
+    }
+
+
+@pytest.mark.parametrize(("offset", "what"), [(-2, "missing from index"), (7, "page")])
+def test_an_index_of_sound_rows_is_mended_without_a_copy_of_the_store(
+    sound, tmp_path, offset, what
+):
+    """A byte of an entry of the index, or of the head of its page, is another one."""
+    home = shutil.copytree(sound, tmp_path / "home")
+    with closing(sqlite3.connect(home / "catalog.db")) as connection:
+        named = "SELECT rootpage FROM sqlite_master WHERE name = 'documents_type'"
+        (page,) = connection.execute(named).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray((home / "catalog.db").read_bytes())
+    content[(page - (offset > 0)) * size + offset] ^= 1
+    (home / "catalog.db").write_bytes(content)
+    with open_qdrant_library(home) as library:
+        (check,) = [check for check in diagnose(library) if not check.ok]
+        assert (check.name, check.fix) == ("database", "catalog index rebuild --lexical")
+        assert what in check.detail
+        rebuild_indexes(library, vectors=False)
+        assert [check for check in diagnose(library) if not check.ok] == []
 
 
 _DAMAGE_A_VECTOR = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -20,8 +20,11 @@ from catalog.core.os_errors import errno_of, remedy
 from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
 from catalog.store.backup import KEPT, find_stale_drafts
+from catalog.store.statistics import count_orphans, find_damage
 from catalog.store.tried_models import count_tried, list_tried
 
+RESTORE = "catalog restore FILE, with a copy made by catalog backup"
+_REINDEX = "catalog index rebuild --lexical"
 _START_SERVER = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
 
 
@@ -54,6 +57,25 @@ def describe_error(error: Exception) -> str:
     return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
 
 
+def check_database(library: Library) -> Check:
+    """Check the database; damage in its indexes alone needs no copy to be put back."""
+    are_rows_sound = False
+
+    def examine() -> str:
+        nonlocal are_rows_sound
+        with library.database.read() as connection:
+            if (damage := find_damage(connection)) is not None:
+                problem, are_rows_sound = damage
+                raise CatalogError(problem)
+            orphans = count_orphans(connection)
+        if broken := {name: count for name, count in orphans.items() if count}:
+            raise CatalogError(f"rows without an owner: {broken}")
+        return "sound"
+
+    check = run_check("database", examine, RESTORE, library.database.file)
+    return replace(check, fix=_REINDEX) if are_rows_sound else check
+
+
 def trial_checks(library: Library) -> Iterator[Check]:
     """Tell of each model that is tried how much it has; none of them is a defect."""
     with suppress(StoreError), library.database.read() as connection:
@@ -82,7 +104,7 @@ def permission_checks(library: Library) -> Iterator[Check]:
 
 
 def draft_checks(library: Library) -> Iterator[Check]:
-    """Name the copies of documents that killed commands left beside the store."""
+    """Name the copies of documents that killed commands left in the folder of the store."""
     folders = {library.settings.home, library.database.file.parent}
     drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
     kept = library.database.file.with_name(library.database.file.name + KEPT)

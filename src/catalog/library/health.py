@@ -12,7 +12,9 @@ from catalog.core.errors import (
     StoreError,
 )
 from catalog.library.checks import (
+    RESTORE,
     Check,
+    check_database,
     describe_error,
     draft_checks,
     permission_checks,
@@ -40,16 +42,13 @@ from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
     count_modalities,
-    count_orphans,
     count_pending_points,
     count_totals,
     database_bytes,
-    find_damage,
     measure_chunk_sizes,
 )
 from catalog.store.tried_models import list_trials
 
-_RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _REBUILD = "catalog index rebuild --keep-settings"
 _BUILD = "catalog index build FOLDER --dataset {}"
 _NAMED = 5  # documents in one message
@@ -165,11 +164,11 @@ def diagnose(library: Library) -> list[Check]:
     try:
         names = library.datasets()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=_RESTORE)]
+        unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=RESTORE)]
     home, file = library.settings.home, library.database.file
-    reread = _reread(names[0]) if names else _RESTORE
+    reread = _reread(names[0]) if names else RESTORE
     return [
-        run_check("database", lambda: _database(library), _RESTORE, file),
+        check_database(library),
         run_check("model", lambda: _model(library), "catalog models check", home),
         run_check("model note", lambda: _model_note(library), _REBUILD, home),
         *trial_checks(library),
@@ -320,16 +319,6 @@ def _vector_index(library: Library, name: str) -> str:
     if wrong:
         raise CatalogError(f"{wrong} points are not as in the store")
     return "up to date"
-
-
-def _database(library: Library) -> str:
-    with library.database.read() as connection:
-        problem, orphans = find_damage(connection), count_orphans(connection)
-    if problem is not None:
-        raise CatalogError(problem)
-    if broken := {name: count for name, count in orphans.items() if count}:
-        raise CatalogError(f"rows without an owner: {broken}")
-    return "sound"
 
 
 def _model(library: Library) -> str:

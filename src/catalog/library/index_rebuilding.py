@@ -11,6 +11,7 @@ from catalog.core.os_errors import describe_os_error
 from catalog.ingest.sync_report import Progress, Silent
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
+from catalog.store.damage import rebuild_row_indexes
 from catalog.store.embedding_cache import StoredModel, read_stored_model
 from catalog.store.full_text import rebuild_full_text
 from catalog.store.vectors import VECTOR_ENGINES
@@ -29,6 +30,8 @@ def rebuild_indexes(
 ) -> dict[str, dict[str, int]]:
     """Make the indexes of these datasets anew, of all if none is named.
 
+    With ``lexical`` the indexes of the database's own rows, too.
+
     Return of each dataset the points of its ``vectors`` index, and 1 for ``lexical``. The model
     is the store's: its files are not needed. Raises :class:`UnknownDatasetError`,
     :class:`StoreBusyError` while a dataset is being updated, and :class:`EngineError` kinds.
@@ -36,6 +39,9 @@ def rebuild_indexes(
     for name in datasets:
         library.require_dataset(name)
     progress, indexer = progress or Silent(), Indexer(library)
+    if lexical:
+        with library.database.write() as connection:
+            rebuild_row_indexes(connection)
     stored = read_stored_model(library.database)
     library.indexes.close()  # what this process holds of them
     indexes = Indexes(library.settings, library.database, lambda: stored or _no_model())

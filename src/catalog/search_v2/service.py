@@ -40,6 +40,7 @@ from catalog.store.engine_types import allowed_paths
 from catalog.store.waiting import embedded_share
 
 _log = logging.getLogger(__name__)
+_DAMAGED = 3  # documents named in notes
 
 
 class SearchServiceV2:
@@ -130,6 +131,7 @@ class SearchServiceV2:
             agent=params.agent,
             notes=(
                 *self._tell_waiting(request),
+                *_name_damaged(stages),
                 *(() if results else self._explain_nothing(params, request, stages)),
             ),
         )
@@ -301,3 +303,11 @@ class SearchServiceV2:
             return None
         with self.library.database.read() as connection:
             return allowed_paths(connection, request.restriction)
+
+
+def _name_damaged(stages: StageLog) -> Iterator[str]:
+    """Name the documents with damaged passages or vectors, which were left out."""
+    notes = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
+    yield from (note.partition(": ")[2] for note in notes[:_DAMAGED])
+    if len(notes) > _DAMAGED:
+        yield f"{len(notes) - _DAMAGED} more documents are damaged: run 'catalog doctor'"

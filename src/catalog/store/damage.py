@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, text
+from sqlalchemy.exc import IntegrityError
 
+from catalog.core.errors import StoreDamagedError
 from catalog.store import llm_cache
 from catalog.store.checksums import find_damaged_documents, find_damaged_vectors
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
-from catalog.store.full_text import CARDS, rebuild_full_text
+from catalog.store.full_text import CARDS, is_postgres, rebuild_full_text
 from catalog.store.revisions import remove_numbered
 from catalog.store.schema import (
     chunk_windows,
@@ -43,6 +45,19 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
         settle_waiting(connection, name)
         change_stamp(connection, name, now)
     return len(document_ids)
+
+
+def rebuild_row_indexes(connection: Connection) -> None:
+    """Rebuild SQLite's own indexes from their rows; do nothing on Postgres.
+
+    Raises :class:`StoreDamagedError` where two rows have a key that only one may have.
+    """
+    if is_postgres(connection):
+        return
+    try:
+        connection.execute(text("REINDEX"))
+    except IntegrityError as error:
+        raise StoreDamagedError(f"two rows have one key: {error.orig}") from error
 
 
 def _datasets_of_vectors(connection: Connection, keys: Sequence[str]) -> list[str]:

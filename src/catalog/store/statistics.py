@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, distinct, func, select, text
+from sqlalchemy.exc import DatabaseError
 
 from catalog.store.document_names import find_groups
 from catalog.store.filter_sql import DatasetNames, of_datasets
@@ -22,15 +24,37 @@ from catalog.store.schema import (
     revisions,
 )
 
+_SHOWN, _LOOKED_AT = 3, 100  # problems in the database
+_OF_INDEX = re.compile(r"missing from index |wrong # of entries in index |differ from index ")
+_PAGE = re.compile(r"\bpage (\d+)")
 
-def find_damage(connection: Connection) -> str | None:
-    """Return what the database's own check finds wrong, or ``None``; Postgres has none."""
+
+def find_damage(connection: Connection) -> tuple[str, bool] | None:
+    """Return the damage that the database's own check finds, and whether the rows are sound.
+
+    They are if all damage is in indexes of them. ``None`` is no damage; Postgres has no check.
+    """
     if is_postgres(connection):
         return None
-    lines = connection.execute(text("PRAGMA integrity_check(3)")).scalars().all()
-    if lines != ["ok"]:
-        return "; ".join(str(line) for line in lines)
-    return None
+    check = connection.execute(text(f"PRAGMA integrity_check({_LOOKED_AT})"))
+    lines = [line for row in check.scalars() for line in str(row).splitlines()]
+    if lines == ["ok"]:
+        return None
+    of_pages = [line for line in lines if _OF_INDEX.search(line) is None and line[:1] != "*"]
+    pages = {int(page) for line in of_pages for page in _PAGE.findall(line)}
+    is_known = all(map(_PAGE.search, of_pages))
+    return "; ".join(lines[:_SHOWN]), is_known and _are_of_indexes(connection, pages)
+
+
+def _are_of_indexes(connection: Connection, pages: set[int]) -> bool:
+    """Return whether all these pages of an SQLite file are known to belong to indexes."""
+    query = text(
+        "SELECT pageno FROM dbstat JOIN sqlite_master USING (name) WHERE type = 'index'"
+    )  # https://sqlite.org/dbstat.html, which not every SQLite has
+    try:
+        return not pages or pages <= set(connection.scalars(query))
+    except DatabaseError:
+        return False
 
 
 def count_orphans(connection: Connection) -> dict[str, int]:

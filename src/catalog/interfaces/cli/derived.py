@@ -14,7 +14,10 @@ VectorsOption = Annotated[
     bool, typer.Option("--vectors", help="Only the vector indexes, from the store.")
 ]
 LexicalOption = Annotated[
-    bool, typer.Option("--lexical", help="Only the keyword indexes, from the store.")
+    bool,
+    typer.Option(
+        "--lexical", help="Only the keyword indexes, and the database's own, from the store."
+    ),
 ]
 BothOption = Annotated[bool, typer.Option("--all", help="Both kinds of indexes, from the store.")]
 
