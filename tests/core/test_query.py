@@ -44,6 +44,84 @@ def test_a_minus_before_a_word_or_phrase_excludes_it():
 
 
 @pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("rm -rf", "-rf"),
+        ("what does tar -xzf do?", "-xzf"),
+        ("sensor for -40 degrees", "-40"),
+        ("sensor for \u221240 degrees", "-40"),
+        ("UTC -05:00", "-05:00"),
+        ("git commit -am fix", "-am"),
+        ("why -O2 breaks", "-O2"),
+        ("gcc -Wall -Werror", "-Wall, -Werror"),
+        ("-verbose", "-verbose"),
+        ("find -name", "-name"),
+        ("find . -anewer x", "-anewer"),
+        ("go test -v -fuzz", "-fuzz"),
+        ("gcc -std=c17 -funroll", "-std=c17, -funroll"),
+        ("terraform apply -auto-approve", "-auto-approve"),
+        ("java -jar a.jar -server", "-jar, -server"),
+        ("tar -czvf a.tgz", "-czvf"),
+        ("budget -2023", "-2023"),
+        ("rows -50%", "-50%"),
+        ("lex: rm -rf / vec: delete", "-rf"),
+    ],
+)
+def test_a_flag_or_a_number_after_a_minus_is_looked_for_and_told(text, flags):
+    found = parsed(text)
+    assert found.exclusions == ()
+    assert found.parts[0].text == text.removeprefix("lex: ").removesuffix(" / vec: delete")
+    assert found.readings[0].startswith(f"{flags} read as")
+
+
+@pytest.mark.parametrize(
+    ("text", "excluded"),
+    [
+        ("python -snake", "snake"),
+        ("jaguar -car", "car"),
+        ("keys -elm, please", "elm"),
+        ("java -JavaScript", "JavaScript"),
+        ("apollo -NASA", "NASA"),
+        ("bank -Fluss", "Fluss"),
+        ("java -node.js", "node.js"),
+        ("keys -Entw\u00fcrfe", "Entw\u00fcrfe"),
+        ("keys -\u53e4\u3044", "\u53e4\u3044"),
+        ("keys \u2013legacy", "legacy"),
+        ("keys \u2014legacy", "legacy"),
+        ("keys \u2212legacy", "legacy"),
+        ("keys \u2010legacy", "legacy"),
+        ('rm -"rf"', "rf"),
+    ],
+)
+def test_a_word_that_can_hardly_be_a_flag_is_excluded(text, excluded):
+    found = parsed(text)
+    assert (found.exclusions, found.readings) == ((excluded,), ())
+
+
+def test_a_word_that_is_known_to_be_a_flag_is_looked_for():
+    found = parse_query("find -snake -legacy", max_chars=99, flags=["snake"])
+    assert (found.text, found.exclusions) == ("find -snake", ("legacy",))
+
+
+@pytest.mark.parametrize(
+    "text", ["the key \u2014or so they say\u2014 is here", "\u2014Hola amigo", "a \u2013b\u2013, c"]
+)
+def test_dashes_around_an_aside_or_before_speech_exclude_nothing(text):
+    assert (parsed(text).text, parsed(text).exclusions) == (text, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\u201cthirty days\u201d", "\u201ethirty days\u201c", "\u00ab thirty days \u00bb",
+     "\u00bbthirty days\u00ab", "\uff02thirty days\uff02"],
+)  # fmt: skip
+def test_typographic_quotes_make_a_phrase(text):
+    assert parsed(f"after {text}").required == ("thirty days",)
+    assert parsed(f"after -{text}").exclusions == ("thirty days",)
+    assert parsed(f"after \u2013{text}").exclusions == ("thirty days",)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "state-of-the-art", "git commit --amend", "5 - 3", "docker -v", "-", "c++", "AND",

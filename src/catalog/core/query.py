@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from catalog.core.errors import QueryError
 from catalog.core.param_types import Mode
 from catalog.core.text import compose, storable
 
+_DASHES = "\\-\u2010-\u2015\u2212\uff0d"
+_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"'))
 _PART = re.compile(
-    r"""
-    (?P<minus>(?<!\S)-(?=["\w]))?            # a minus right before a word or a quote
+    rf"""
+    (?P<minus>(?<!\S)[{_DASHES}](?=["\w]))?   # a minus right before a word or a quote
     (?: "(?P<phrase>[^"]*)" | (?P<word>[^\s"]+) | (?P<quote>") )
     """,
     re.VERBOSE,
 )
+_LONG_DASHES = "\u2013\u2014\u2015"
+_ASIDE_END = re.compile(rf"\w[{_LONG_DASHES}](?=[\s,.;:?!]|$)")  # of an aside —like this—
 _LETTER = re.compile(r"[^\W_]")
 _ALONE = re.compile(r'(?<!\S)"[^"]*"(?=[,.;:?!]*(?:\s|$))')
 _TWO_LETTERS = re.compile(r"\w{2,}")
+_ENGLISH = re.compile(r"[a-z]+(?:['.][a-z]+)*", re.IGNORECASE)
+_VOWEL = re.compile("[aeiouy]", re.IGNORECASE)
+_COMMAND = re.compile(  # "--all", "-v", "-std=c17", ".", "/etc", "./run", "|": a command line
+    r"(?<!\S)(?:--\w|-[a-zA-Z](?!\S)|-[\w-]+=|[|.](?!\S)|[.~]?/\w)"
+)
+_OPTIONS = frozenset(  # words that common programs take after a single minus
+    "all aux classpath debug delete exec force help hup iname jar kill lah maxdepth mindepth mtime "
+    "name newer nodes noout not path pedantic perm print prune quiet race recurse regex run "
+    "shared size static term text type var verbose version wall werror wextra".split()
+)
 _LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
 _ZERO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 _INVISIBLE = re.compile(rf"[\s{_ZERO_WIDTH}]*")
@@ -63,6 +77,7 @@ class ParsedQuery:
     ``text`` is what it is about: the words and the phrases' words, without the exclusions.
     ``parts`` say what each leg looks for. ``exclusions`` stand in no hit at all, ``required``
     phrases in every one. ``is_typed``: the user wrote the parts, and each has its own phrases.
+    ``readings`` are notes for the user on parts that could be read in two ways.
     """
 
     original: str
@@ -71,6 +86,7 @@ class ParsedQuery:
     exclusions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     is_typed: bool = False
+    readings: tuple[str, ...] = ()
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -84,6 +100,18 @@ class ParsedQuery:
         """Return all that is looked for, each text once: what to mark in a passage."""
         return " ".join(dict.fromkeys(part.text for part in self.parts))
 
+    def without_phrases(self, loose: Collection[str], reading: str) -> ParsedQuery:
+        """Return the query in which the loose phrases are words only, with a reading that says so.
+
+        >>> parse_query('"api keys"', max_chars=99).without_phrases(["api keys"], "no").required
+        ()
+        """
+        parts = tuple(
+            replace(part, phrases=tuple(one for one in part.phrases if one not in loose))
+            for part in self.parts
+        )
+        return replace(self, parts=parts, readings=(*self.readings, reading))
+
     def about(self, mode: Mode) -> str:
         """Return the one text that stands for the query in a mode.
 
@@ -94,13 +122,15 @@ class ParsedQuery:
         return min(parts, key=_importance).text if parts else self.text
 
 
-def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
+def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> ParsedQuery:
     """Trim a query, compose it (NFC), take it apart and cut it to ``max_chars``.
 
     ``"…"`` is a phrase when the quotes are balanced and it holds two words or more, or one word
     with nothing before and but punctuation after the quotes, as ``open("x")`` has not; ``-word``
-    excludes when the minus starts a word of two letters or more, ``-"a phrase"`` when there is
-    any letter or digit in it, and it is left out otherwise. Every other character is plain text.
+    excludes when the word can hardly be a flag or a number (see :func:`_is_flag`) and is none of
+    ``flags``; ``-"a phrase"`` when there is any letter or digit in it, and it is left out
+    otherwise. Typographic quotes and dashes count as ``"`` and ``-``. Every other character is
+    plain text.
 
     A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line
     or after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
@@ -120,25 +150,31 @@ def parse_query(query: str, *, max_chars: int) -> ParsedQuery:
     typed = _split_typed(text, end)
     text = text[:end]
     terms_by_kind: list[tuple[SubQueryKind, _Terms]] = [
-        (kind, _parse_terms(part) if kind == "lex" else _Terms(part)) for kind, part in typed
-    ] or [("lex", _parse_terms(_one_line(text)))]
+        (kind, _parse_terms(part, flags) if kind == "lex" else _Terms(part)) for kind, part in typed
+    ] or [("lex", _parse_terms(_one_line(text), flags))]
     for kind, terms in terms_by_kind:
         if terms.text == "":
             name = f"the query {kind}:" if typed else "the query"
             if terms.exclusions:
-                raise QueryError(f"{name} only excludes: say what to look for, too")
+                raise QueryError(
+                    f"{name} only excludes: say what to look for, too, or put it in quotes "
+                    f'to look for it: "-{terms.exclusions[0]}"'
+                )
             raise QueryError(f"{name} holds nothing to search for")
     exclusions = tuple(word for _, terms in terms_by_kind for word in terms.exclusions)
     if exclusions:
         notes.append(f"excluding {', '.join(exclusions)}")
+    readings = _tell_flags(flag for _, terms in terms_by_kind for flag in terms.flags)
     if not typed:
         _, terms = terms_by_kind[0]
         both = (SubQuery("lex", terms.text, terms.phrases), SubQuery("vec", terms.text))
-        return ParsedQuery(text, terms.text, both, exclusions, tuple(notes))
+        return ParsedQuery(text, terms.text, both, exclusions, tuple(notes), readings=readings)
     notes.append(", ".join(f"{kind}: {terms.text}" for kind, terms in terms_by_kind))
     parts = tuple(_typed_parts(terms_by_kind))
     about = min(parts, key=_importance).text
-    return ParsedQuery(text, about, parts, exclusions, tuple(notes), is_typed=True)
+    return ParsedQuery(
+        text, about, parts, exclusions, tuple(notes), is_typed=True, readings=readings
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +182,32 @@ class _Terms:
     text: str
     phrases: tuple[str, ...] = ()
     exclusions: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
-def _parse_terms(text: str) -> _Terms:
+def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
     words: list[str] = []
     phrases: list[str] = []
     exclusions: list[str] = []
-    for part in _PART.finditer(text):
+    flags: list[str] = []
+    parts = list(_PART.finditer(text))
+    is_command = _COMMAND.search(text) or any(
+        part["minus"] and part["word"] in _OPTIONS for part in parts
+    )
+    last_aside = max((end.start() for end in _ASIDE_END.finditer(text)), default=0)
+    for part in parts:
         if part["phrase"] is None:
-            if part["minus"] and _TWO_LETTERS.search(part["word"] or ""):
-                exclusions.append(part["word"])
-            else:
+            word = (part["word"] or "").rstrip(",.;:?!)")
+            is_aside = (
+                part["minus"] and part["minus"] in _LONG_DASHES and part.start() <= last_aside
+            )
+            if not part["minus"] or is_aside or _TWO_LETTERS.search(word) is None:
                 words.append(part.group())
+            elif is_command or word in known_flags or _is_flag(word):
+                words.append(part.group())
+                flags.append(word)
+            else:
+                exclusions.append(word)
             continue
         content = _one_line(part["phrase"])
         if part["minus"]:
@@ -167,7 +217,30 @@ def _parse_terms(text: str) -> _Terms:
         is_word = _LETTER.search(content) and _ALONE.match(text, part.start())
         if " " in content or is_word:
             phrases.append(content)
-    return _Terms(_one_line(" ".join(words)), tuple(phrases), tuple(exclusions))
+    return _Terms(_one_line(" ".join(words)), tuple(phrases), tuple(exclusions), tuple(flags))
+
+
+def _is_flag(word: str) -> bool:
+    """Return whether a word after a minus may be a flag or a number: ``rf``, ``O2``, ``40``.
+
+    A word may be one if it has a digit or a sign, at most two letters, or no vowel, or if common
+    programs have such an option.
+    """
+    if not word.isascii():
+        return any(char.isdigit() for char in word)
+    if _ENGLISH.fullmatch(word) is None or len(word) < 3 or word.lower() in _OPTIONS:
+        return True
+    return not word.isupper() and _VOWEL.search(word) is None
+
+
+def _tell_flags(flags: Iterable[str]) -> tuple[str, ...]:
+    """Say which words after a minus are looked for, and how to exclude them."""
+    different = list(dict.fromkeys(flags))
+    if not different:
+        return ()
+    listed = ", ".join(f"-{flag}" for flag in different)
+    how = f'to exclude, use quotes: -"{different[0]}"'
+    return (f"{listed} read as {'a word' if len(different) == 1 else 'words'}; {how}",)
 
 
 def _cut_position(text: str, limit: int) -> int:
@@ -221,12 +294,12 @@ def _importance(part: SubQuery) -> int:
 
 
 def _clean(query: str) -> str:
-    """Compose and trim the query, with one kind of line break.
+    """Compose and trim the query, with one kind of line break and of quotes.
 
     Other control characters become spaces, what cannot be stored a replacement character; the
     result does not begin with invisible characters.
     """
-    lines = _LINE_BREAK.sub("\n", query)  # they separate typed sub-queries
+    lines = _LINE_BREAK.sub("\n", query).translate(_QUOTES)  # breaks separate typed sub-queries
     printable = "".join(
         " " if unicodedata.category(char) == "Cc" and char != "\n" else char for char in lines
     )

@@ -26,7 +26,7 @@ from catalog.library.roles import role_scope
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole
-from catalog.store.engine_types import Restriction
+from catalog.store.engine_types import Restriction, allowed_seqs, is_written_as_flag
 from catalog.store.listing import (
     allowed_documents,
     check_filter_fields,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from catalog.core.settings import RAGv2Settings, Settings
+
+_LOOSE = "searched for the words without the quotes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,6 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     check_search(params)
     library, rag = parts.library, parts.rag
     dataset = library.chosen_datasets(params.dataset)
-    with stages.run("normalise") as notes:
-        query = parse_query(params.query, max_chars=rag.max_query_chars)
-        notes.extend(query.notes)
     with stages.run("scope") as notes:
         filters = parse_filters(params.filters)
         names = Restriction(dataset).datasets
@@ -92,6 +91,12 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
                 is_one_document |= count == 1
         visible = replace(restriction, filter=filters)
         restriction = _within_dates(library, restriction, params, notes)
+    with stages.run("normalise") as notes:
+        query = parse_query(params.query, max_chars=rag.max_query_chars)
+        if query.exclusions or any(part.phrases for part in query.parts):
+            with library.database.read() as connection:
+                query = _read_by_documents(connection, query, restriction, params, rag)
+        notes.extend(query.notes)
     return SearchRequest(
         query,
         restriction,
@@ -103,6 +108,49 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         threshold=chosen_threshold(params, rag),
         is_one_document=is_one_document,
     )
+
+
+def _read_by_documents(
+    connection: Connection,
+    query: ParsedQuery,
+    restriction: Restriction,
+    params: SearchParams,
+    rag: RAGv2Settings,
+) -> ParsedQuery:
+    """Return the query as the documents that may answer suggest to read it.
+
+    A word after a minus is looked for if they write it as a flag. A quoted phrase that no passage
+    has binds nothing, unless the search is ``strict``; the same goes for phrases that stand in no
+    passage together.
+    """
+    flags = [word for word in query.exclusions if is_written_as_flag(connection, restriction, word)]
+    if flags:
+        query = parse_query(params.query, max_chars=rag.max_query_chars, flags=flags)
+    if params.strict:
+        return query
+    within = replace(restriction, without=query.exclusions)
+    for phrases in dict.fromkeys(part.phrases for part in query.parts):
+        loose = [one for one in phrases if not _is_held(connection, within, (one,))]
+        kept = tuple(one for one in phrases if one not in loose)
+        if loose:
+            missing = " or ".join(map(_quote, loose))
+            query = query.without_phrases(loose, f"no passage has {missing}: {_LOOSE}")
+        if kept and not _is_held(connection, within, kept):
+            apart = " and ".join(map(_quote, kept))
+            reading = f"no passage has {apart} together: {_LOOSE}"
+            query = query.without_phrases(kept, reading)
+    return query
+
+
+def _is_held(connection: Connection, within: Restriction, phrases: tuple[str, ...]) -> bool:
+    """Tell whether some passage that may answer holds all the phrases."""
+    needed = replace(within, containing=phrases)
+    found = (allowed_seqs(connection, needed.of(name)) for name in within.datasets)
+    return any(seqs is None or len(seqs) > 0 for seqs in found)
+
+
+def _quote(phrase: str) -> str:
+    return f'"{phrase}"'
 
 
 def chosen_threshold(params: SearchParams, rag: RAGv2Settings) -> float:

@@ -102,21 +102,23 @@ class HybridRetrieverFactoryV2:
             )
         parts = self._parts
         rag = parts.rag
-        if isinstance(query, str):
-            query = parse_query(query, max_chars=rag.max_query_chars)
+        parsed = (
+            parse_query(query, max_chars=rag.max_query_chars) if isinstance(query, str) else query
+        )
         if within is None:
             narrow = search_arguments(narrow)
-            params = SearchParams(query.original, dataset=dataset_name, mode=mode, **narrow)
-            params = for_agent(params, parts.settings)
-            within = read_request(params, parts, StageLog()).restriction
+            params = SearchParams(parsed.original, dataset=dataset_name, mode=mode, **narrow)
+            request = read_request(for_agent(params, parts.settings), parts, StageLog())
+            within = request.restriction
+            parsed = request.query if isinstance(query, str) else parsed
         maker = LegMaker(
             parts,
-            replace(within, without=query.exclusions, containing=query.required),
+            replace(within, without=parsed.exclusions, containing=parsed.required),
             k_lex or rag.fts_top_k,
             k_dense or rag.vector_top_k,
             mode,
         )
-        legs = maker.make(query.parts, is_own=not query.is_typed)
+        legs = maker.make(parsed.parts, is_own=not parsed.is_typed)
         if not legs:
             raise QueryError(f"the typed query has no part for mode {mode}")
         top_k = k_fused or rag.fusion_top_k

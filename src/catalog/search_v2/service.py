@@ -130,6 +130,7 @@ class SearchServiceV2:
             comparison=comparison,
             agent=params.agent,
             notes=(
+                *request.query.readings,
                 *self._tell_waiting(request),
                 *_name_damaged(stages),
                 *(() if results else self._explain_nothing(params, request, stages)),

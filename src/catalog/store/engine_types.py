@@ -23,7 +23,7 @@ from catalog.store.filter_sql import (
     compile_filter,
     of_datasets,
 )
-from catalog.store.fts_match import phrase_clause
+from catalog.store.fts_match import flag_clause, phrase_clause
 from catalog.store.schema import chunks, datasets, documents
 
 if TYPE_CHECKING:
@@ -198,6 +198,14 @@ def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset
         return frozenset()
     joined = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
     return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))
+
+
+def is_written_as_flag(connection: Connection, restriction: Restriction, word: str) -> bool:
+    """Return whether a chunk that may answer writes the word with a minus: ``find -name``."""
+    if restriction.scope.is_nothing:
+        return False
+    found = select(chunks.c.seq).where(restriction.clause(), flag_clause(word)).limit(1)
+    return connection.scalar(found) is not None
 
 
 _IDS = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.dataset).where(

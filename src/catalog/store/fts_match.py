@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 MAX_TERMS = 64
+_BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 
 
@@ -55,6 +56,13 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     holds_words = holds_phrase(chunks.c.seq, quote(" ".join(words)))
     signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
     return and_(holds_words, *(_contains(name) for name in signed_names[:MAX_TERMS]))
+
+
+def flag_clause(word: str) -> ColumnElement[bool]:
+    """Require that a chunk writes the word as a flag, with a minus: ``find -name``, ``--name``."""
+    fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
+    written = or_(*(contains(field, f"{sign}-{word}") for field in fields for sign in _BEFORE_FLAG))
+    return and_(phrase_clause(word), written)
 
 
 def _contains(written: str) -> ColumnElement[bool]:
