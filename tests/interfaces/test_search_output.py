@@ -151,6 +151,12 @@ def test_where_all_are_of_0_per_cent_nothing_answers(printed):
     assert err.startswith("0 passages in 14 ms; 1 of 0 % not shown")
 
 
+def test_where_nothing_is_found_what_was_searched_is_said(printed):
+    searched = "Searched by words in 3 documents of 'notes' with after=2024."
+    out = printed(searched=searched, nearest=["a.md", "b.md"]).out
+    assert out.splitlines()[1:] == [searched, "Nearest without these conditions: a.md, b.md"]
+
+
 def test_a_passage_whose_evidence_is_not_shown_above_has_it_itself(printed):
     first, second = heard(1, relevance=0.0), heard(2, relevance=0.5)
     out = printed(first, second.model_copy(update={"evidence_at": 1})).out

@@ -608,3 +608,36 @@ def test_page_title_and_agent_hint_are_fields_of_every_document(tmp_path, mode, 
 
 def test_a_field_that_the_designs_name_may_be_asked_for_where_no_document_has_it(service):
     assert len(service.search("keys", dataset="notes", filters="agent_hint=writer")) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "nearest"),
+    [
+        ({"after": "2090"}, ["by words and meaning", "after=2090", "in 0 documents"], "bread.txt"),
+        ({"file_type": "md", "name": "bread"}, ["file_type=md", "name=bread"], "bread.txt"),
+        ({"query": '"flour keys"', "strict": True}, ["quotes", "in 3 documents"], "bread.txt"),
+        ({"query": "zebra", "mode": "lexical"}, ["by words in 3 documents", "hybrid"], None),
+        ({"doc_ids": []}, ["doc_ids", "in 0 documents"], None),
+    ],
+)
+def test_where_nothing_is_found_it_says_what_was_searched_and_what_is_nearest(
+    service, call, words, nearest
+):
+    found = service.search(**{"query": "flour", "dataset": "notes", **call})
+    assert len(found) == 0
+    assert [word for word in words if word not in found.searched] == []
+    assert nearest in (found.nearest or [None])
+    assert found.to_dict()["searched"] == found.searched
+
+
+def test_the_nearest_documents_are_among_those_that_the_caller_lets_answer(service):
+    found = service.search(
+        "flour", dataset="notes", docs=["keys.md"], filters="tag=ops", after="2090"
+    )
+    assert (len(found), found.nearest) == (0, ("keys.md",))
+
+
+def test_a_search_that_finds_something_does_not_say_what_was_searched(service):
+    found = service.search("flour", dataset="notes")
+    assert (found.searched, found.nearest) == (None, ())
+    assert not {"searched", "nearest"} & found.to_dict().keys()

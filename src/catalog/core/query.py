@@ -31,11 +31,12 @@ _VOWEL = re.compile("[aeiouy]", re.IGNORECASE)
 _COMMAND = re.compile(  # "--all", "-v", "-std=c17", ".", "/etc", "./run", "|": a command line
     r"(?<!\S)(?:--\w|-[a-zA-Z](?!\S)|-[\w-]+=|[|.](?!\S)|[.~]?/\w)"
 )
-_OPTIONS = frozenset(  # words that common programs take after a single minus
-    "all aux classpath debug delete exec force help hup iname jar kill lah maxdepth mindepth mtime "
-    "name newer nodes noout not path pedantic perm print prune quiet race recurse regex run "
-    "shared size static term text type var verbose version wall werror wextra".split()
-)
+_COMMON_OPTIONS = """
+    all aux classpath debug delete exec force help hup iname jar kill lah maxdepth mindepth mtime
+    name newer nodes noout not path pedantic perm print prune quiet race recurse regex run
+    shared size static term text type var verbose version wall werror wextra
+"""  # words that common programs take after a single minus
+_OPTIONS = frozenset(_COMMON_OPTIONS.split())
 _LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
 _ZERO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 _INVISIBLE = re.compile(rf"[\s{_ZERO_WIDTH}]*")
@@ -192,7 +193,7 @@ def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
     flags: list[str] = []
     parts = list(_PART.finditer(text))
     is_command = _COMMAND.search(text) or any(
-        part["minus"] and part["word"] in _OPTIONS for part in parts
+        part["minus"] and (part["word"] or "").lower() in _OPTIONS for part in parts
     )
     last_aside = max((end.start() for end in _ASIDE_END.finditer(text)), default=0)
     for part in parts:

@@ -286,7 +286,9 @@ class SearchResults(ResultList[SearchResult]):
     ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
     ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
     found), and ``low_confidence`` says whether that is below the setting.
-    ``notes`` say what else there is when nothing was found. ``agent`` is whose search it was.
+    ``notes`` say what else there is when nothing was found. ``searched`` says what was searched
+    then, and ``nearest`` names documents that are near without the call's conditions. ``agent`` is
+    whose search it was.
     """
 
     def __init__(
@@ -302,6 +304,8 @@ class SearchResults(ResultList[SearchResult]):
         low_confidence: bool,
         comparison: Comparison | None = None,
         notes: Sequence[str] = (),
+        searched: str | None = None,
+        nearest: Sequence[str] = (),
         agent: str | None = None,
     ) -> None:
         only = datasets[0] if len(datasets) == 1 else None
@@ -312,6 +316,7 @@ class SearchResults(ResultList[SearchResult]):
         self.low_confidence = low_confidence
         self.comparison = comparison
         self.notes = tuple(notes)
+        self.searched, self.nearest = searched, tuple(nearest)
         self.agent = agent
 
     def to_dict(self) -> dict[str, Any]:
@@ -328,4 +333,6 @@ class SearchResults(ResultList[SearchResult]):
         if self.comparison is not None:
             answer["comparison"] = self.comparison.model_dump(mode="json")
         answer["notes"] = list(self.notes)
+        if self.searched is not None:
+            answer |= {"searched": self.searched, "nearest": list(self.nearest)}
         return answer

@@ -219,6 +219,8 @@ class SearchShape(_Shape):
     stages: tuple[StageReport, ...]
     comparison: Comparison | None = None
     notes: tuple[str, ...] = ()
+    searched: str | None = None
+    nearest: tuple[str, ...] = ()
     agent: str | None = None
 
 

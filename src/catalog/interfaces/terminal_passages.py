@@ -48,6 +48,10 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
     if len(results) == 0:
         where = " or ".join(map(repr, results.datasets))
         yield safe(f"No passage of {where} answers {results.query!r}.")
+        if results.searched is not None:
+            yield safe(one_line(results.searched))
+        if results.nearest:
+            yield safe(f"Nearest without these conditions: {one_line(', '.join(results.nearest))}")
 
 
 def _result_lines(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.errors import InputError
+from catalog.core.errors import CatalogError, InputError
 from catalog.core.filters import And, Op, condition
 from catalog.core.param_fields import takes_self
 from catalog.core.params import SearchParams
@@ -37,10 +38,17 @@ from catalog.search_v2.shape import to_result
 from catalog.search_v2.spans import export_spans, span
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import allowed_paths
+from catalog.store.listing import allowed_documents, count_documents
 from catalog.store.waiting import embedded_share
 
 _log = logging.getLogger(__name__)
 _DAMAGED = 3  # documents named in notes
+_WAYS = {"lexical": "by words", "vector": "by meaning", "hybrid": "by words and meaning"}
+_NARROWING = (
+    *("file_type", "name", "docs", "doc_ids", "filters", "after", "before"),
+    "similarity_threshold",
+)
+_NEAREST = 3  # documents that are named where nothing was found
 
 
 class SearchServiceV2:
@@ -129,6 +137,8 @@ class SearchServiceV2:
             low_confidence=low,
             comparison=comparison,
             agent=params.agent,
+            searched=None if results else self._tell_searched(params, request),
+            nearest=() if results else self._find_nearest(request),
             notes=(
                 *request.query.readings,
                 *self._tell_waiting(request),
@@ -256,6 +266,51 @@ class SearchServiceV2:
             limit=1,
         )
         yield from page.notes
+
+    def _tell_searched(self, params: SearchParams, request: SearchRequest) -> str:
+        """Say how, where and under which conditions was searched."""
+        allowed = allowed_documents(request.restriction)
+        with self.library.database.read() as connection:
+            count = count_documents(connection, allowed, sys.maxsize)
+        given = {name: getattr(params, name) for name in _NARROWING}
+        conditions = [
+            f"{name}={value}" if isinstance(value, str | float) else name
+            for name, value in given.items()
+            if value is not None
+        ]
+        conditions += ["quotes"] if request.query.required else []
+        where = " and ".join(map(repr, request.restriction.datasets))
+        within = f" with {', '.join(conditions)}" if conditions else ""
+        documents = "document" if count == 1 else "documents"
+        told = f"Searched {_WAYS[request.mode]} in {count:,} {documents} of {where}{within}."
+        if request.mode == "lexical" and not conditions:
+            told += " Mode hybrid also searches by meaning."
+        return told
+
+    def _find_nearest(self, request: SearchRequest) -> list[str]:
+        """Return the best documents without threshold, phrases, dates, file type and name."""
+        query, visible = request.query, request.visible
+        is_loose = request.threshold == 0 and request.restriction == visible
+        if is_loose and not query.required:
+            return []
+        loose = replace(
+            request,
+            query=query.without_phrases(query.required, ""),
+            restriction=visible,
+            top_k=_NEAREST,
+            threshold=0.0,
+            rerank=False,
+            expand=False,
+        )
+        try:
+            passages, _ = gather_candidates(self.parts, loose, StageLog(), wanted=_NEAREST)
+        except CatalogError:  # the search has answered; this only adds to it
+            return []
+        names = [
+            passage.chunk.path if len(visible.datasets) == 1 else passage.chunk.source_doc_id
+            for passage in passages
+        ]
+        return list(dict.fromkeys(names))[:_NEAREST]
 
     def _warm_up(self, params: SearchParams) -> None:
         dataset = self._only_dataset(params)

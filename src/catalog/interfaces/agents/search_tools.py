@@ -84,7 +84,10 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
     if isinstance(params.get("filters"), str):
         params["filters"] = [params["filters"]]
     answer = ask_by_names(engine, "search", params, "docs")
-    quoted_notes = clean_notes((*answer.get("notes", ()), *_stage_notes(answer["stages"])))
+    told = [*answer.get("notes", ()), *_stage_notes(answer["stages"])]
+    if nearest := answer.get("nearest"):
+        told.append(f"nearest without what narrows the search: {', '.join(nearest)}")
+    quoted_notes = clean_notes(told)
     passages, partial_note = agent_passages(answer["results"])
     own_notes = (*notes, partial_note) if partial_note else notes
     data = SearchData(
