@@ -35,6 +35,11 @@ TEXTS = [
     "", "b\x1fs:ab", "a", "A", "b", "ab", "3", "3.0", "true", 'q"uote', "it's", "x\x1fs:a", "*",
     "ß", "SS", "100%", "a_b", "[0]", LONG, LONG + "!", "b\x1fs:ab", "\U0001f600", "é", "z\0z",
 ]  # fmt: skip
+DATES = [
+    "2024", "2024-06", "2024-06-01", "20240601", "2024-06-01T00:30:00+02:00", "2024-05-31T22:30Z",
+    "2024-05-31 23:30:00 -02:00", "2024-06-01T23:59:59.5", "2024-05-31", "2023-12-31", "9999",
+    "9999-12-31", "0001-01-01", "2024-02-30", "soon",
+]  # fmt: skip
 NUMBERS = [0, -0.0, 1, 1.0, 3, 3.5, -2, 2**53, 2**53 + 1, 10**30, float("inf"), 1e-9]
 SCALARS: list[MetadataScalar] = [*TEXTS, *NUMBERS, True, False]
 FREE = [
@@ -50,8 +55,8 @@ FREE = [
     "created",
     "never",
 ]
-FIELDS = [*FREE, "title", "path", "source_doc_id", "dataset", "file_type", "modality", "page",
-          "section"]  # fmt: skip
+FIELDS = [*FREE, "modified", "title", "path", "source_doc_id", "dataset", "file_type", "modality",
+          "page", "section"]  # fmt: skip
 PATHS = [f"{index:02}.md" for index in range(40)]
 SECTIONS = ["Intro", "A.b", 'The "end"', LONG]
 MODALITIES = ["text", "ocr", "video_frame"]
@@ -70,7 +75,7 @@ class Passage:
 
 def fill(desk: Bench) -> list[Passage]:
     """Forty documents with every kind of metadata, the same in every run."""
-    luck = random.Random(20)
+    luck, dating = random.Random(20), random.Random(21)
     passages: list[Passage] = []
     for path in PATHS:
         metadata: dict[str, MetadataValue] = {}
@@ -78,6 +83,7 @@ def fill(desk: Bench) -> list[Passage]:
             if luck.random() < 0.6:
                 many = tuple(luck.sample(SCALARS, luck.randint(0, 4)))
                 metadata[field] = many if luck.random() < 0.5 else luck.choice(SCALARS)
+        metadata["modified"] = tuple(dating.sample(DATES, dating.randint(0, 2)))
         metadata |= {"section": "of the document", "modality": "ocr", "page": 3}  # shadowed
         if path == PATHS[0]:
             metadata["tags"] = ("z\0z", float("inf"), "a", 3)
@@ -205,6 +211,8 @@ def operand(field: str) -> st.SearchStrategy[MetadataScalar]:
         "section": [*SECTIONS, "of the document"],
         "page": [0, 1, 3, 3.0, 2.5, 4, 5, 9],
         "file_type": ["md"],
+        "modified": DATES,
+        "created": DATES,
     }
     general = st.sampled_from(SCALARS)
     return st.one_of(st.sampled_from(own[field]), general) if field in own else general
@@ -270,6 +278,15 @@ def test_every_operator_agrees_on_every_value(reading, op: Op, field: str):
             continue
         operand = (value,) if op in (Op.IN, Op.NIN, Op.ANY, Op.ALL) else value
         tree = Condition(field, op, operand)
+        assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
+
+
+@pytest.mark.parametrize("reading", READ_THEMSELVES, indirect=True, scope="module")
+@pytest.mark.parametrize("op", [Op.GT, Op.GTE, Op.LT, Op.LTE, Op.EQ])
+def test_every_reading_compares_dates_alike(reading, op: Op):
+    passages, answer = reading
+    for value in DATES:
+        tree = Condition("modified", op, value)
         assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from llama_index.core.vector_stores.types import (
     MetadataFilters,
 )
 
+from catalog.core.dates import read_bound
 from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
 from catalog.core.filter_forms import MAX_CONDITIONS, parse_expression, parse_filters
 from catalog.core.filters import (
@@ -316,3 +318,51 @@ def test_unknown_fields_are_refused_by_name_and_known_ones_listed():
     check_fields(tree, ["colour", "tags"])
     with pytest.raises(UnknownFieldError, match=r"'colour'.*modality"):
         check_fields(tree, [])
+
+
+def _written(moment: datetime, hours: int, form: str) -> str:
+    """The moment in one of the usual forms, at a place so many hours from UTC."""
+    return moment.astimezone(timezone(timedelta(hours=hours))).strftime(form)
+
+
+dates = st.builds(
+    _written,
+    st.datetimes(datetime(2023, 12, 30), datetime(2024, 3, 2), timezones=st.just(UTC)),
+    st.integers(-12, 14),
+    st.sampled_from(["%Y", "%Y-%m", "%Y-%m-%d", "%Y%m%d", "%Y-%m-%dT%H:%M:%S%z",
+                     "%Y-%m-%d %H:%M %z", "%Y-%m-%dT%H:%M:%S.%f", "%Y%m%dT%H%M%S%z"]),
+)  # fmt: skip
+
+
+@given(stored=dates, bound=dates, field=st.sampled_from(["created", "modified"]))
+def test_a_filter_on_a_date_agrees_with_after_and_before(stored, bound, field):
+    def allows(op):
+        return matches(condition(field, op, bound), lambda _: (stored,))
+
+    at, begin = read_bound("after", stored), read_bound("after", bound)
+    assert allows(">=") == (at >= begin)
+    assert allows("<") == (at < begin)
+    assert allows(">") == (not allows("<="))
+    assert allows("<=") >= allows("<")
+
+
+@pytest.mark.parametrize(
+    ("asked", "inside", "outside"),
+    [
+        ("created<=2024-05-31", "2024-05-31T23:59:59.9Z", "2024-06-01"),
+        ("created<=2024-05-31", "2024-06-01T01:00+02:00", "2024-05-31T23:00-02:00"),
+        ("created>2024-05-31", "2024-06-01", "2024-05-31T23:59:59Z"),
+        ("created<=2024-02", "2024-02-29T12:00", "2024-03"),
+        ("created>2023-12", "2024", "2023-12-31T23:59"),
+        ("created<=2024", "2024-12-31T23:59", "2025-01-01"),
+        ("created>=2024-06-01", "2024-05-31T23:30-02:00", "2024-06-01T00:30+02:00"),
+        ("created>=2024-06-01", "2024-06", "2024-05"),
+        ("created<=2024-06-01T10:00Z", "2024-06-01T12:00+02:00", "2024-06-01T10:00:01Z"),
+        ("created>2024-06-01T10:00Z", "2024-06-01T10:00:01Z", "2024-06-01T10:00Z"),
+        ("created<=9999", "9999-12-31", "soon"),
+    ],
+)
+def test_a_day_month_or_year_is_compared_whole_and_a_time_to_the_moment(asked, inside, outside):
+    tree = parse_filters([asked])
+    assert matches(tree, lambda _: (inside,))
+    assert not matches(tree, lambda _: (outside,))

@@ -5,6 +5,7 @@ A timestamp is the number of seconds from the beginning of 1970 (UTC).
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, date, datetime, timedelta
 
@@ -12,6 +13,7 @@ from catalog.core.errors import InputError
 
 _PARTIAL = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2}))?")
 _FULL = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}(?:[Tt ].*)?")
+_DATE_ONLY = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}")
 _BLANK_BEFORE_ZONE = re.compile(r"\s+(?=(?:Z|[+-][0-9:]+)\Z)")
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]")
 _MAX_CHARS = 64
@@ -51,6 +53,30 @@ def read_bound(name: str, value: object) -> datetime | None:
         shown = repr(value) if len(repr(value)) <= _MAX_CHARS else "that"
         raise InputError(f"{name} must be a date such as 2026-03-31, 2026-03 or 2026, not {shown}")
     return moment
+
+
+def date_span(text: str) -> tuple[float, float] | None:
+    """Return the timestamps at which a date begins and the next one does; ``None`` for no date.
+
+    A day, a month or a year lasts as long as that; a time is a moment.
+    """
+    begin = parse_date(text)
+    if begin is None:
+        return None
+    start = seconds_since_epoch(begin)
+    iso = text.strip()
+    try:
+        if len(iso) == 4:
+            end = begin.replace(year=begin.year + 1)
+        elif len(iso) == 7:
+            end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+        elif _DATE_ONLY.fullmatch(iso):
+            end = begin + timedelta(days=1)
+        else:
+            return start, math.nextafter(start, math.inf)
+    except (ValueError, OverflowError):  # the year 10000
+        return start, math.inf
+    return start, seconds_since_epoch(end)
 
 
 def to_timestamp(value: str | float | None) -> float | None:

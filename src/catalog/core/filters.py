@@ -6,7 +6,8 @@ asks about that set:
     EQ, CONTAINS  some value equals            NE    not EQ (true when the field is missing)
     IN, ANY       some value is in the list    NIN   not IN (true when the field is missing)
     ALL           every listed value is there  IS_EMPTY  there is no value
-    GT GTE LT LTE some value of the same type compares so (numbers; strings by code point)
+    GT GTE LT LTE some value of the same type compares so (numbers; strings by code point;
+                  ``created`` and ``modified`` as dates, if the condition names one)
     TEXT_MATCH    some string value holds the text; TEXT_MATCH_INSENSITIVE ignores case
 
 ``IN []`` is nothing, ``NIN []`` and ``ALL []`` are everything; AND of nothing is everything,
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeGuard
 
+from catalog.core.dates import date_span, to_timestamp
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
 
@@ -36,6 +38,7 @@ DOCUMENT_FIELDS = frozenset(
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
 FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
+DATE_FIELDS = ("modified", "created")  # they tell a document's date, the first one first
 ALIASES: Mapping[str, str] = {"tag": "tags", "project": "dataset", "doc": "path"}
 
 
@@ -196,7 +199,28 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
             needle = str(tree.value).casefold()
             return any(isinstance(v, str) and needle in v.casefold() for v in values)
         case _:
+            if (dates := date_comparison(tree)) is not None:
+                moments = (to_timestamp(value) for value in values if isinstance(value, str))
+                return any(_compares(at, *dates) for at in moments if at is not None)
             return any(_compares(value, tree.op, listed[0]) for value in values)
+
+
+def date_comparison(tree: Condition) -> tuple[Op, float] | None:
+    """Return what the timestamp of a date must be, as an operator and a bound; else ``None``.
+
+    A day, month or year is meant whole: ``created <= 2024-05-31`` is before June the first, and
+    ``created > 2024`` is from 2025 on. This agrees with ``after`` and ``before``.
+
+    >>> date_comparison(condition("created", "<=", "1970-01-01"))
+    (<Op.LT: '<'>, 86400.0)
+    """
+    if tree.field not in DATE_FIELDS or not isinstance(tree.value, str):
+        return None
+    span = date_span(tree.value)
+    if span is None or tree.op not in (Op.GT, Op.GTE, Op.LT, Op.LTE):
+        return None
+    bound = span[1] if tree.op in (Op.GT, Op.LTE) else span[0]
+    return (Op.GTE if tree.op in (Op.GT, Op.GTE) else Op.LT), bound
 
 
 def _compares(value: MetadataScalar, op: Op, bound: MetadataScalar) -> bool:

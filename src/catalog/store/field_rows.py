@@ -11,9 +11,7 @@ from typing import Any
 
 from catalog.core.dates import to_timestamp
 from catalog.core.documents import MetadataScalar, MetadataValue
-from catalog.core.filters import comparable_number, value_kind
-
-DATES = ("modified", "created")  # the fields that tell a document's date, the first one first
+from catalog.core.filters import DATE_FIELDS, comparable_number, value_kind
 
 
 def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
@@ -32,19 +30,19 @@ def folded_text(text: str | None) -> str | None:
 
 
 def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:
-    """Return a document's date by its rows of :data:`DATES`, or ``None`` without one.
+    """Return a document's date by its rows of :data:`DATE_FIELDS`, or ``None`` without one.
 
     In seconds from 1970 (UTC). Of several values of a field the latest counts. ``has_own`` says
     that ``modified`` is the document's own; that of its file counts after ``created``.
     """
     latest: dict[str, float] = {}
     for row in rows:
-        if row["field"] not in DATES or row["kind"] not in ("s", "n"):
+        if row["field"] not in DATE_FIELDS or row["kind"] not in ("s", "n"):
             continue
         value = row["number_value"] if row["text_value"] is None else row["text_value"]
         if (at := to_timestamp(value)) is not None:
             latest[row["field"]] = max(at, latest.get(row["field"], at))
-    order = DATES if has_own else reversed(DATES)
+    order = DATE_FIELDS if has_own else reversed(DATE_FIELDS)
     return next((latest[field] for field in order if field in latest), None)
 
 
@@ -57,6 +55,8 @@ def _field_row(field: str, value: MetadataScalar) -> dict[str, Any]:
     kind = value_kind(value)
     text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
     numeric = comparable_number(value) if kind == "n" and not isinstance(value, str) else None
+    if field in DATE_FIELDS and kind == "s":
+        numeric = to_timestamp(text)  # what comparisons of dates are made by
     return {
         "field": field,
         "kind": kind,

@@ -25,7 +25,17 @@ from sqlalchemy import (
 )
 
 from catalog.core.documents import MetadataScalar
-from catalog.core.filters import And, Condition, Filter, Not, Op, Or, comparable_number, value_kind
+from catalog.core.filters import (
+    And,
+    Condition,
+    Filter,
+    Not,
+    Op,
+    Or,
+    comparable_number,
+    date_comparison,
+    value_kind,
+)
 from catalog.store.column_types import PlainText, escape, needs_escape
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
 from catalog.store.sql_forms import (
@@ -50,11 +60,15 @@ _MOST_BOUND = 500  # longer lists travel as one JSON value: SQLite limits bound 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A test of values of one kind: ``holds`` of the column, in folded case if it ``folds``."""
+    """A test of values of one kind: ``holds`` of the column, in folded case if it ``folds``.
+
+    With ``is_date`` it holds of the timestamps of dates, which are texts.
+    """
 
     kind: str
     holds: Callable[[ColumnElement[Any]], Clause]
     folds: bool = False
+    is_date: bool = False
 
 
 def compile_filter(tree: Filter) -> Clause:
@@ -187,7 +201,8 @@ def _later_pages() -> tuple[TableValuedAlias, ColumnElement[int]]:
 
 def _on_field(test: _Test) -> Clause:
     fields = document_fields.c
-    column: ColumnElement[Any] = fields.number_value if test.kind == "n" else fields.text_value
+    is_number = test.kind == "n" or test.is_date
+    column: ColumnElement[Any] = fields.number_value if is_number else fields.text_value
     if test.folds:
         column = func.coalesce(fields.folded, column)
     return and_(fields.kind == test.kind, test.holds(column))
@@ -215,6 +230,8 @@ def _among_texts(column: ColumnElement[Any], texts: list[Any]) -> Clause:
 
 def _comparison(condition: Condition) -> _Test:
     """Return the test of a comparison or text match, whose value is one scalar."""
+    if (dates := date_comparison(condition)) is not None:
+        return _Test("s", lambda column: _compare(column, *dates), is_date=True)
     value = condition.value[0] if isinstance(condition.value, tuple) else condition.value
     if value is None:
         return _Test("s", lambda _column: false())

@@ -27,6 +27,7 @@ from sqlalchemy.sql.visitors import replacement_traverse
 from catalog.core.dates import seconds_since_epoch, timestamp_to_date
 from catalog.core.filters import (
     CHUNK_FIELDS,
+    DATE_FIELDS,
     FIRST_CLASS_FIELDS,
     And,
     Filter,
@@ -39,7 +40,6 @@ from catalog.store.cards import CARD_VERSION
 from catalog.store.chunks import has_field, list_fields
 from catalog.store.document_names import Member
 from catalog.store.engine_types import Restriction
-from catalog.store.field_rows import DATES
 from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
 from catalog.store.sql_forms import ignoring_case, json_pairs, number_text
@@ -325,7 +325,7 @@ def _select_fields(ids: Sequence[int]) -> Any:
         select(fields.document_id, fields.field, fields.text_value, fields.number_value)
         .where(
             among(fields.document_id, ids),
-            fields.field.in_((*DATES, "tags")),
+            fields.field.in_((*DATE_FIELDS, "tags")),
             fields.kind.in_(("s", "n")),
         )
         .order_by(fields.document_id, text("document_fields.rowid"))
