@@ -8,6 +8,7 @@ import pytest
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import QueryBundle
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from sqlalchemy import update
 
 from catalog.core.errors import (
     ConfigError,
@@ -27,6 +28,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2 import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit, Hits
+from catalog.store.schema import documents
 from fakes import WordEncoder, open_library, open_qdrant_library, write
 
 
@@ -635,6 +637,70 @@ def test_the_nearest_documents_are_among_those_that_the_caller_lets_answer(servi
         "flour", dataset="notes", docs=["keys.md"], filters="tag=ops", after="2090"
     )
     assert (len(found), found.nearest) == (0, ("keys.md",))
+
+
+@pytest.fixture
+def aged(library, tmp_path):
+    """Notes that say when they were written, and one that does not."""
+    folder = tmp_path / "aged"
+    write(
+        folder,
+        old_dot_md="---\ncreated: 2001-05-01\n---\nA walrus, a walrus, a walrus.\n",
+        new_dot_md="---\ncreated: 2024-06-01T00:30+02:00\n---\nA walrus came in spring.\n",
+        newest_dot_md="---\ncreated: 2024-05-31T23:30-02:00\n---\nThe walrus left us in rain.\n",
+        undated_dot_md="A walrus of no age at all, or so it seems to be.\n",
+    )
+    Indexer(library).build(folder, "aged")
+    with library.database.write() as connection:
+        connection.execute(
+            update(documents).where(documents.c.path == "undated.md").values(dated=None)
+        )
+    return SearchServiceV2(library)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_passages_sorted_by_date_are_the_best_ones_newest_first(aged, mode):
+    best = aged.search("walrus", dataset="aged", mode=mode)
+    assert [hit.path for hit in aged.search("walrus", dataset="aged", mode=mode, sort="best")] == [
+        hit.path for hit in best
+    ]
+    found = aged.search("walrus", dataset="aged", mode=mode, sort="date")
+    assert [hit.path for hit in found] == ["newest.md", "new.md", "old.md", "undated.md"]
+    assert [hit.rank for hit in found] == [1, 2, 3, 4]
+    two = aged.search("walrus", dataset="aged", mode=mode, sort="date", top_k=2)
+    assert {hit.path for hit in two} == {hit.path for hit in best[:2]}
+    nodes = aged.retrieve("walrus", dataset="aged", mode=mode, sort="date")
+    assert [node.metadata["path"] for node in nodes] == [hit.path for hit in found]
+
+
+def test_an_unknown_order_is_refused(service):
+    with pytest.raises(InputError, match="no sort order 'age'"):
+        service.search("keys", dataset="notes", sort="age")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_recency_lowers_scores_by_age_and_the_explanation_says_how(aged, mode):
+    plain = {hit.path: hit for hit in aged.search("walrus", dataset="aged", mode=mode)}
+    found = aged.search(
+        "walrus", dataset="aged", mode=mode, recency_half_life_days=3650, explain=True
+    )
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    for hit in found:
+        recency = hit.explain.recency
+        assert recency.factor == 2 ** (-recency.age_days / 3650)
+        assert hit.explain.fused == plain[hit.path].score
+        assert hit.score == hit.explain.score == hit.explain.fused * recency.factor
+    by_path = {hit.path: hit.explain.recency for hit in found}
+    assert by_path["undated.md"].factor == 1.0
+    assert by_path["old.md"].age_days - by_path["newest.md"].age_days == pytest.approx(8432, abs=1)
+
+
+def test_recency_is_off_by_default_and_a_setting_that_a_call_may_turn_off(aged):
+    assert aged.search("walrus", dataset="aged", explain=True)[0].explain.recency is None
+    on = aged.with_settings({"recency_half_life_days": 30.0})
+    assert on.search("walrus", dataset="aged", mode="lexical")[0].path == "undated.md"
+    off = on.search("walrus", dataset="aged", explain=True, recency_half_life_days=0)
+    assert off[0].explain.recency is None
 
 
 def test_a_search_that_finds_something_does_not_say_what_was_searched(service):

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 AgentParams = SearchParams | AskParams | GenerateParams
 ParamsT = TypeVar("ParamsT", bound=AgentParams)
-_CHOICES = ("top_k", "mode", "rerank", "expand", "similarity_threshold")  # the call's win
+_CHOICES = (  # the call's win
+    *("top_k", "mode", "sort", "rerank", "expand"),
+    *("similarity_threshold", "recency_half_life_days"),
+)
 _NARROWING = ("docs", "file_type", "name")
 DEFAULT = "default"
 
@@ -67,7 +70,7 @@ def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
     changes = {
         name: own[name]
         for name in (*_CHOICES, *_NARROWING)
-        if name in own and getattr(params, name) is None
+        if name in own and getattr(params, name, "") is None
     }
     if "docs" in own and params.docs is not None:
         raise InputError(f"the agent {params.agent!r} answers from docs of its own: leave docs out")

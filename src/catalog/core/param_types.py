@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, get_args
 
 Mode = Literal["lexical", "vector", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+Order = Literal["best", "date"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 ArtifactKind = Literal["blueprint", "pdr", "workflow", "build-plan"]
 Profile = Literal["cheap", "balanced", "premium"]
 KINDS: tuple[ArtifactKind, ...] = get_args(ArtifactKind)
@@ -110,6 +112,24 @@ SearchMode = Annotated[
     Param(
         "lexical (words), vector (meaning) or hybrid, as if left out.",
         aliases=("search_mode", "search_type"),
+    ),
+]
+SearchOrder = Annotated[
+    Order | None,
+    Param(
+        "best (best first, as if left out) or date (of their documents, newest first).",
+        aliases=("sort_by", "order_by", "order"),
+    ),
+]
+RecencyHalfLife = Annotated[
+    float | None,
+    Param(
+        "Days in which the score of a passage halves as its document ages; 0: never; left out: as "
+        "the settings say.",
+        least=0,
+        most=100_000,
+        flags=("--recency-half-life-days", "--half-life"),
+        aliases=("half_life", "recency_half_life", "half_life_days"),
     ),
 ]
 SimilarityThreshold = Annotated[

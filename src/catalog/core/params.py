@@ -28,9 +28,11 @@ from catalog.core.param_types import (
     ModelProvider,
     Name,
     Param,
+    RecencyHalfLife,
     Rerank,
     Role,
     SearchMode,
+    SearchOrder,
     SimilarityThreshold,
     Strict,
     TopK,
@@ -51,10 +53,11 @@ class SearchParams:
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
     name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
     ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
-    ``top_k``, ``rerank``, ``expand`` and ``similarity_threshold`` default to the ``agent``'s, and
-    those to the settings; ``mode`` to the agent's or hybrid. What an agent narrows holds besides
-    what the call does. ``role`` is part of scope: what it does not see is as though it were not
-    there.
+    ``sort`` orders the ``top_k`` best passages; those of documents without a date come last.
+    ``top_k``, ``rerank``, ``expand``, ``similarity_threshold`` and ``recency_half_life_days``
+    default to the ``agent``'s, and those to the settings; ``mode`` and ``sort`` to the agent's,
+    else hybrid and best. What an agent narrows holds besides what the call does. ``role`` is part
+    of scope: what it does not see is as though it were not there.
     """
 
     query: Annotated[
@@ -78,6 +81,8 @@ class SearchParams:
     rerank: Rerank = None
     expand: Expand = None
     similarity_threshold: SimilarityThreshold = None
+    sort: SearchOrder = None
+    recency_half_life_days: RecencyHalfLife = None
     explain: Annotated[bool, Param("Tell how each score came about.")] = False
     strict: Strict = False
     doc_ids: Annotated[

@@ -72,20 +72,29 @@ class Reranked(_Frozen):
     rerank_part: float
 
 
+class Recency(_Frozen):
+    """How age lowered a score: ``factor = 2 ** (-age_days / half_life_days)``."""
+
+    age_days: float
+    half_life_days: float
+    factor: float
+
+
 Certainty = Literal["exact", "likely", "possible"]
 
 
 class Explanation(_Frozen):
     """How a score came about.
 
-    ``fused == sum(contributions) + bonus``, summed in this order. ``score`` is ``fused``, or
-    what ``rerank`` made of it.
+    ``fused == sum(contributions) + bonus``, summed in this order. ``score`` is ``fused``, times
+    the factor of ``recency`` if it was asked for, or what ``rerank`` made of that.
     """
 
     fusion: str
     contributions: tuple[Contribution, ...]
     bonus: float
     fused: float
+    recency: Recency | None = None
     rerank: Reranked | None = None
     score: float
 

@@ -154,6 +154,11 @@ def explanation_lines(explain: Explanation) -> Iterator[str]:
     if explain.bonus:
         kind = "top-rank" if explain.fusion == "rrf" else "words"
         lists.append(f"{explain.bonus:+.6f}  {kind} bonus")
+    if (recency := explain.recency) is not None:
+        half_life = f"half-life {recency.half_life_days:g} days"
+        lists.append(
+            f"×{recency.factor:.6f}  recency ({recency.age_days:.0f} days old, {half_life})"
+        )
     reranked = explain.rerank
     if reranked is None:
         yield f"score {explain.score:.6f} ({explain.fusion})"

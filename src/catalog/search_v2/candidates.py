@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llama_index.core.schema import QueryBundle
 
+from catalog.core.results import Recency
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.search_v2.adaptive import DEPTH
@@ -70,6 +72,25 @@ def select_passages(
     return keep_few_of_each(passages, limit)
 
 
+def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:
+    """Return the passages with ``score * 2 ** (-age / half_life)``, best first.
+
+    The age is that of the document at the timestamp ``now``, by the date that ``after`` and
+    ``before`` go by; without a date, or with one to come, it is 0. A negative score stays.
+
+    >>> favour_recent([], 30.0, 0.0)
+    []
+    """
+    aged = []
+    for passage in passages:
+        dated = now if passage.chunk.dated is None else passage.chunk.dated
+        age_days = max(0.0, now - dated) / 86_400
+        factor = 2.0 ** (-age_days / half_life_days) if passage.score > 0 else 1.0
+        recency = Recency(age_days=age_days, half_life_days=half_life_days, factor=factor)
+        aged.append(passage._replace(score=passage.score * factor, recency=recency))
+    return sorted(aged, key=lambda passage: -passage.score)
+
+
 def _search(
     parts: SearchParts,
     request: SearchRequest,
@@ -104,6 +125,8 @@ def _search(
             expansion=expansion,
         )
         found = retriever.find(bundle)
+        if request.recency_half_life_days > 0:
+            found = favour_recent(found, request.recency_half_life_days, time.time())
         selected = select_passages(found, bundle.query_str, rag, limit)
         is_filled = len(selected) >= request.top_k
         if is_filled or retriever.is_exhausted or factor >= MAX_FACTOR:

@@ -11,7 +11,7 @@ from pydantic import PrivateAttr
 
 from catalog.core.documents import Chunk
 from catalog.core.query import SubQueryKind
-from catalog.core.results import Certainty, Evidence, Reranked
+from catalog.core.results import Certainty, Evidence, Recency, Reranked
 from catalog.search_v2.evidence import format_evidence
 from catalog.search_v2.fusion import FusedHit
 
@@ -89,6 +89,7 @@ class Passage(NamedTuple):
     snippet: Snippet | None = None
     evidence: Evidence | None = None
     repeats_evidence: bool = False  # of an earlier passage, where a language model reads it
+    recency: Recency | None = None
 
     def to_node(self) -> ScoredPassage:
         """Return a new LlamaIndex node of the passage, free to change."""

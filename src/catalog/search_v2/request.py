@@ -13,7 +13,7 @@ from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeEr
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
 from catalog.core.param_fields import check_names, check_params, parameter_names
-from catalog.core.param_types import MODES, Mode
+from catalog.core.param_types import MODES, ORDERS, Mode, Order
 from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
@@ -60,6 +60,8 @@ class SearchRequest:
     rerank: bool
     expand: bool
     threshold: float
+    sort: Order = "best"
+    recency_half_life_days: float = 0.0
     is_one_document: bool = False
 
 
@@ -106,6 +108,12 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
         threshold=chosen_threshold(params, rag),
+        sort=params.sort or "best",
+        recency_half_life_days=(
+            rag.recency_half_life_days
+            if params.recency_half_life_days is None
+            else params.recency_half_life_days
+        ),
         is_one_document=is_one_document,
     )
 
@@ -190,13 +198,15 @@ def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
 
 
 def check_search(params: SearchParams) -> None:
-    """Raise :class:`InputError` for a mode there is not, a wrong type, a number out of bounds.
+    """Raise :class:`InputError` for an unknown mode or order, a wrong type or number.
 
     So is a role beside the baseline, which cannot be asked within one: how much of what it finds
     is left out would tell of documents that the role does not see.
     """
     if params.mode not in (None, *MODES):
         raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
+    if params.sort not in (None, *ORDERS):
+        raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(ORDERS)}")
     if params.role is not None and params.compare_with_v1:
         raise InputError("compare_with_v1 asks a baseline that knows no roles: leave out either")
     check_params(params)

@@ -163,7 +163,7 @@ class DatasetRetriever(FusionRetriever):
         narrow = search_arguments(narrow, "k_lex", "k_dense", "k_fused")
         chosen = narrow.keys() & {
             *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
-            *("agent", "similarity_threshold"),
+            *("agent", "similarity_threshold", "sort", "recency_half_life_days"),
         }
         if chosen:
             names = ", ".join(sorted(chosen))

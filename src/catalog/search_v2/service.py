@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,17 +12,15 @@ from typing import Any
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.errors import CatalogError, InputError
-from catalog.core.filters import And, Op, condition
+from catalog.core.errors import InputError
 from catalog.core.param_fields import takes_self
 from catalog.core.params import SearchParams
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.core.retrieval_events import searching
-from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
 from catalog.search_v2.candidates import gather_candidates
 from catalog.search_v2.compare import Baseline
-from catalog.search_v2.legs import UNSEARCHABLE
+from catalog.search_v2.nothing_found import explain_nothing, find_nearest, tell_searched
 from catalog.search_v2.passages import Passage
 from catalog.search_v2.refine import Refiner
 from catalog.search_v2.request import (
@@ -38,17 +35,10 @@ from catalog.search_v2.shape import to_result
 from catalog.search_v2.spans import export_spans, span
 from catalog.search_v2.stages import StageLog
 from catalog.store.engine_types import allowed_paths
-from catalog.store.listing import allowed_documents, count_documents
 from catalog.store.waiting import embedded_share
 
 _log = logging.getLogger(__name__)
 _DAMAGED = 3  # documents named in notes
-_WAYS = {"lexical": "by words", "vector": "by meaning", "hybrid": "by words and meaning"}
-_NARROWING = (
-    *("file_type", "name", "docs", "doc_ids", "filters", "after", "before"),
-    "similarity_threshold",
-)
-_NEAREST = 3  # documents that are named where nothing was found
 
 
 class SearchServiceV2:
@@ -119,6 +109,8 @@ class SearchServiceV2:
             words=request.query.words,
             is_quoted=bool(request.query.required),
         )
+        if request.sort == "date":
+            passages = _newest_first(passages)
         with stages.run("shape"):
             results = self._shape(passages, request.query.words, fusion, explain=params.explain)
         elapsed_ms = (time.perf_counter() - started) * 1000
@@ -137,13 +129,12 @@ class SearchServiceV2:
             low_confidence=low,
             comparison=comparison,
             agent=params.agent,
-            searched=None if results else self._tell_searched(params, request),
-            nearest=() if results else self._find_nearest(request),
+            searched=None if results else tell_searched(self.library, params, request),
+            nearest=() if results else find_nearest(self.parts, request),
             notes=(
                 *request.query.readings,
                 *self._tell_waiting(request),
-                *_name_damaged(stages),
-                *(() if results else self._explain_nothing(params, request, stages)),
+_DAMAGED = 3  # documents named in notes
             ),
         )
 
@@ -182,6 +173,8 @@ class SearchServiceV2:
                 words=request.query.words,
                 is_quoted=bool(request.query.required),
             )
+        if request.sort == "date":
+            passages = _newest_first(passages)
         stages.log_failures(_log)
         return [passage.to_node() for passage in passages]
 
@@ -238,80 +231,6 @@ class SearchServiceV2:
             others = "no others were searched" if request.mode == "vector" else "all by words"
             yield f"by meaning: {math.floor(100 * share)} % of the passages so far; {others}"
 
-    def _explain_nothing(
-        self, params: SearchParams, request: SearchRequest, stages: StageLog
-    ) -> Iterator[str]:
-        """Say why there may be no result, and which types or names there are instead."""
-        if any(UNSEARCHABLE in report.note for report in stages.reports):
-            yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
-        if required := request.query.required:
-            quoted = " and ".join(f'"{phrase}"' for phrase in required)
-            yield f"a passage must hold {quoted}: without the quotes its words need not stand so"
-        if params.agent is not None and not request.restriction.is_whole_dataset:
-            yield f"agent {params.agent} narrows what may answer: 'catalog agents' tells how"
-        narrowing = {
-            name: getattr(params, name) for name in ("file_type", "name", "after", "before")
-        }
-        if not any(value is not None for value in narrowing.values()):
-            return
-        # What the caller's own conditions hide no note may tell.
-        visible = request.visible
-        conditions = [] if visible.filter is None else [visible.filter]
-        if visible.scope.ids is not None:
-            conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
-        page = DocumentCatalog(self.library).query(
-            dataset=list(visible.datasets),
-            **narrowing,
-            filters=And(tuple(conditions)) if conditions else None,
-            limit=1,
-        )
-        yield from page.notes
-
-    def _tell_searched(self, params: SearchParams, request: SearchRequest) -> str:
-        """Say how, where and under which conditions was searched."""
-        allowed = allowed_documents(request.restriction)
-        with self.library.database.read() as connection:
-            count = count_documents(connection, allowed, sys.maxsize)
-        given = {name: getattr(params, name) for name in _NARROWING}
-        conditions = [
-            f"{name}={value}" if isinstance(value, str | float) else name
-            for name, value in given.items()
-            if value is not None
-        ]
-        conditions += ["quotes"] if request.query.required else []
-        where = " and ".join(map(repr, request.restriction.datasets))
-        within = f" with {', '.join(conditions)}" if conditions else ""
-        documents = "document" if count == 1 else "documents"
-        told = f"Searched {_WAYS[request.mode]} in {count:,} {documents} of {where}{within}."
-        if request.mode == "lexical" and not conditions:
-            told += " Mode hybrid also searches by meaning."
-        return told
-
-    def _find_nearest(self, request: SearchRequest) -> list[str]:
-        """Return the best documents without threshold, phrases, dates, file type and name."""
-        query, visible = request.query, request.visible
-        is_loose = request.threshold == 0 and request.restriction == visible
-        if is_loose and not query.required:
-            return []
-        loose = replace(
-            request,
-            query=query.without_phrases(query.required, ""),
-            restriction=visible,
-            top_k=_NEAREST,
-            threshold=0.0,
-            rerank=False,
-            expand=False,
-        )
-        try:
-            passages, _ = gather_candidates(self.parts, loose, StageLog(), wanted=_NEAREST)
-        except CatalogError:  # the search has answered; this only adds to it
-            return []
-        names = [
-            passage.chunk.path if len(visible.datasets) == 1 else passage.chunk.source_doc_id
-            for passage in passages
-        ]
-        return list(dict.fromkeys(names))[:_NEAREST]
-
     def _warm_up(self, params: SearchParams) -> None:
         dataset = self._only_dataset(params)
         if not self._baseline.is_warm(dataset):
@@ -361,9 +280,4 @@ class SearchServiceV2:
             return allowed_paths(connection, request.restriction)
 
 
-def _name_damaged(stages: StageLog) -> Iterator[str]:
-    """Name the documents with damaged passages or vectors, which were left out."""
-    notes = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
-    yield from (note.partition(": ")[2] for note in notes[:_DAMAGED])
-    if len(notes) > _DAMAGED:
-        yield f"{len(notes) - _DAMAGED} more documents are damaged: run 'catalog doctor'"
+_DAMAGED = 3  # documents named in notes

@@ -84,7 +84,7 @@ def to_result(
 
 
 def explain_score(passage: Passage, fusion: str) -> Explanation:
-    """Return how the score came about; the parts sum to the fused score and to it, exactly."""
+    """Return how the score came about; the contributions and the bonus sum to ``fused``."""
     fused = passage.fused
     return Explanation(
         fusion=fusion,
@@ -103,6 +103,7 @@ def explain_score(passage: Passage, fusion: str) -> Explanation:
         ),
         bonus=fused.bonus,
         fused=fused.score,
+        recency=passage.recency,
         rerank=passage.reranked,
         score=passage.score,
     )

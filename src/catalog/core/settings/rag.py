@@ -249,6 +249,12 @@ class RAGv2Settings(BaseSettings):
     strong_signal_gap: float = Field(
         0.15, ge=0.0, le=1.0, description="… when the second is this far behind."
     )
+    recency_half_life_days: float = Field(
+        0.0,
+        ge=0.0,
+        le=100_000.0,
+        description="Days in which the score of a passage halves as its document ages; 0: never.",
+    )
     chunk_selection: Literal["fused", "keyword"] = Field(
         "fused",
         description="keyword: of each document only the passage with most query words.",

@@ -275,6 +275,8 @@ def _format_explanation(explain: Explanation) -> str:
     ]
     if explain.bonus:
         parts.append(f"bonus +{explain.bonus:.4f}")
+    if explain.recency is not None:
+        parts.append(f"times {explain.recency.factor:.4f} for its age")
     if explain.rerank is not None:
         parts.append(f"reranked from {explain.rerank.rank}")
     return f"score {explain.score:.4f}: {', '.join(parts)}"

@@ -42,6 +42,7 @@ _TOP_K = Argument(
     help="How many passages, 1 to 50; by default as the settings say, mostly 10.",
     bounds=(1, 50),
 )
+_NOT_OF_TOOLS = ("similarity_threshold", "recency_half_life_days")
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
 _FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
 
@@ -180,7 +181,7 @@ SEARCH_CHUNKS = AgentTool(
     "reference for get.",
     arguments_of(
         SearchParams,
-        without=("expand", "explain", "strict", "similarity_threshold"),
+        without=("expand", "explain", "strict", *_NOT_OF_TOOLS),
         last=("docs", "filters", "mode", "rerank", "dataset", "agent"),
         query=Argument(help='A question or words; what is in "quotes" must be there, -word not.'),
         top_k=_TOP_K,
@@ -197,7 +198,7 @@ SEARCH_CHUNKS = AgentTool(
 )
 _SEARCH_ARGUMENTS = arguments_of(
     SearchParams,
-    without=("mode", "rerank", "expand", "strict", "similarity_threshold"),
+    without=("mode", "rerank", "expand", "strict", *_NOT_OF_TOOLS),
     query=_QUERY,
     top_k=_TOP_K,
     filters=_FILTERS,
@@ -229,7 +230,7 @@ QUERY = AgentTool(
     "best order, and the slowest. Returns numbered, cited passages.",
     arguments_of(
         SearchParams,
-        without=("mode", "strict", "similarity_threshold"),
+        without=("mode", "strict", *_NOT_OF_TOOLS),
         last=("rerank", "expand"),
         query=_QUERY,
         top_k=_TOP_K,
